@@ -1,0 +1,1 @@
+"""fedsim: trace-driven discrete-event simulation of federated learning."""

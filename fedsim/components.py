@@ -1,0 +1,105 @@
+"""Named, replaceable parts of a scenario: methods, schedules, selections, datasets, models and the like.
+
+A part is a class with a ``name`` and a ``Params`` model. It lives in a file of its own in the package of its kind, where it is
+found without being listed anywhere, or in a file of the user's (``name: my_method.py:MyMethod``).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from fedsim.errors import UserError
+
+
+class Parameters(BaseModel):
+    """Base of every parameter model: unknown keys are refused, values are frozen."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+class Component:
+    """A named part of a scenario with validated parameters.
+
+    Subclasses that are not parts themselves (bases) leave ``name`` empty.
+    """
+
+    name: ClassVar[str] = ""
+    Params: ClassVar[type[Parameters]] = Parameters
+
+
+ComponentType = TypeVar("ComponentType", bound=Component)
+
+
+@functools.cache
+def discover(package: str, base: type[ComponentType]) -> dict[str, type[ComponentType]]:
+    """The parts of one kind that ship with fedsim, by name, from the modules of ``package``."""
+    found: dict[str, type[ComponentType]] = {}
+    root = importlib.import_module(package)
+    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda module: module.name):
+        module = importlib.import_module(f"{package}.{info.name}")
+        for value in vars(module).values():
+            if not (isinstance(value, type) and issubclass(value, base) and value.name):
+                continue
+            if value.__module__ != module.__name__ or inspect.isabstract(value):
+                continue
+            if value.name in found:
+                raise RuntimeError(
+                    f"two parts are named {value.name!r}: {found[value.name]} and {value}"
+                )
+            found[value.name] = value
+    return dict(sorted(found.items()))
+
+
+def is_user_reference(name: str) -> bool:
+    """Whether ``name`` names a class in a file of the user's: ``path/to/file.py:ClassName``."""
+    return ".py:" in name
+
+
+def load_user_component(reference: str, base: type[Any], folder: Path) -> type[Any]:
+    """The class ``file.py:ClassName`` (relative to ``folder``), which must derive from ``base``.
+
+    Raises:
+        UserError: the file or class is missing, cannot be imported, or is not a ``base``.
+    """
+    path_text, _, class_name = reference.rpartition(":")
+    path = (folder / path_text).resolve()
+    if not path.is_file():
+        raise UserError(f"no such file: {path}", hint="paths are relative to the scenario file")
+    module_name = f"fedsim_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if module_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[module_name]
+            raise UserError(
+                f"{path} cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+    value = getattr(sys.modules[module_name], class_name, None)
+    if not (isinstance(value, type) and issubclass(value, base)):
+        known = [
+            key
+            for key, item in vars(sys.modules[module_name]).items()
+            if isinstance(item, type) and issubclass(item, base) and item is not base
+        ]
+        raise UserError(
+            f"{path} has no {base.__name__} named '{class_name}'",
+            hint=f"it defines: {', '.join(known) or 'none'}",
+        )
+    return value

@@ -1,0 +1,49 @@
+"""Errors that fedsim reports to people.
+
+A :class:`UserError` is the user's mistake: the command line prints its message alone and exits with 2.
+Anything else that escapes is ours and exits with 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class FedsimError(Exception):
+    """Base of every error that fedsim raises on purpose."""
+
+    exit_code = 1
+
+
+class UserError(FedsimError):
+    """A mistake in what the user gave: says where, what is wrong, and how to mend it.
+
+    Args:
+        message: one sentence saying what is wrong.
+        where: the file, ``file:line:column``, table row or option concerned.
+        hint: how to mend it, or what would be allowed.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.message = message
+        self.where = where
+        self.hint = hint
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\n  {self.hint}" if self.hint else text
+
+
+class UserErrors(UserError):
+    """Several mistakes found together, so that they can be mended together."""
+
+    def __init__(self, errors: Sequence[UserError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(str(error) for error in self.errors))
+
+
+class InvariantViolation(FedsimError):
+    """A finished run contradicts itself; a defect of fedsim, never of the scenario."""

@@ -1,0 +1,119 @@
+"""Counter-based random numbers: every draw is a pure function of (seed, purpose, keys).
+
+Nothing here keeps a state, so no result depends on the order in which clients are processed, on the number of workers
+or on the wall clock, and compared runs live through the same world. Three forms of one hash (splitmix64, Steele, Lea and
+Flood 2014): for one value (:meth:`Stream.uniform`), for columns of clients (:meth:`Stream.uniforms`), and Philox generators
+keyed by it (:meth:`Stream.generator`) where a library needs a ``numpy`` generator.
+"""
+
+from __future__ import annotations
+
+import enum
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+_MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+MIX_1 = 0xBF58476D1CE4E5B9
+MIX_2 = 0x94D049BB133111EB
+_TO_UNIT = 2.0**-53
+_inverse_normal = NormalDist().inv_cdf
+
+
+class Purpose(enum.IntEnum):
+    """What a random number is for; each purpose is a stream of its own."""
+
+    TRACE = 1
+    COMPUTE_PROFILE = 2
+    COMPUTE_JITTER = 3
+    AVAILABILITY = 4
+    NETWORK_PROFILE = 5
+    NETWORK_JITTER = 6
+    SELECTION = 7
+    FAILURE = 8
+    PARTITION = 9
+    INITIAL_MODEL = 10
+    DATA_ORDER = 11
+    GRADIENT_NOISE = 12
+    DATASET = 13
+    DROPOUT = 14
+    STRAGGLER = 15
+    SCHEDULE = 16
+    ENERGY = 17
+    ANALYSIS = 18
+    AUGMENTATION = 19
+
+
+def mix64(value: int) -> int:
+    """The splitmix64 finaliser: a bijection of 64-bit integers that scatters neighbouring inputs."""
+    value = (value ^ (value >> 30)) * MIX_1 & _MASK
+    value = (value ^ (value >> 27)) * MIX_2 & _MASK
+    return value ^ (value >> 31)
+
+
+def _mix64_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX_1)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX_2)
+    return values ^ (values >> np.uint64(31))
+
+
+class Stream:
+    """The random numbers of one purpose in one run.
+
+    Args:
+        seed: the scenario's seed.
+        purpose: what the numbers are for.
+        keys: further integers that set streams of one purpose apart (a round, a table, ...).
+    """
+
+    __slots__ = ("key",)
+
+    def __init__(self, seed: int, purpose: Purpose, *keys: int) -> None:
+        key = mix64((seed * GOLDEN + int(purpose)) & _MASK)
+        for extra in keys:
+            key = mix64((key + (extra + 1) * GOLDEN) & _MASK)
+        self.key = key
+
+    def hash(self, client: int, k: int = 0) -> int:
+        """64 random bits for the ``k``-th draw of ``client``."""
+        return mix64((mix64((self.key + (client + 1) * GOLDEN) & _MASK) + (k + 1) * GOLDEN) & _MASK)
+
+    def uniform(self, client: int, k: int = 0) -> float:
+        """A number in the open interval (0, 1) for the ``k``-th draw of ``client``."""
+        return ((self.hash(client, k) >> 11) + 0.5) * _TO_UNIT
+
+    def normal(self, client: int, k: int = 0) -> float:
+        """A standard normal number for the ``k``-th draw of ``client``."""
+        return _inverse_normal(self.uniform(client, k))
+
+    def hashes(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.uint64]:
+        """:meth:`hash` for arrays of clients and draws (broadcast together), bit for bit the same."""
+        client_keys = np.asarray(clients).astype(np.uint64)
+        draw_keys = np.asarray(k).astype(np.uint64)
+        golden, one = np.uint64(GOLDEN), np.uint64(1)
+        with np.errstate(over="ignore"):
+            per_client = _mix64_array(np.uint64(self.key) + (client_keys + one) * golden)
+            return _mix64_array(per_client + (draw_keys + one) * golden)
+
+    def uniforms(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
+        """:meth:`uniform` for arrays of clients and draws, bit for bit the same."""
+        bits = (self.hashes(clients, k) >> np.uint64(11)).astype(np.float64)
+        return (bits + 0.5) * _TO_UNIT
+
+    def normals(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
+        """Standard normal numbers for arrays of clients and draws.
+
+        The inverse distribution function is SciPy's, which may differ from :meth:`normal` in the last bit: use one
+        of the two for one quantity.
+        """
+        from scipy.special import ndtri
+
+        result: npt.NDArray[np.float64] = ndtri(self.uniforms(clients, k))
+        return result
+
+    def generator(self, client: int = 0, k: int = 0) -> np.random.Generator:
+        """A numpy generator (Philox) keyed by this stream, ``client`` and ``k``."""
+        return np.random.Generator(np.random.Philox(key=self.hash(client, k)))

@@ -1,0 +1,136 @@
+"""Units at the edges of fedsim: durations, sizes and rates as people write them.
+
+Inside, time is integer nanoseconds (``_ns``) so that ties are real ties; files and pages carry seconds (``_s``),
+bytes (``_bytes``), SI bits per second (``_bps``) and joules (``_j``) as float64.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+NS_PER_S = 1_000_000_000
+NS_PER_US = 1_000
+
+DURATION_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+SIZE_UNITS = {
+    "B": 1.0,
+    "kB": 1e3,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+}
+RATE_UNITS = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
+
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*\Z")
+
+
+def parse_quantity(value: object, units: dict[str, float], kind: str, base: str) -> float:
+    """Turn ``"90s"``, ``"25MB"`` or a plain number (in the base unit) into a finite number >= 0.
+
+    Raises:
+        ValueError: not a number with one of the ``units``, not finite, or negative.
+    """
+    example = ", ".join(f"12{unit}" for unit in list(units)[-3:])
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"is not a {kind}: give a number of {base} or text such as {example}")
+    if isinstance(value, str):
+        match = _QUANTITY.match(value)
+        if match is None:
+            raise ValueError(
+                f"'{value}' is not a {kind}: write a number and a unit, such as {example}"
+            )
+        number, unit = float(match.group(1)), match.group(2)
+        if unit and unit not in units:
+            raise ValueError(
+                f"'{value}' has no known unit of a {kind}: use one of {', '.join(units)}"
+            )
+        result = number * units[unit] if unit else number
+    else:
+        result = float(value)
+    if not math.isfinite(result):
+        raise ValueError(f"{value!r} is not a finite {kind}")
+    if result < 0:
+        raise ValueError(f"{value!r} is negative; a {kind} is zero or more")
+    return result
+
+
+def parse_duration_s(value: object) -> float:
+    """Seconds from a number or text such as ``"90s"``, ``"15min"``, ``"7d"``."""
+    return parse_quantity(value, DURATION_UNITS, "duration", "seconds")
+
+
+def parse_size_bytes(value: object) -> float:
+    """Bytes from a number or text such as ``"25MB"`` (SI) or ``"4KiB"``."""
+    return parse_quantity(value, SIZE_UNITS, "size", "bytes")
+
+
+def parse_rate_bps(value: object) -> float:
+    """SI bits per second from a number or text such as ``"20Mbps"``."""
+    return parse_quantity(value, RATE_UNITS, "rate", "bits per second")
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration_s),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
+]
+"""Seconds; written as a number or with a unit: ns, us, ms, s, min, h, d."""
+
+Size = Annotated[
+    float,
+    BeforeValidator(parse_size_bytes),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
+]
+"""Bytes; written as a number or with a unit: B, kB, MB, GB, KiB, MiB, GiB."""
+
+Rate = Annotated[
+    float,
+    BeforeValidator(parse_rate_bps),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
+]
+"""Bits per second (SI); written as a number or with a unit: bps, kbps, Mbps, Gbps."""
+
+
+def to_ns(seconds: float) -> int:
+    """Integer nanoseconds nearest to ``seconds``; the one place where seconds enter the clock.
+
+    Raises:
+        ValueError: not finite.
+    """
+    if not math.isfinite(seconds):
+        raise ValueError(f"{seconds!r} seconds is not a finite time")
+    return round(seconds * NS_PER_S)
+
+
+def to_s(time_ns: int) -> float:
+    """Seconds of an integer nanosecond time."""
+    return time_ns / NS_PER_S
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as a person reads it: ``"3 d 4 h"``, ``"12 min 5 s"``, ``"0.25 s"``."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    remaining = round(seconds)
+    parts = []
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, remaining = divmod(remaining, length)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
