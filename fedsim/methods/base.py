@@ -1,0 +1,319 @@
+"""The interface of a method: vectors sent, state kept, local rule, aggregation rule.
+
+A method says only *what* is learned; *when* is the schedule's part. Every rule is vector algebra on flat parameter vectors of
+length P: a group of B dispatches is a (B, P) matrix, so one piece of code serves one client and a thousand.
+
+A method of your own is a subclass of :class:`Method` with a ``name``, a ``Params`` model and :meth:`Method.aggregate`, and where
+the local rule is not plain local training, :meth:`Method.local_update`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.components import Component, Parameters
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.layout import Layout
+
+ServerState = Mapping[str, Tensor]
+"""Named tensors of the server. ``"model"`` (P,) is always there. Never changed in place: an aggregation returns new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodContext:
+    """What a method knows of the run it belongs to.
+
+    Attributes:
+        layout: names, shapes and offsets of the flat parameter vector.
+        clients: number of clients N.
+        samples: training samples of each client, (N,) int64.
+        learning_rate: local learning rate at (round, simulated seconds).
+        local_steps: local steps of a full piece of work for each client, (N,) int64.
+        dtype: floating-point type of all vectors.
+        device: where the vectors live.
+        seed: the scenario's seed.
+        availability_cycle_s: length of one availability cycle of the devices in seconds (a day, unless the trace says more).
+    """
+
+    layout: Layout
+    clients: int
+    samples: npt.NDArray[np.int64]
+    learning_rate: Callable[[int, float], float]
+    local_steps: npt.NDArray[np.int64]
+    dtype: torch.dtype
+    device: torch.device
+    seed: int
+    availability_cycle_s: float = 86_400.0
+
+    def stream(self, purpose: Purpose, *keys: int) -> Stream:
+        """A random stream of this run."""
+        return Stream(self.seed, purpose, *keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A vector that crosses the network with every dispatch.
+
+    Attributes:
+        name: key in the server state (down) or in :attr:`LocalUpdate.vectors` (up).
+        elements: its length; charged as ``elements`` x bytes of the training dtype.
+    """
+
+    name: str
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A vector that each client (or the server, for each client) keeps between dispatches.
+
+    Attributes:
+        elements: length of a client's row.
+        initial: the row of a client that has not taken part yet, (elements,); zeros where None.
+        keeper: who stores it; both are kept by the state store and reported as memory of that side.
+        dtype: floating-point type of the run where None.
+    """
+
+    elements: int
+    initial: Tensor | None = None
+    keeper: Literal["client", "server"] = "client"
+    dtype: torch.dtype | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """B dispatches that are trained together, sorted by number of steps, most first.
+
+    Grouping is the executor's choice and never changes a result: row i must depend on row i alone.
+
+    Attributes:
+        clients, sequences, versions, rounds: (B,) int64 arrays, as in :class:`fedsim.timeline.Train`.
+        steps: local steps done by each, (B,) int64.
+        steps_assigned: local steps asked of each, (B,) int64.
+        learning_rates: local learning rate of each, (B,) in the run's dtype.
+        samples: training samples of each client, (B,) int64.
+        down: vectors received, name to (B, elements); read-only.
+        memory: rows of the client's memory before this dispatch, name to (B, elements); read-only.
+    """
+
+    clients: npt.NDArray[np.int64]
+    sequences: npt.NDArray[np.int64]
+    versions: npt.NDArray[np.int64]
+    rounds: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    steps_assigned: npt.NDArray[np.int64]
+    learning_rates: Tensor
+    samples: npt.NDArray[np.int64]
+    down: Mapping[str, Tensor]
+    memory: Mapping[str, Tensor]
+
+    def column(self, values: npt.ArrayLike, like: Tensor) -> Tensor:
+        """Per-dispatch ``values`` (B,) as a (B, 1) column in the dtype and on the device of ``like``."""
+        return torch.as_tensor(np.asarray(values), dtype=like.dtype, device=like.device).unsqueeze(
+            1
+        )
+
+
+@dataclass(slots=True)
+class Step:
+    """One local step of the first b rows of a cohort (those still at work).
+
+    Attributes:
+        index: number of the step, from 0.
+        gradient: mini-batch gradients at ``weights``, (b, P); a rule changes it in place into the direction to descend.
+        weights: local models before the step, (b, P); read-only.
+        rows: ``slice(0, b)``, to cut a (B, P) matrix of the rule to the rows at work.
+        last: number of the rows' own last step, (b,) int64.
+    """
+
+    index: int
+    gradient: Tensor
+    weights: Tensor
+    rows: slice
+    last: npt.NDArray[np.int64]
+
+
+LocalRule = Callable[[Step], None]
+"""Turns a gradient into a direction, in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What local training gives back.
+
+    Attributes:
+        model: local models after the last step, (B, P).
+        mean_gradient: mean over a client's steps of its raw mini-batch gradients, (B, P), where asked for.
+        last_gradient: the raw mini-batch gradient of its last step, (B, P), where asked for.
+        loss: mean training loss over its steps, (B,).
+    """
+
+    model: Tensor
+    mean_gradient: Tensor | None
+    last_gradient: Tensor | None
+    loss: Tensor
+
+
+class Trainer(Protocol):
+    """Local training, given to :meth:`Method.local_update` by the learning plane."""
+
+    def run(
+        self,
+        cohort: Cohort,
+        start: Tensor,
+        *,
+        rule: LocalRule | None = None,
+        steps: npt.NDArray[np.int64] | None = None,
+        learning_rate_scale: Tensor | None = None,
+        move: bool = True,
+        collect: Sequence[Literal["mean_gradient", "last_gradient"]] = (),
+        phase: int = 0,
+    ) -> Trained:
+        """Train the cohort from ``start`` (B, P), which is left unchanged.
+
+        Args:
+            cohort: who trains, with which data and for how long.
+            start: model each client starts from.
+            rule: turns each gradient into a direction before the optimizer steps; None is plain training.
+            steps: local steps instead of the cohort's own, (B,), sorted most first.
+            learning_rate_scale: factor on the learning rate of each parameter, (P,).
+            move: False keeps all gradients at ``start`` (no step is taken).
+            collect: gradients to return besides the models.
+            phase: sets the batches of several runs in one dispatch apart; the next phase goes on in the data order.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUpdate:
+    """What a cohort sends and keeps.
+
+    Attributes:
+        vectors: what is sent up, name to (B, elements), as :meth:`Method.upload` declares.
+        memory: new rows of the client memory, name to (B, elements); what is not named stays.
+        loss: mean training loss, (B,).
+    """
+
+    vectors: Mapping[str, Tensor]
+    loss: Tensor
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Updates(Protocol):
+    """The contributions of one aggregation, in order of arrival (C of them, possibly none)."""
+
+    version: int
+    time_s: float
+    round: int
+    attributes: Mapping[str, float]
+    clients: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    steps_assigned: npt.NDArray[np.int64]
+    staleness: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64]
+    versions: npt.NDArray[np.int64]
+    rounds: npt.NDArray[np.int64]
+    learning_rates: npt.NDArray[np.float64]
+
+    def __len__(self) -> int: ...
+
+    def row(self, name: str, index: int) -> Tensor:
+        """Vector ``name`` of contribution ``index``, (elements,); read-only."""
+        ...
+
+    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
+        """Sum over contributions of ``weights`` (C,) times vector ``name``, (elements,), in order of arrival."""
+        ...
+
+    def memory(self, name: str, index: int) -> Tensor:
+        """Row of the per-client memory ``name`` of contribution ``index``'s client, (elements,); read-only."""
+        ...
+
+    def remember(self, name: str, index: int, row: Tensor) -> None:
+        """Replace that row."""
+        ...
+
+
+class Method(Component, ABC):
+    """A method of federated learning.
+
+    Attributes:
+        title: name as the field writes it.
+        paper: authors, title, venue, and the algorithm or equation implemented.
+        only_synchronous: why the method has no meaning under asynchronous schedules; empty where it has.
+        personal: whether clients keep a part of the model for themselves.
+    """
+
+    title: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    only_synchronous: ClassVar[str] = ""
+    personal: ClassVar[bool] = False
+
+    def __init__(self, params: Any, context: MethodContext) -> None:
+        self.params = params
+        self.context = context
+
+    # -- what crosses the network, and what is kept --------------------------------------------------------------
+
+    def download(self) -> Sequence[Vector]:
+        """Vectors sent to a client with every dispatch; names are keys of the server state."""
+        return (Vector("model", self.context.layout.size),)
+
+    def upload(self) -> Sequence[Vector]:
+        """Vectors a client sends back; names are keys of :attr:`LocalUpdate.vectors`."""
+        return (Vector("delta", self.context.layout.size),)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """Vectors kept for each client between its dispatches."""
+        return {}
+
+    def compute_factor(self) -> float:
+        """Time of one local step, relative to one forward and backward pass on one mini-batch."""
+        return 1.0
+
+    # -- the rules --------------------------------------------------------------------------------------------------
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """Server state at version 0, from the initial model (P,)."""
+        return {"model": model}
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """The local rule; plain local training from the received model unless overridden."""
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start)
+        return LocalUpdate({"delta": trained.model - start}, trained.loss)
+
+    @abstractmethod
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """The server state after this aggregation; ``server`` and its tensors stay as they are."""
+
+    def personal_models(
+        self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Models that these clients (B of them) would use for themselves, (B, P); the global model unless overridden."""
+        return server["model"].expand(len(clients), -1)
+
+
+class WeightedParams(Parameters):
+    """Parameters of methods that average updates."""
+
+    weights: Literal["samples", "uniform"] = "samples"
+    """Weight of a client's update: its number of training samples, or the same for all."""
+
+
+def averaging_weights(
+    updates: Updates, weights: Literal["samples", "uniform"]
+) -> npt.NDArray[np.float64]:
+    """Weights of the contributions, (C,), with sum 1."""
+    raw = updates.samples if weights == "samples" else np.ones(len(updates))
+    result: npt.NDArray[np.float64] = raw / raw.sum()
+    return result

@@ -1,0 +1,1 @@
+"""The scenario: YAML to validated models, units, overrides, errors with their place."""

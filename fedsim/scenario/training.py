@@ -1,0 +1,157 @@
+"""The ``training`` section: what a local step is, and on what hardware it is executed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from fedsim.components import Parameters
+from fedsim.units import Duration
+
+
+class Sgd(Parameters):
+    """Stochastic gradient descent; momentum, dampening-free, and decoupled from nothing (as in torch.optim.SGD)."""
+
+    name: Literal["sgd"] = "sgd"
+    """Kind of optimizer."""
+    lr: float = Field(default=0.05, gt=0)
+    """Learning rate of a local step."""
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    """Momentum; its buffer starts at zero with every dispatch."""
+    nesterov: bool = False
+    """Nesterov's form of momentum."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """L2 penalty added to the gradient."""
+
+
+class Adam(Parameters):
+    """Adam (Kingma and Ba 2015); moments start at zero with every dispatch."""
+
+    name: Literal["adam"]
+    """Kind of optimizer."""
+    lr: float = Field(default=0.001, gt=0)
+    """Learning rate of a local step."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Decay of the first moment."""
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    """Decay of the second moment."""
+    eps: float = Field(default=1e-8, gt=0)
+    """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """L2 penalty added to the gradient."""
+
+
+class AdamW(Parameters):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    name: Literal["adamw"]
+    """Kind of optimizer."""
+    lr: float = Field(default=0.001, gt=0)
+    """Learning rate of a local step."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Decay of the first moment."""
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    """Decay of the second moment."""
+    eps: float = Field(default=1e-8, gt=0)
+    """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Decoupled weight decay."""
+
+
+Optimizer = Annotated[Sgd | Adam | AdamW, Field(discriminator="name")]
+
+
+class ConstantRate(Parameters):
+    """The learning rate of the optimizer, always."""
+
+    name: Literal["constant"] = "constant"
+    """Kind of schedule."""
+
+
+class InverseSqrtRate(Parameters):
+    """lr / sqrt(t / scale + 1), t in rounds (or seconds)."""
+
+    name: Literal["inverse_sqrt"]
+    """Kind of schedule."""
+    scale: float = Field(default=10.0, gt=0)
+    """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
+    by: Literal["round", "time"] = "round"
+    """What t counts."""
+
+
+class ExponentialRate(Parameters):
+    """lr x factor^(t / every), stepwise: the exponent is rounded down."""
+
+    name: Literal["exponential"]
+    """Kind of schedule."""
+    factor: float = Field(default=0.99, gt=0, le=1)
+    """Factor per step of the schedule."""
+    every: float = Field(default=1.0, gt=0)
+    """Rounds (or seconds) between two steps."""
+    by: Literal["round", "time"] = "round"
+    """What t counts."""
+
+
+class CosineRate(Parameters):
+    """From lr down to lr x floor along half a cosine over ``length``, then constant."""
+
+    name: Literal["cosine"]
+    """Kind of schedule."""
+    length: float = Field(gt=0)
+    """Rounds (or seconds) of the descent."""
+    floor: float = Field(default=0.0, ge=0, le=1)
+    """Final rate as a share of lr."""
+    by: Literal["round", "time"] = "round"
+    """What t counts."""
+
+
+RateSchedule = Annotated[
+    ConstantRate | InverseSqrtRate | ExponentialRate | CosineRate, Field(discriminator="name")
+]
+
+
+class Training(Parameters):
+    """What a local step is, how many a client does, and where they are executed."""
+
+    optimizer: Optimizer = Sgd()
+    """Optimizer of the local steps: sgd, adam or adamw."""
+    lr_schedule: RateSchedule = ConstantRate()
+    """How the learning rate changes: constant, inverse_sqrt, exponential or cosine; by round or by simulated time."""
+    clip_norm: float | None = Field(default=None, gt=0)
+    """Largest Euclidean norm of a mini-batch gradient; longer ones are scaled down to it."""
+    batch_size: int = Field(default=32, ge=1)
+    """Samples of a mini-batch; a client with fewer uses all it has, and the last batch of an epoch may be short."""
+    local_steps: int | None = Field(default=None, ge=1)
+    """Local steps of one dispatch. Give this, local_epochs or time_budget; 10 steps when none is given."""
+    local_epochs: float | None = Field(default=None, gt=0)
+    """Passes over a client's own samples; converted to steps, rounded up."""
+    time_budget: Duration | None = None
+    """Compute seconds of one dispatch: each client does as many whole steps as fit, at least one."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where tensors live and steps are executed; auto is CUDA where there is a device."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Floating-point type of models and gradients; float64 is for verification."""
+    autocast: Literal["none", "bfloat16"] = "none"
+    """Reduced precision inside the model's forward and backward pass (CUDA only)."""
+    executor: Literal["auto", "stacked", "parallel", "plain"] = "auto"
+    """How cohorts are trained: all clients in one tensor program, one client at a time on worker threads, or one after the other."""
+    threads: int | None = Field(default=None, ge=1)
+    """Worker threads of local training on CPU; all cores when not given. Never changes a result."""
+    memory: Literal["device", "host", "disk"] | None = None
+    """Where clients' memories are kept; the first of these that has room when not given."""
+
+    @model_validator(mode="after")
+    def _one_amount_of_work(self) -> Training:
+        given = [
+            name
+            for name in ("local_steps", "local_epochs", "time_budget")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1:
+            raise ValueError(
+                f"give only one of local_steps, local_epochs and time_budget, not {' and '.join(given)}"
+            )
+        if self.time_budget is not None and self.time_budget <= 0:
+            raise ValueError("time_budget must be longer than zero")
+        return self
