@@ -1,0 +1,277 @@
+"""The sections of a scenario as validated, frozen models.
+
+A :class:`Part` names a replaceable part (a method, a data set, ...) whose further keys are checked against that part's own parameter
+model by :mod:`fedsim.scenario.catalog`, so that a new part needs no change here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from fedsim.components import Parameters
+from fedsim.scenario.training import Training
+from fedsim.units import Duration, Size
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Marks a field as the place of a part.
+
+    Attributes:
+        kind: kind of part: dataset, partition, model, method, selection, schedule, compute, availability or network.
+    """
+
+    kind: str
+
+
+class Part(BaseModel):
+    """A named part and its own parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    """Name of a part that ships with fedsim, or ``file.py:ClassName`` of your own."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The part's own keys, not yet checked."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class SupervisedTask(Parameters):
+    """Real training on a data set split over the clients."""
+
+    name: Literal["supervised"] = "supervised"
+    """Kind of task."""
+    dataset: Annotated[Part, Slot("dataset")]
+    """Data set."""
+    partition: Annotated[Part, Slot("partition")]
+    """How the training samples are split over the clients."""
+    model: Annotated[Part, Slot("model")]
+    """Model to train."""
+
+
+class QuadraticTask(Parameters):
+    """Client i minimises 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x: for verification and theory."""
+
+    name: Literal["quadratic"]
+    """Kind of task."""
+    centers: list[list[float]] = Field(min_length=1)
+    """Minimiser b_i of each client: a list of d numbers a client."""
+    curvatures: list[float] | list[list[float]] | list[list[list[float]]] | None = None
+    """A_i: one number, d diagonal entries or a full d x d matrix a client; 1 when not given."""
+    slopes: list[list[float]] | None = None
+    """Linear term s_i of each client: d numbers; zero when not given."""
+    noise_std: float = Field(default=0.0, ge=0)
+    """Standard deviation of the Gaussian noise on each entry of a gradient."""
+    noise_tape: list[NoiseEntry] = []
+    """Noise given step by step instead, for worked examples."""
+    initial: list[float] | None = None
+    """Initial model; zeros when not given."""
+    names: dict[str, int] = {}
+    """Named blocks of x and their lengths, for methods that split the model; one block ``x`` when not given."""
+    samples: list[int] | None = None
+    """Samples each client stands for (weights of sample-weighted methods); 1 each when not given."""
+
+
+class NoiseEntry(Parameters):
+    """Noise added to one gradient of one client."""
+
+    client: int = Field(ge=0)
+    """The client."""
+    sequence: int = Field(ge=0)
+    """Which of its dispatches, from 0."""
+    step: int = Field(ge=0)
+    """Which local step, from 0."""
+    noise: list[float]
+    """Added to the gradient."""
+
+
+class TimingTask(Parameters):
+    """No learning: clients, sizes and work alone, for timing questions."""
+
+    name: Literal["timing"]
+    """Kind of task."""
+    clients: int = Field(ge=1)
+    """Number of clients."""
+    parameters: int = Field(default=1_000_000, ge=1)
+    """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent."""
+    samples: int = Field(default=200, ge=1)
+    """Training samples of every client; with local_epochs they decide the steps."""
+    flops_per_sample: float | None = Field(default=None, gt=0)
+    """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""
+
+
+def _task_name(value: Any) -> str:
+    name = (
+        value.get("name", "supervised")
+        if isinstance(value, dict)
+        else getattr(value, "name", "supervised")
+    )
+    return name if isinstance(name, str) else "supervised"
+
+
+Task = Annotated[
+    Annotated[SupervisedTask, Tag("supervised")]
+    | Annotated[QuadraticTask, Tag("quadratic")]
+    | Annotated[TimingTask, Tag("timing")],
+    Discriminator(_task_name),
+]
+
+
+class Failures(Parameters):
+    """What goes wrong besides going offline."""
+
+    crash_rate: float = Field(default=0.0, ge=0)
+    """Crashes per hour of work on a dispatch; the dispatch is dropped at that moment."""
+    upload_loss: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a finished upload does not arrive."""
+    upload_retries: int = Field(default=0, ge=0)
+    """How often a lost upload is sent again before the dispatch is dropped."""
+
+
+class Energy(Parameters):
+    """Power drawn while working, for the energy of a dispatch in joules."""
+
+    compute_w: float = Field(default=2.5, ge=0)
+    """Watts while computing, above idle."""
+    download_w: float = Field(default=0.8, ge=0)
+    """Watts while receiving."""
+    upload_w: float = Field(default=1.2, ge=0)
+    """Watts while sending."""
+    classes: dict[str, EnergyClass] = {}
+    """Other figures for devices of a kind (column ``kind`` of the trace bundle)."""
+    battery_j: float | None = Field(default=None, gt=0)
+    """Capacity of the battery in joules; with it a device below ``battery_floor`` is not eligible."""
+    battery_floor: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the battery below which a device takes no work."""
+    recharge_w: float = Field(default=5.0, gt=0)
+    """Watts of recharging while the device does not work."""
+
+
+class EnergyClass(Parameters):
+    """Power of devices of one kind."""
+
+    compute_w: float = Field(ge=0)
+    """Watts while computing, above idle."""
+    download_w: float = Field(ge=0)
+    """Watts while receiving."""
+    upload_w: float = Field(ge=0)
+    """Watts while sending."""
+
+
+class Devices(Parameters):
+    """The population: which devices the clients are, how fast, how connected, and when they are there."""
+
+    trace: str | None = None
+    """Folder of a trace bundle, relative to the scenario file; each part below may name its own (``trace:``)."""
+    assign: Literal["in_order", "sample"] = "in_order"
+    """Client i is device i of the bundle (at least as many devices as clients), or a device drawn with replacement."""
+    compute: Annotated[Part, Slot("compute")] | None = None
+    """Compute speed; from the trace's compute table when not given."""
+    availability: Annotated[Part, Slot("availability")] | None = None
+    """When clients are online and eligible; from the trace when there is one, else always."""
+    network: Annotated[Part, Slot("network")] | None = None
+    """Links; static from the trace's network table when not given."""
+    failures: Failures = Failures()
+    """Crashes and lost uploads."""
+    energy: Energy = Energy()
+    """Power figures behind ``energy_j``, and the battery."""
+    memory: Size | None = None
+    """Memory of every device, where the trace does not tell; a device that cannot hold model and batch is not eligible."""
+
+
+class Server(Parameters):
+    """The server's method, selection and schedule."""
+
+    method: Annotated[Part, Slot("method")] = Part(name="fedavg")
+    """What is learned."""
+    selection: Annotated[Part, Slot("selection")] | None = None
+    """Whom to dispatch; uniform among the clients online when not given."""
+    schedule: Annotated[Part, Slot("schedule")] | None = None
+    """When to dispatch, wait, cut and aggregate; the one that belongs to the method, else sync, when not given."""
+    partial_work: Literal["drop", "send"] = "drop"
+    """A client that cannot finish its steps before the deadline: works on and is late, or stops in time and sends what it has."""
+    failure_detection: Duration | Literal["never"] = 0.0
+    """After how long the server learns that a client at work is gone; ``never``: it only notices that nothing comes."""
+    aggregation_time: Duration = 0.0
+    """Seconds the server takes for one aggregation."""
+    compression: float = Field(default=1.0, gt=0, le=1)
+    """Factor on the size of every upload."""
+    download_compression: float = Field(default=1.0, gt=0, le=1)
+    """Factor on the size of every download."""
+
+
+class Stop(Parameters):
+    """When the run ends: at the first of these."""
+
+    simulated_time: Duration | None = None
+    """Simulated seconds."""
+    rounds: int | None = Field(default=None, ge=1)
+    """Rounds (or server versions, where a schedule has no rounds)."""
+    dispatches: int | None = Field(default=None, ge=1)
+    """Dispatches handed out."""
+    arrivals: int | None = Field(default=None, ge=1)
+    """Client updates received by the server."""
+    target: dict[str, float] = {}
+    """A metric and the value it must reach, such as ``{accuracy: 0.8}`` (``loss`` and ``perplexity`` from above)."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Stop:
+        if not (self.simulated_time or self.rounds or self.dispatches or self.arrivals):
+            raise ValueError(
+                "give at least one of simulated_time, rounds, dispatches and arrivals, so that the run ends"
+            )
+        return self
+
+
+class Evaluation(Parameters):
+    """When and how the global model is measured."""
+
+    every: Duration | None = None
+    """Simulated seconds between two evaluations."""
+    every_rounds: int | None = Field(default=None, ge=1)
+    """Server versions between two evaluations; 1 when neither this nor ``every`` is given and the run is short of neither."""
+    at_start: bool = True
+    """Also measure the initial model."""
+    per_client: bool = False
+    """Also measure on each client's own test samples."""
+    batch_size: int = Field(default=1024, ge=1)
+    """Samples evaluated at once."""
+
+
+class Sweep(Parameters):
+    """Many runs: every combination of ``grid``, every row of ``zip``, and every seed."""
+
+    grid: dict[str, list[Any]] = {}
+    """Lists of values by dotted path; all combinations are run."""
+    zip: dict[str, list[Any]] = {}
+    """Lists of equal length by dotted path; the i-th values are taken together."""
+    seeds: list[int] = []
+    """Seeds; the scenario's own when empty."""
+
+
+class Scenario(Parameters):
+    """A scenario: everything a run depends on."""
+
+    name: str = Field(default="scenario", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Name of the run; letters, digits, dot, dash and underscore."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of every random stream."""
+    task: Task
+    """What is learned, by whom."""
+    training: Training = Training()
+    """What a local step is."""
+    devices: Devices = Devices()
+    """Who the clients are."""
+    server: Server = Server()
+    """What the server does."""
+    stop: Stop
+    """When the run ends."""
+    evaluation: Evaluation = Evaluation()
+    """When the model is measured."""
+    sweep: Sweep | None = None
+    """Many runs from one file."""
