@@ -1,0 +1,332 @@
+"""The trace bundle: a folder of ``manifest.json`` and Parquet tables that every importer writes and every reader reads.
+
+A bundle says what devices did: when they were available, how fast they computed, and what their links carried. See
+:mod:`fedsim.traces.tables` for the tables and :mod:`fedsim.traces.validation` for what makes a bundle sound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedsim.errors import UserError
+from fedsim.traces.tables import TABLES, make_table, single_chunk
+
+SCHEMA = "fedsim.trace/1"
+MANIFEST_NAME = "manifest.json"
+ROW_GROUP_ROWS = 1 << 20
+
+OnEnd = Literal["wrap", "hold", "unavailable", "error"]
+
+
+class Eligibility(BaseModel):
+    """What "available" means in a bundle."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    words: str
+    """The rule in words."""
+    expression: str | None = None
+    """The rule as an expression over the keys of device_events, where it can be derived again."""
+
+
+class Manifest(BaseModel):
+    """Where a bundle comes from and how it is to be read."""
+
+    model_config = ConfigDict(
+        extra="forbid", use_attribute_docstrings=True, populate_by_name=True, allow_inf_nan=False
+    )
+
+    format: Literal["fedsim.trace/1"] = Field("fedsim.trace/1", alias="schema")
+    """Version of the format."""
+    name: str
+    """Name of the bundle."""
+    source: str | None = None
+    """Repository, commit and path of the source, or what generated it."""
+    licence: str | None = None
+    """Licence of the source."""
+    citation: str | None = None
+    """How to cite the source."""
+    epoch: str | None = None
+    """ISO 8601 instant of time 0; null: times are relative."""
+    clock: Literal["local", "utc", "device-relative"] = "device-relative"
+    """What time 0 means: local time of each device, UTC, or the start of each device's own trace."""
+    epoch_weekday: int | None = Field(None, ge=0, le=6)
+    """Day of the week of time 0; 0 is Monday."""
+    horizon_us: int = Field(gt=0)
+    """Time covered, from 0 (us)."""
+    on_end: OnEnd = "wrap"
+    """What a device does outside its observation window: starts again (with its period), holds its last state, is
+    unavailable, or ends the run with an error."""
+    eligibility: Eligibility | None = None
+    """What "available" means."""
+    importer: str
+    """Importer or generator that wrote the bundle."""
+    importer_version: str
+    """Its version."""
+    options: dict[str, Any] = {}
+    """Options it was given."""
+    command: str | None = None
+    """Command line that produces the bundle again."""
+    seed: int | None = None
+    """Seed of a generated bundle."""
+    sha256: dict[str, str] = {}
+    """SHA-256 of each table's file."""
+    counts: dict[str, int] = {}
+    """What the importer dropped or merged, by kind."""
+
+
+@dataclass
+class TraceBundle:
+    """A trace bundle in memory.
+
+    Args:
+        manifest: origin and reading rules.
+        tables: Arrow tables by name; ``devices`` is always there.
+        path: folder it was read from, for messages.
+    """
+
+    manifest: Manifest
+    tables: dict[str, Any]
+    path: Path | None = None
+    _device_index: dict[str, npt.NDArray[np.int64]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.tables) - set(TABLES))
+        if unknown:
+            raise UserError(
+                f"a trace bundle has no table {', '.join(unknown)}",
+                hint=f"its tables are: {', '.join(TABLES)}",
+            )
+        if "devices" not in self.tables:
+            raise UserError("a trace bundle needs the table devices", where=self.where)
+
+    @property
+    def where(self) -> str:
+        """The folder or the name, for messages."""
+        return str(self.path) if self.path is not None else self.manifest.name
+
+    @property
+    def devices(self) -> Any:
+        """The table of devices."""
+        return self.tables["devices"]
+
+    @property
+    def device_count(self) -> int:
+        """Number of devices."""
+        return int(self.devices.num_rows)
+
+    @property
+    def device_ids(self) -> Any:
+        """Names of the devices, an Arrow string array in row order."""
+        return single_chunk(self.devices.column("device_id"))
+
+    def table(self, name: str) -> Any:
+        """The table ``name``.
+
+        Raises:
+            UserError: the bundle does not have it.
+        """
+        if name not in self.tables:
+            have = ", ".join(sorted(self.tables))
+            raise UserError(
+                f"the trace bundle has no table {name}", where=self.where, hint=f"it has: {have}"
+            )
+        return self.tables[name]
+
+    def numpy(self, table: str, column: str) -> npt.NDArray[Any]:
+        """A numeric column as a numpy array, without a copy where Arrow allows it; nulls of floats become NaN."""
+        values = single_chunk(self.table(table).column(column))
+        array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        return array
+
+    def device_rows(self, table: str) -> npt.NDArray[np.int64]:
+        """Row number in ``devices`` of each row of ``table``; -1 where the id is null or no device. Shape (rows,)."""
+        if table not in self._device_index:
+            self._device_index[table] = self._rows_of(self.table(table).column("device_id"))
+        return self._device_index[table]
+
+    def _rows_of(self, column: Any) -> npt.NDArray[np.int64]:
+        ids = self.device_ids
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        parts = []
+        for chunk in column.chunks:
+            # The writer's dictionaries are the device ids themselves: no look-up is needed then.
+            if chunk.dictionary.equals(ids):
+                codes = np.arange(len(ids), dtype=np.int64)
+            else:
+                found = pc.fill_null(pc.index_in(chunk.dictionary, value_set=ids), -1)
+                codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
+            codes = np.append(codes, -1)
+            indices = pc.fill_null(chunk.indices, len(codes) - 1).to_numpy(zero_copy_only=False)
+            parts.append(codes[indices])
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    @classmethod
+    def read(cls, path: Path | str, *, tables: Collection[str] | None = None) -> TraceBundle:
+        """Read a bundle.
+
+        Args:
+            path: its folder.
+            tables: read only these (and ``devices``); all that are there by default.
+
+        Raises:
+            UserError: the folder, its manifest or a table is missing, truncated, or of another schema.
+        """
+        path = Path(path)
+        manifest = read_manifest(path)
+        wanted = [name for name in TABLES if tables is None or name in tables or name == "devices"]
+        loaded = {}
+        for name in wanted:
+            file = table_path(path, name)
+            if file.is_file():
+                loaded[name] = _read_table(file, name)
+            elif name == "devices" or name in manifest.sha256:
+                raise UserError(
+                    f"the table {name} of this trace bundle is missing",
+                    where=str(file),
+                    hint="copy the bundle again, or make it anew with its manifest's command",
+                )
+        return cls(manifest, loaded, path)
+
+    def write(self, path: Path | str, *, overwrite: bool = False) -> None:
+        """Write the bundle as a folder; all of it or, after a failure, nothing.
+
+        The bytes of every file are a function of the bundle alone. ``manifest.sha256`` is filled in.
+
+        Args:
+            path: folder to make.
+            overwrite: replace a bundle that is there already.
+
+        Raises:
+            UserError: ``path`` exists (and is not a bundle that may be replaced), or cannot be written.
+        """
+        path = Path(path)
+        check_output(path, overwrite=overwrite)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+                new = Path(folder) / "bundle"
+                new.mkdir()
+                self._write_files(new)
+                if path.exists():
+                    shutil.rmtree(path)
+                new.rename(path)
+        except OSError as error:
+            raise UserError(
+                f"the trace bundle cannot be written: {error.strerror}", where=str(path)
+            ) from error
+        self.path = path
+
+    def _write_files(self, folder: Path) -> None:
+        digests = {}
+        for name in TABLES:
+            if name not in self.tables:
+                continue
+            table = self.tables[name]
+            table = make_table(name, {key: table.column(key) for key in table.column_names})
+            file = table_path(folder, name)
+            pq.write_table(
+                table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
+                file,
+                compression="zstd",
+                row_group_size=ROW_GROUP_ROWS,
+                use_dictionary=[f.name for f in table.schema if pa.types.is_dictionary(f.type)],
+                column_encoding={
+                    f.name: "DELTA_BINARY_PACKED" for f in table.schema if f.type == pa.int64()
+                },
+                dictionary_pagesize_limit=1 << 26,
+            )
+            digests[name] = file_sha256(file)
+        self.manifest.sha256 = digests
+        text = json.dumps(self.manifest.model_dump(mode="json", by_alias=True), indent=2)
+        (folder / MANIFEST_NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def table_path(folder: Path, name: str) -> Path:
+    """File of a table in a bundle's folder."""
+    return folder / f"{name}.parquet"
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """Refuse an output that would destroy something.
+
+    Raises:
+        UserError: ``path`` exists and is not an empty folder; with ``overwrite``, it is not a trace bundle either.
+    """
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not overwrite:
+        raise UserError(
+            "the output exists already",
+            where=str(path),
+            hint="name another folder, or use --force to replace the trace bundle",
+        )
+    if not (path / MANIFEST_NAME).is_file():
+        raise UserError("is not a trace bundle and will not be replaced", where=str(path))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a bundle's folder.
+
+    Raises:
+        UserError: missing, not JSON, or not a manifest of this format.
+    """
+    file = folder / MANIFEST_NAME
+    if not folder.exists():
+        raise UserError("no such trace bundle", where=str(folder))
+    if not file.is_file():
+        raise UserError(
+            f"is not a trace bundle: it has no {MANIFEST_NAME}",
+            where=str(folder),
+            hint="make one with `fedsim traces import` or `fedsim traces synthesize`",
+        )
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError(f"the manifest cannot be read: {error}", where=str(file)) from error
+    try:
+        return Manifest.model_validate(content)
+    except ValidationError as error:
+        lines = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'manifest'}: {item['msg']}"
+            for item in error.errors()
+        )
+        raise UserError(f"is not a trace manifest: {lines}", where=str(file)) from error
+
+
+def _read_table(file: Path, name: str) -> Any:
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"the table cannot be read: {str(error).splitlines()[0]}",
+            where=str(file),
+            hint="the file is truncated or not Parquet; copy the bundle again or make it anew",
+        ) from error
+    try:
+        return make_table(name, {key: table.column(key) for key in table.column_names})
+    except UserError as error:
+        raise UserError(error.message, where=str(file), hint=error.hint) from error
