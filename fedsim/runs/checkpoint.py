@@ -1,0 +1,129 @@
+"""Checkpoints of the learning plane: named tensors and a little state, replaced as a whole.
+
+Torch is imported only when tensors are saved or loaded, so that timing-only runs do without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedsim.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_TENSORS = "tensors.safetensors"
+_STATE = "state.json"
+
+
+class Checkpoints:
+    """The newest checkpoint of a run, in a folder of its own.
+
+    A checkpoint is written beside the last one and takes its place by a rename, so that one good
+    checkpoint exists at every moment.
+
+    Args:
+        path: ``checkpoint/`` of the run folder; created by the first save.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def _numbered(self) -> list[Path]:
+        if not self.path.is_dir():
+            return []
+        return sorted(
+            (p for p in self.path.iterdir() if p.name.isdecimal()), key=lambda p: int(p.name)
+        )
+
+    def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Replace the checkpoint.
+
+        Args:
+            tensors: any shapes and types, on any device.
+            state: what JSON can hold; floats survive exactly.
+        """
+        earlier = self._numbered()
+        number = int(earlier[-1].name) + 1 if earlier else 1
+        temporary = self.path / f"{number}.part"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        save_tensors(temporary / _TENSORS, tensors)
+        (temporary / _STATE).write_text(json.dumps(state), encoding="utf-8")
+        temporary.rename(self.path / str(number))
+        for path in earlier:
+            shutil.rmtree(path)
+
+    def load(self, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest checkpoint that reads whole; None where there is none.
+
+        Args:
+            device: where the tensors are put.
+
+        Raises:
+            UserError: there are checkpoints, all of them damaged.
+        """
+        numbered = self._numbered()
+        for path in reversed(numbered):
+            try:
+                state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+                return load_tensors(path / _TENSORS, device), state
+            except (OSError, ValueError, UserError):
+                continue
+        if numbered:
+            raise UserError(
+                "no checkpoint in it can be read",
+                where=str(self.path),
+                hint="remove this folder to resume from the start",
+            )
+        return None
+
+    def remove(self) -> None:
+        """Delete the folder; the run is complete."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as safetensors such that the file appears whole or not at all."""
+    from safetensors.torch import save_file
+
+    ready: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        value = tensor.detach().cpu().contiguous()
+        storage = value.untyped_storage()
+        # safetensors refuses tensors that share memory, and would write the whole of it for a view.
+        if storage.data_ptr() in seen or storage.nbytes() != value.numel() * value.element_size():
+            value = value.clone()
+        seen.add(value.untyped_storage().data_ptr())
+        ready[name] = value
+    temporary = path.with_name(f".{path.name}.part")
+    save_file(ready, temporary)
+    os.replace(temporary, path)
+
+
+def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors: dict[str, Tensor] = load_file(path, device=device)
+    except FileNotFoundError:
+        raise UserError(
+            "no such file; the run was timing-only or has not ended", where=str(path)
+        ) from None
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"cannot be read: {error}", where=str(path), hint="resume or repeat the run"
+        ) from error
+    return tensors

@@ -1,0 +1,38 @@
+"""What a result may depend on beside scenario and seed: versions and hardware, for ``run.json``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+
+LIBRARIES = ("torch", "numpy", "pandas", "pyarrow", "scipy", "scikit-learn", "simpy", "networkx")
+
+
+def environment() -> dict[str, dict[str, str | int]]:
+    """Versions of fedsim, Python and libraries, and the machine; nothing that names a person or a host."""
+    versions: dict[str, str | int] = {"python": platform.python_version()}
+    for name in ("fedsim-des", *LIBRARIES):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    hardware: dict[str, str | int] = {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "byte_order": sys.byteorder,
+    }
+    return {"versions": versions, "hardware": hardware}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

@@ -1,0 +1,174 @@
+"""The tables of a run folder: their columns, types, units and meaning.
+
+Absent times are NaN, absent whole numbers are null. Units and descriptions travel in the files, in the
+metadata of each field (``unit``, ``description``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from fedsim.outcomes import OUTCOME_LABELS
+
+FORMAT_VERSION = 1
+"""Raised when the meaning of a column changes; stored in every table and in ``run.json``."""
+
+OUTCOME_TYPE = pa.dictionary(pa.int8(), pa.string())
+OUTCOME_DICTIONARY = pa.array(OUTCOME_LABELS, pa.string())
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the run folder.
+
+    Attributes:
+        name: file name without its suffix.
+        schema: columns, with ``unit`` and ``description`` in each field's metadata.
+        sort_by: columns that order the finished file.
+    """
+
+    name: str
+    schema: pa.Schema
+    sort_by: tuple[str, ...]
+
+
+def _field(name: str, kind: pa.DataType, unit: str, description: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"unit": unit, "description": description})
+
+
+def _table(name: str, description: str, fields: list[pa.Field], sort_by: tuple[str, ...]) -> Table:
+    metadata = {"fedsim.format": str(FORMAT_VERSION), "description": description}
+    return Table(name, pa.schema(fields, metadata=metadata), sort_by)
+
+
+DISPATCHES = _table(
+    "dispatches",
+    "One row a dispatch: one hand-out of work to one client.",
+    [
+        _field("dispatch_id", pa.int64(), "", "number of the dispatch, in order of dispatching"),
+        _field("client_id", pa.int64(), "", "client that worked"),
+        _field("version", pa.int64(), "versions", "model version it started from"),
+        _field("round", pa.int64(), "rounds", "round, or version at dispatch if asynchronous"),
+        _field("dispatched_s", pa.float64(), "s", "simulated time at which it was handed out"),
+        _field("downloaded_s", pa.float64(), "s", "end of the download; NaN if never"),
+        _field("computed_s", pa.float64(), "s", "end of the local steps; NaN if never"),
+        _field("arrived_s", pa.float64(), "s", "arrival of the update; NaN if never"),
+        _field("steps_assigned", pa.int64(), "steps", "local steps asked for"),
+        _field("steps_done", pa.int64(), "steps", "local steps done by its end"),
+        _field(
+            "outcome",
+            OUTCOME_TYPE,
+            "",
+            "aggregated, late, dropped, cut, discarded or unfinished",
+        ),
+        _field("staleness", pa.int64(), "versions", "versions made between dispatch and arrival"),
+        _field("aggregated_version", pa.int64(), "versions", "version it entered; null if none"),
+        _field("bytes_down", pa.int64(), "B", "bytes sent to the client, as far as it came"),
+        _field("bytes_up", pa.int64(), "B", "bytes sent by the client, as far as it came"),
+        _field("energy_j", pa.float64(), "J", "energy the device spent on it"),
+        _field("sequence", pa.int32(), "", "dispatches this client had before"),
+        _field("group", pa.int32(), "", "the schedule's own mark, such as a tier"),
+        _field(
+            "ended_s",
+            pa.float64(),
+            "s",
+            "when the client stopped working on it: arrival, drop, cut, or end of the run",
+        ),
+    ],
+    ("dispatch_id",),
+)
+
+AGGREGATIONS = _table(
+    "aggregations",
+    "One row a server update.",
+    [
+        _field("version", pa.int64(), "versions", "version it made; consecutive from 1"),
+        _field("time_s", pa.float64(), "s", "simulated time"),
+        _field("round", pa.int64(), "rounds", "round it closed"),
+        _field("contributors", pa.int64(), "", "updates that entered"),
+        _field("staleness_mean", pa.float64(), "versions", "mean staleness; NaN if it was empty"),
+        _field("staleness_max", pa.int64(), "versions", "largest staleness; null if it was empty"),
+        _field(
+            "delay_max",
+            pa.int64(),
+            "versions",
+            "server updates since the client absent for longest last contributed (FedSUM's tau_t)",
+        ),
+        _field("contributor_ids", pa.list_(pa.int64()), "", "dispatch ids in order of arrival"),
+        _field("attributes", pa.map_(pa.string(), pa.float64()), "", "the schedule's own numbers"),
+    ],
+    ("version",),
+)
+
+METRICS_FIXED = [
+    _field("time_s", pa.float64(), "s", "simulated time of the evaluated version"),
+    _field("version", pa.int64(), "versions", "evaluated version"),
+    _field("round", pa.int64(), "rounds", "round at the evaluation"),
+]
+
+METRICS = _table(
+    "metrics",
+    "One row an evaluation, in order of time; a column a metric.",
+    [
+        *METRICS_FIXED,
+        _field("values", pa.map_(pa.string(), pa.float64()), "", "the metrics, by name"),
+    ],
+    (),
+)
+"""As streamed; the finished file and :attr:`Run.metrics` have one float64 column a metric instead of ``values``."""
+
+CLIENTS = _table(
+    "clients",
+    "One row a client; sums over its dispatches.",
+    [
+        _field("client_id", pa.int64(), "", "client"),
+        _field("samples", pa.int64(), "samples", "training samples it holds"),
+        _field("step_s", pa.float64(), "s", "nominal seconds a local step"),
+        _field("down_bps", pa.float64(), "bit/s", "nominal download rate"),
+        _field("up_bps", pa.float64(), "bit/s", "nominal upload rate"),
+        _field("online_fraction", pa.float64(), "", "share of the run it was online and eligible"),
+        _field("dispatches", pa.int64(), "", "times it was dispatched"),
+        _field("aggregated", pa.int64(), "", "times its update was aggregated"),
+        _field("steps", pa.int64(), "steps", "local steps done"),
+        _field("bytes_down", pa.int64(), "B", "bytes received"),
+        _field("bytes_up", pa.int64(), "B", "bytes sent"),
+        _field("energy_j", pa.float64(), "J", "energy spent"),
+        _field("download_s", pa.float64(), "s", "time spent in downloads"),
+        _field("compute_s", pa.float64(), "s", "time spent in local steps"),
+        _field("upload_s", pa.float64(), "s", "time spent in uploads"),
+        _field("waiting_s", pa.float64(), "s", "its update had arrived, was not aggregated yet"),
+        _field("idle_s", pa.float64(), "s", "online with nothing to do"),
+        _field("offline_s", pa.float64(), "s", "offline with nothing to do"),
+        _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
+    ],
+    ("client_id",),
+)
+
+ONLINE = _table(
+    "online",
+    "Clients online and eligible over simulated time.",
+    [
+        _field("time_s", pa.float64(), "s", "simulated time"),
+        _field("online", pa.int64(), "", "clients online"),
+    ],
+    ("time_s",),
+)
+
+PARTITION = _table(
+    "partition",
+    "How the labels are spread over the clients.",
+    [
+        _field("client_id", pa.int64(), "", "client"),
+        _field("label", pa.int64(), "", "label"),
+        _field("count", pa.int64(), "samples", "training samples of this label"),
+    ],
+    ("client_id", "label"),
+)
+
+STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
+"""Tables written while the run goes on, as ``<name>.arrows``."""
+
+TABLES = (*STREAMED, CLIENTS, ONLINE, PARTITION)
+"""Every table a run folder may hold, as ``<name>.parquet``."""

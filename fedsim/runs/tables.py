@@ -1,0 +1,111 @@
+"""Reading and writing the tables of a run folder as Arrow streams and Parquet files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from fedsim.errors import UserError
+from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
+
+ROW_GROUP = 65_536
+
+
+def read_stream(path: Path, table: Table) -> pa.Table:
+    """The rows of an Arrow stream up to the last whole batch.
+
+    A stream that was cut off, by a crash or because it is still being written, gives the rows before the cut.
+    """
+    batches: list[pa.RecordBatch] = []
+    with pa.OSFile(str(path)) as source:
+        try:
+            with pa.ipc.open_stream(source) as reader:
+                while True:
+                    batches.append(reader.read_next_batch())
+        except (StopIteration, pa.ArrowInvalid, OSError):
+            # StopIteration is the regular end; the others are what a cut-off tail looks like.
+            pass
+    return pa.Table.from_batches(batches, schema=table.schema)
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """A finished table.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise UserError(
+            f"cannot be read: {str(error).splitlines()[0]}",
+            where=str(path),
+            hint="the file is damaged; repeat the run, or restore the file from a copy",
+        ) from error
+
+
+def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
+    """Write a finished table, sorted, such that the file appears whole or not at all.
+
+    The same rows give the same bytes, so that files of two runs can be compared by hash.
+    """
+    if table.sort_by:
+        data = data.sort_by([(name, "ascending") for name in table.sort_by])
+    dictionaries = [f.name for f in data.schema if pa.types.is_dictionary(f.type)]
+    encodings = {f.name: "DELTA_BINARY_PACKED" for f in data.schema if pa.types.is_integer(f.type)}
+    if "contributor_ids" in data.schema.names:
+        encodings["contributor_ids.list.element"] = "DELTA_BINARY_PACKED"
+    temporary = path.with_name(f".{path.name}.part")
+    pq.write_table(
+        data,
+        temporary,
+        compression="zstd",
+        row_group_size=ROW_GROUP,
+        use_dictionary=dictionaries,
+        column_encoding=encodings,
+    )
+    os.replace(temporary, path)
+
+
+def from_columns(table: Table, columns: Mapping[str, Any]) -> pa.Table:
+    """A table from one array a column, in the types of its schema.
+
+    Raises:
+        KeyError: a column is missing.
+    """
+    arrays = [
+        pa.array(columns[field.name], field.type, from_pandas=False) for field in table.schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=table.schema)
+
+
+def spread_metrics(data: pa.Table) -> pa.Table:
+    """One float64 column a metric in place of the streamed ``values``; NaN where a row lacks it.
+
+    Columns stand in the order in which the metrics first appeared.
+    """
+    rows: list[list[tuple[str, float]]] = data.column("values").to_pylist()
+    names = list(dict.fromkeys(name for row in rows for name, _ in row))
+    by_row = [dict(row) for row in rows]
+    fixed = [data.column(field.name) for field in METRICS_FIXED]
+    measured = [
+        pa.array([row.get(name, float("nan")) for row in by_row], pa.float64()) for name in names
+    ]
+    fields = METRICS_FIXED + [
+        pa.field(name, pa.float64(), metadata={"unit": "", "description": f"measured {name}"})
+        for name in names
+    ]
+    return pa.Table.from_arrays(fixed + measured, schema=pa.schema(fields, METRICS.schema.metadata))
+
+
+def null_if_negative(values: Any) -> pa.Array:
+    """Whole numbers with null in place of the negative ones that stand for 'none' while rows are collected."""
+    array = pa.array(values)
+    return pc.if_else(pc.less(array, 0), pa.scalar(None, array.type), array)

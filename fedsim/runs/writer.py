@@ -1,0 +1,236 @@
+"""Writes the tables of a run while it goes on, so that a killed run leaves what it had done."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder
+from fedsim.runs.schema import (
+    AGGREGATIONS,
+    DISPATCHES,
+    METRICS,
+    OUTCOME_DICTIONARY,
+    STREAMED,
+    TABLES,
+    Table,
+)
+from fedsim.runs.tables import null_if_negative, read_stream, spread_metrics, write_parquet
+from fedsim.timeline import Aggregate
+
+BUFFER_ROWS = 65_536
+FLUSH_INTERVAL_S = 2.0
+_CLOCK_EVERY = 1024
+
+_CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d"}
+_ROW = struct.Struct("=" + "".join(_CODES.get(field.type, "b") for field in DISPATCHES.schema))
+_ROW_TYPE = np.dtype(
+    [(field.name, "=" + _CODES.get(field.type, "b")) for field in DISPATCHES.schema]
+)
+_NULLABLE = ("staleness", "aggregated_version")
+
+
+class _Stream:
+    """One table on its way to disk."""
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self.schema = table.schema
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by close()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        self._writer = pa.ipc.new_stream(self._file, table.schema, options=options)
+        self._file.flush()
+
+    def write(self, columns: list[Any]) -> None:
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        self._file.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+        self._file.close()
+
+
+class RunWriter:
+    """Collects rows and writes them to Arrow streams; :meth:`finish` turns these into Parquet files.
+
+    Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
+    dispatch after two seconds of wall time; :meth:`flush` forces it.
+
+    Args:
+        folder: the run folder; created unless ``resume``.
+        clients: number of clients in the population, for ``delay_max``.
+        overwrite: replace a run that is there.
+        resume: write the tables of an existing run anew; scenario, answers and checkpoint stay.
+
+    Raises:
+        UserError: the folder exists (without ``overwrite`` or ``resume``), does not exist (with
+            ``resume``), or cannot be written.
+    """
+
+    def __init__(
+        self, folder: RunFolder, *, clients: int, overwrite: bool = False, resume: bool = False
+    ) -> None:
+        self.folder = folder
+        self._clients = clients
+        if resume:
+            folder.read_info()
+            self._remove_tables()
+        else:
+            folder.create(overwrite=overwrite)
+        self._buffer = bytearray(_ROW.size * BUFFER_ROWS)
+        self._offset = 0
+        self._clock_at = _ROW.size * _CLOCK_EVERY
+        self._aggregations: list[tuple[Any, ...]] = []
+        self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
+        self._last_version: OrderedDict[int, int] = OrderedDict()
+        try:
+            self._streams = {
+                table.name: _Stream(folder.stream(table.name), table) for table in STREAMED
+            }
+        except OSError as error:
+            raise UserError(
+                f"cannot write to the run folder: {error.strerror}", where=str(folder.path)
+            ) from error
+        self._closed = False
+        self._flushed_at = time.monotonic()
+
+    def _remove_tables(self) -> None:
+        for table in TABLES:
+            self.folder.parquet(table.name).unlink(missing_ok=True)
+            self.folder.stream(table.name).unlink(missing_ok=True)
+
+    def append_dispatch(self, *values: Any) -> None:
+        """Add one dispatch that has ended: the columns of ``DISPATCHES`` in their order.
+
+        ``outcome`` is an :class:`~fedsim.outcomes.Outcome`; ``staleness`` and ``aggregated_version`` are -1
+        and times NaN where there is none. Dispatches may come in any order.
+        """
+        offset = self._offset
+        _ROW.pack_into(self._buffer, offset, *values)
+        self._offset = offset = offset + _ROW.size
+        if offset >= self._clock_at:
+            self._clock_at = offset + _ROW.size * _CLOCK_EVERY
+            if offset == len(self._buffer):
+                self._flush_dispatches()
+            else:
+                self._flush_if_due()
+
+    def append_aggregation(self, aggregate: Aggregate) -> None:
+        """Add one server update; staleness and delay follow from its contributions."""
+        version = aggregate.version
+        last = self._last_version
+        ids: list[int] = []
+        staleness: list[int] = []
+        for contribution in aggregate.contributions:
+            ids.append(contribution.dispatch_id)
+            staleness.append(contribution.staleness)
+            last[contribution.client] = version
+            last.move_to_end(contribution.client)
+        # The order of `last` is that of last contribution, so its first client is the one absent for longest.
+        oldest = last[next(iter(last))] if len(last) >= self._clients and last else 0
+        self._aggregations.append(
+            (
+                version,
+                aggregate.time_s,
+                aggregate.round,
+                len(ids),
+                sum(staleness) / len(staleness) if staleness else float("nan"),
+                max(staleness, default=-1),
+                version - oldest,
+                ids,
+                [(name, float(value)) for name, value in aggregate.attributes.items()],
+            )
+        )
+        self._flush_if_due()
+
+    def append_metrics(
+        self, time_s: float, version: int, round: int, values: Mapping[str, float]
+    ) -> None:
+        """Add one evaluation; the metrics may differ from row to row."""
+        measured = [(name, float(value)) for name, value in values.items()]
+        self._metrics.append((time_s, version, round, measured))
+        self._flush_if_due()
+
+    def _flush_if_due(self) -> None:
+        if time.monotonic() - self._flushed_at >= FLUSH_INTERVAL_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything collected to the operating system; it survives the end of this process."""
+        self._flush_dispatches()
+        self._flush_rows(AGGREGATIONS, self._aggregations)
+        self._flush_rows(METRICS, self._metrics)
+        self._flushed_at = time.monotonic()
+
+    def _flush_dispatches(self) -> None:
+        if self._offset:
+            # Copied, because Arrow may keep the columns and the buffer is used again.
+            rows = np.frombuffer(self._buffer, _ROW_TYPE, self._offset // _ROW.size).copy()
+            columns: list[Any] = []
+            for field in DISPATCHES.schema:
+                column = np.ascontiguousarray(rows[field.name])
+                if field.name == "outcome":
+                    columns.append(pa.DictionaryArray.from_arrays(column, OUTCOME_DICTIONARY))
+                elif field.name in _NULLABLE:
+                    columns.append(null_if_negative(column))
+                else:
+                    columns.append(pa.array(column))
+            self._streams["dispatches"].write(columns)
+        self._offset = 0
+        self._clock_at = _ROW.size * _CLOCK_EVERY
+
+    def _flush_rows(self, table: Table, rows: list[Any]) -> None:
+        if rows:
+            columns = [
+                pa.array(column, field.type)
+                for field, column in zip(table.schema, zip(*rows, strict=True), strict=True)
+            ]
+            if table is AGGREGATIONS:
+                position = table.schema.get_field_index("staleness_max")
+                columns[position] = null_if_negative(columns[position])
+            self._streams[table.name].write(columns)
+            rows.clear()
+
+    def finish(self) -> None:
+        """Write the Parquet files in place of the streams."""
+        self.close()
+        finish_tables(self.folder)
+
+    def close(self) -> None:
+        """Flush and close the streams, which stay readable; nothing can be appended any more."""
+        if not self._closed:
+            self.flush()
+            for stream in self._streams.values():
+                stream.close()
+            self._closed = True
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def finish_tables(folder: RunFolder) -> None:
+    """Rewrite the streams of a run as Parquet files; each stream goes when its file is there."""
+    for table in STREAMED:
+        stream = folder.stream(table.name)
+        data = read_stream(stream, table)
+        if table is METRICS:
+            data = spread_metrics(data)
+        write_parquet(folder.parquet(table.name), table, data)
+        stream.unlink()
