@@ -87,6 +87,8 @@ class Manifest(BaseModel):
     """SHA-256 of each table's file."""
     counts: dict[str, int] = {}
     """What the importer dropped or merged, by kind."""
+    caveats: list[str] = []
+    """What these data cannot show, such as a sample that was picked rather than drawn."""
 
 
 @dataclass
