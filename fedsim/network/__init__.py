@@ -1,0 +1,13 @@
+"""The network between server and clients: static, traced and shared links."""
+
+from __future__ import annotations
+
+from fedsim.components import discover
+from fedsim.network.base import NEVER, Direction, Network, NetworkContext, NetworkKind
+
+__all__ = ["NEVER", "Direction", "Network", "NetworkContext", "NetworkKind", "registry"]
+
+
+def registry() -> dict[str, type[NetworkKind]]:
+    """The kinds of network that ship with fedsim, by name."""
+    return discover("fedsim.network.kinds", NetworkKind)

@@ -1,0 +1,1 @@
+"""The kinds of network that a scenario can name, one file each."""
