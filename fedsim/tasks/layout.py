@@ -1,0 +1,120 @@
+"""The flat parameter vector: which tensor lies where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from fedsim.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names, shapes and offsets of the tensors that make up a flat parameter vector of length P.
+
+    Trainable parameters come first, then floating-point buffers that training changes (the running
+    statistics of batch normalisation), so that both travel and are averaged while gradients of the buffers are zero.
+
+    Attributes:
+        names: of the tensors, such as ``layers.0.weight``.
+        shapes: of the tensors.
+        offsets: tensor j takes ``offsets[j] : offsets[j + 1]``; one longer than ``names``.
+        trainable: length of the leading part that has gradients.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    trainable: int
+
+    @classmethod
+    def of(
+        cls,
+        parameters: Iterable[tuple[str, Sequence[int]]],
+        buffers: Iterable[tuple[str, Sequence[int]]] = (),
+    ) -> Layout:
+        """The layout of named shapes, in the order given."""
+        trainable = [(name, tuple(shape)) for name, shape in parameters]
+        entries = trainable + [(name, tuple(shape)) for name, shape in buffers]
+        sizes = [math.prod(shape) for _, shape in entries]
+        return cls(
+            names=tuple(name for name, _ in entries),
+            shapes=tuple(shape for _, shape in entries),
+            offsets=tuple(accumulate(sizes, initial=0)),
+            trainable=sum(sizes[: len(trainable)]),
+        )
+
+    @classmethod
+    def of_module(cls, module: nn.Module) -> Layout:
+        """The layout of a module's parameters and of its saved floating-point buffers."""
+        saved = set(module.state_dict())
+        return cls.of(
+            ((name, value.shape) for name, value in module.named_parameters()),
+            (
+                (name, value.shape)
+                for name, value in module.named_buffers()
+                if name in saved and value.is_floating_point()
+            ),
+        )
+
+    @property
+    def size(self) -> int:
+        """Length P of the vector."""
+        return self.offsets[-1]
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names of the tensors that have no gradient."""
+        return tuple(
+            name
+            for name, start in zip(self.names, self.offsets, strict=False)
+            if start >= self.trainable
+        )
+
+    def flatten(self, module: nn.Module) -> Tensor:
+        """A new vector (P,) with the module's values."""
+        state = module.state_dict()
+        if not self.names:
+            return torch.empty(0)
+        return torch.cat([state[name].detach().reshape(-1) for name in self.names])
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The named tensors as views on ``flat`` (..., P), each of shape (..., *shape); leading axes stay."""
+        lead = flat.shape[:-1]
+        return {
+            name: flat[..., start:end].view(*lead, *shape)
+            for name, shape, start, end in zip(
+                self.names, self.shapes, self.offsets, self.offsets[1:], strict=False
+            )
+        }
+
+    def mask(self, patterns: Sequence[str]) -> Tensor:
+        """Which entries belong to the tensors that ``patterns`` name, (P,) bool.
+
+        A pattern is a tensor's name, the name of a module (``layers.1`` means all its tensors), or either
+        with the wildcards ``*``, ``?`` and ``[...]``.
+
+        Raises:
+            UserError: a pattern matches no tensor.
+        """
+        result = torch.zeros(self.size, dtype=torch.bool)
+        for pattern in patterns:
+            hits = [
+                j
+                for j, name in enumerate(self.names)
+                if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+            ]
+            if not hits:
+                raise UserError(
+                    f"'{pattern}' matches no part of the model",
+                    hint=f"the model's parts are: {', '.join(self.names)}",
+                )
+            for j in hits:
+                result[self.offsets[j] : self.offsets[j + 1]] = True
+        return result

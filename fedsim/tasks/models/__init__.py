@@ -1,0 +1,11 @@
+"""The models, one file each."""
+
+from __future__ import annotations
+
+from fedsim.components import discover
+from fedsim.tasks.model import ModelComponent
+
+
+def registry() -> dict[str, type[ModelComponent]]:
+    """The models that ship with fedsim, by name."""
+    return discover("fedsim.tasks.models", ModelComponent)

@@ -1,0 +1,282 @@
+"""Partitions: which client holds which samples."""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.components import Component, Parameters
+from fedsim.errors import UserError
+from fedsim.randomness import Stream
+from fedsim.tasks.dataset import Dataset
+
+IntArray = npt.NDArray[np.int64]
+
+UNUSED = -1
+"""Owner of a sample that no client holds."""
+
+# Keys of the random generators that one partition draws from.
+_ASSIGN, _LOCAL_TEST, _SHARED_TEST = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Row numbers of each client's samples, in compressed sparse row form.
+
+    Client i holds the training rows ``train_rows[train_offsets[i] : train_offsets[i + 1]]``, in ascending
+    order; no row is held twice.
+
+    Attributes:
+        train_offsets: (N + 1,) int64.
+        train_rows: rows of ``Dataset.train_x``, int64.
+        test_offsets: (N + 1,) int64 where clients have test samples of their own, else None.
+        test_rows: rows of the array that ``test_source`` names.
+        test_source: whether the clients' test rows index ``Dataset.train_x`` or ``Dataset.test_x``.
+        client_names: names of the clients where they are natural ones.
+    """
+
+    train_offsets: IntArray
+    train_rows: IntArray
+    test_offsets: IntArray | None = None
+    test_rows: IntArray | None = None
+    test_source: Literal["train", "test"] = "test"
+    client_names: tuple[str, ...] = ()
+
+    @property
+    def clients(self) -> int:
+        """Number of clients N."""
+        return len(self.train_offsets) - 1
+
+    @property
+    def samples(self) -> IntArray:
+        """Training samples of each client, (N,) int64."""
+        return np.diff(self.train_offsets)
+
+    def train(self, client: int) -> IntArray:
+        """Training rows of one client."""
+        return self.train_rows[self.train_offsets[client] : self.train_offsets[client + 1]]
+
+    def test(self, client: int) -> IntArray:
+        """Own test rows of one client; none where clients have none."""
+        if self.test_offsets is None or self.test_rows is None:
+            return np.empty(0, dtype=np.int64)
+        return self.test_rows[self.test_offsets[client] : self.test_offsets[client + 1]]
+
+
+class PartitionParameters(Parameters):
+    """Parameters that all partitions share."""
+
+    test: Literal["none", "split", "same_distribution"] = "none"
+    """Test samples of the clients' own: none; a share of their training samples set aside (split); or a part
+    of the shared test set with the same mix of labels (of the same group, for the natural partition) as
+    their training samples (same_distribution)."""
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    """Share set aside by test: split, rounded; at least one sample and never all of them where a client has
+    two or more."""
+
+
+class CountedParameters(PartitionParameters):
+    """Parameters of partitions among a given number of clients."""
+
+    clients: int = Field(ge=1)
+    """Number of clients."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """Who holds which training sample.
+
+    Attributes:
+        owners: client of each training sample, (n,) int64; :data:`UNUSED` where nobody holds it.
+        clients: number of clients N.
+        names: names of the clients where they are natural ones.
+    """
+
+    owners: IntArray
+    clients: int
+    names: tuple[str, ...] = ()
+
+
+class Partitioner(Component, ABC):
+    """A rule that deals samples to clients; a pure function of dataset, parameters and stream.
+
+    Attributes:
+        params: its validated parameters.
+    """
+
+    Params: ClassVar[type[Parameters]] = CountedParameters
+
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
+    @abstractmethod
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Deal the training samples.
+
+        Raises:
+            UserError: the parameters do not fit the dataset.
+        """
+
+    def assign_test(
+        self, dataset: Dataset, assignment: Assignment, rng: np.random.Generator
+    ) -> IntArray:
+        """Client of each shared test sample, (m,), for ``test: same_distribution``.
+
+        Each class is dealt in proportion to the clients' training samples of it.
+        """
+        clients = assignment.clients
+        table = label_counts(dataset.train_y, assignment.owners, clients, dataset.classes)
+        result = np.full(len(dataset.test_y), UNUSED, dtype=np.int64)
+        for label in range(dataset.classes):
+            rows = rng.permutation(np.flatnonzero(dataset.test_y == label))
+            held = table[:, label]
+            if held.any():
+                result[rows] = np.repeat(np.arange(clients), apportion(len(rows), held))
+        return result
+
+    def split(self, dataset: Dataset, stream: Stream, folder: Path | None = None) -> Partition:
+        """Deal the samples.
+
+        Args:
+            dataset: what is dealt.
+            stream: source of all random choices (purpose PARTITION).
+            folder: folder that relative paths in the parameters refer to; None is the current one.
+
+        Raises:
+            UserError: there are more clients than samples, or the parameters do not fit the dataset.
+        """
+        assignment = self.assign(dataset, stream.generator(_ASSIGN), folder)
+        clients, train = assignment.clients, assignment.owners
+        used = int(np.count_nonzero(train != UNUSED))
+        if clients > used:
+            raise too_many_clients(clients, used, dataset)
+        test: IntArray | None = None
+        if self.params.test == "split":
+            train, test = _set_aside(train, clients, self.params.test_share, stream)
+        elif self.params.test == "same_distribution":
+            test = self.assign_test(dataset, assignment, stream.generator(_SHARED_TEST))
+        train_offsets, train_rows = compressed_rows(train, clients)
+        test_offsets, test_rows = (None, None) if test is None else compressed_rows(test, clients)
+        return Partition(
+            train_offsets=train_offsets,
+            train_rows=train_rows,
+            test_offsets=test_offsets,
+            test_rows=test_rows,
+            test_source="train" if self.params.test == "split" else "test",
+            client_names=assignment.names,
+        )
+
+
+def too_many_clients(clients: int, samples: int, dataset: Dataset) -> UserError:
+    """The error that every partition gives when samples do not go round."""
+    return UserError(
+        f"{clients:,} clients cannot share {samples:,} training samples of {dataset.name}",
+        where="task.partition",
+        hint=f"use at most {samples:,} clients, or a larger dataset",
+    )
+
+
+def compressed_rows(owners: IntArray, clients: int) -> tuple[IntArray, IntArray]:
+    """Offsets (N + 1,) and rows of each client, ascending, from the owner of each row."""
+    order = np.argsort(owners, kind="stable")
+    unused = int(np.count_nonzero(owners == UNUSED))
+    counts = np.bincount(owners[owners != UNUSED], minlength=clients)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return offsets, order[unused:].astype(np.int64)
+
+
+def label_counts(labels: IntArray, owners: IntArray, clients: int, classes: int) -> IntArray:
+    """Number of samples of each label at each client, (N, classes) int64."""
+    held = owners != UNUSED
+    flat = np.bincount(owners[held] * classes + labels[held], minlength=clients * classes)
+    return flat.reshape(clients, classes).astype(np.int64)
+
+
+def partition_table(dataset: Dataset, partition: Partition) -> IntArray:
+    """Training samples of each label at each client, (N, classes) int64, for the report."""
+    owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
+    owners[partition.train_rows] = np.repeat(np.arange(partition.clients), partition.samples)
+    return label_counts(dataset.train_y, owners, partition.clients, dataset.classes)
+
+
+def apportion(total: int, weights: npt.ArrayLike) -> IntArray:
+    """Whole numbers with sum ``total`` in proportion to ``weights``, by largest remainders (ties to the first)."""
+    shares = np.asarray(weights, dtype=np.float64)
+    exact = total * (shares / shares.sum())
+    whole: IntArray = np.floor(exact).astype(np.int64)
+    largest_remainder_first = np.argsort(whole - exact, kind="stable")
+    whole[largest_remainder_first[: total - int(whole.sum())]] += 1
+    return whole
+
+
+def deal(counts: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
+    """Owners of samples, where client i is given ``counts[i, c]`` random samples of each class c, (n,)."""
+    owners = np.full(len(labels), UNUSED, dtype=np.int64)
+    for label in range(counts.shape[1]):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        dealt = np.repeat(np.arange(len(counts)), counts[:, label])
+        owners[rows[: len(dealt)]] = dealt
+    return owners
+
+
+def raise_minimum(
+    owners: IntArray, clients: int, minimum: int, rng: np.random.Generator, dataset: Dataset
+) -> IntArray:
+    """Give every client at least ``minimum`` samples, by moving random samples of whoever holds most at that moment.
+
+    Raises:
+        UserError: there are too few samples for that.
+    """
+    counts = np.bincount(owners[owners != UNUSED], minlength=clients)
+    if minimum * clients > counts.sum():
+        if minimum == 1:
+            raise too_many_clients(clients, int(counts.sum()), dataset)
+        raise UserError(
+            f"{clients:,} clients with at least {minimum:,} samples each need {minimum * clients:,} "
+            f"samples; {dataset.name} has {int(counts.sum()):,}",
+            where="task.partition",
+            hint="lower min_samples or the number of clients",
+        )
+    short = np.flatnonzero(counts < minimum)
+    if not len(short):
+        return owners
+    result = owners.copy()
+    offsets, rows = compressed_rows(owners, clients)
+    available: dict[int, list[int]] = {}
+    heap = [(-int(counts[client]), int(client)) for client in np.flatnonzero(counts > minimum)]
+    heapq.heapify(heap)
+    for client in short.tolist():
+        for _ in range(minimum - int(counts[client])):
+            negative, donor = heap[0]
+            if donor not in available:
+                own = rows[offsets[donor] : offsets[donor + 1]]
+                available[donor] = rng.permutation(own).tolist()
+            result[available[donor].pop()] = client
+            heapq.heapreplace(heap, (negative + 1, donor))
+    return result
+
+
+def _set_aside(
+    owners: IntArray, clients: int, share: float, stream: Stream
+) -> tuple[IntArray, IntArray]:
+    """Training and test owners after each client has set aside a random share of its samples."""
+    counts = np.bincount(owners[owners != UNUSED], minlength=clients)
+    wanted = np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 0)).astype(np.int64)
+    wanted[counts < 2] = 0
+    keys = stream.hashes(np.arange(len(owners)), _LOCAL_TEST)
+    order = np.lexsort((keys, owners))
+    order = order[np.count_nonzero(owners == UNUSED) :]
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    rank = np.arange(len(order)) - np.repeat(starts, counts)
+    is_test = rank < np.repeat(wanted, counts)
+    train, test = owners.copy(), np.full_like(owners, UNUSED)
+    test[order[is_test]] = owners[order[is_test]]
+    train[order[is_test]] = UNUSED
+    return train, test

@@ -1,0 +1,100 @@
+"""Label mixes drawn from a Dirichlet distribution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import (
+    Assignment,
+    CountedParameters,
+    IntArray,
+    Partitioner,
+    apportion,
+    deal,
+    raise_minimum,
+    too_many_clients,
+)
+
+
+class DirichletParameters(CountedParameters):
+    """Parameters of the Dirichlet partition."""
+
+    alpha: float = Field(gt=0)
+    """Concentration: small means few labels a client, large means the same mix for everybody."""
+    rule: Literal["client", "class", "balanced"] = "client"
+    """How the draws become sizes. client: each client draws a mix of labels, and each class is divided in
+    proportion to the clients' shares of it. class: for each class the clients' shares are drawn. balanced:
+    each client draws a mix and all clients hold equally many samples."""
+    min_samples: int = Field(default=1, ge=1)
+    """Clients left with fewer samples are given random ones of whoever holds most."""
+
+
+class Dirichlet(Partitioner):
+    """Label skew: the mixes of labels are Dirichlet(alpha) draws.
+
+    Rules: ``client`` as in FedAU and FedSUM (one draw a client, normalised per class); ``class`` after
+        Yurochkin et al. 2019 and
+    NIID-Bench (Li et al. 2022); ``balanced`` after Hsu et al. 2019 (samples are drawn by the client's mix
+    until a class is used up, then by what is left of it).
+    """
+
+    name: ClassVar[str] = "dirichlet"
+    Params = DirichletParameters
+    params: DirichletParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw the mixes and deal each class."""
+        clients = self.params.clients
+        if clients > len(dataset.train_y):
+            raise too_many_clients(clients, len(dataset.train_y), dataset)
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        if self.params.rule == "balanced":
+            counts = _balanced(self._mixes(clients, dataset.classes, rng), sizes, rng)
+        else:
+            if self.params.rule == "client":
+                shares = self._mixes(clients, dataset.classes, rng)
+            else:
+                shares = self._mixes(dataset.classes, clients, rng).T
+            counts = np.stack(
+                [apportion(int(size), shares[:, label]) for label, size in enumerate(sizes)],
+                axis=1,
+            )
+        owners = deal(counts, dataset.train_y, rng)
+        return Assignment(
+            raise_minimum(owners, clients, self.params.min_samples, rng, dataset), clients
+        )
+
+    def _mixes(self, draws: int, parts: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """``draws`` Dirichlet draws over ``parts`` parts, all positive."""
+        mixes = rng.dirichlet(np.full(parts, self.params.alpha), size=draws)
+        # A tiny alpha underflows to exact zeros (or to no number at all), which a class that nobody wants
+        # could not be divided by.
+        tiny = np.finfo(np.float64).tiny
+        mixes = np.where(np.isfinite(mixes), mixes, tiny)
+        return np.maximum(mixes, tiny)
+
+
+def _balanced(
+    mixes: npt.NDArray[np.float64], sizes: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Samples of each class at each client, all clients equally many (to one), no class overdrawn."""
+    clients = len(mixes)
+    total = int(sizes.sum())
+    left = sizes.astype(np.int64).copy()
+    counts = np.zeros(mixes.shape, dtype=np.int64)
+    quotas = np.diff(np.arange(clients + 1) * total // clients)
+    for client in rng.permutation(clients).tolist():
+        missing = int(quotas[client])
+        while missing:
+            wish = np.where(left > 0, mixes[client], 0.0)
+            drawn = np.minimum(rng.multinomial(missing, wish / wish.sum()), left)
+            counts[client] += drawn
+            left -= drawn
+            missing -= int(drawn.sum())
+    return counts

@@ -1,0 +1,26 @@
+"""The same mix for everybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
+
+
+class Iid(Partitioner):
+    """Samples are shuffled and dealt in parts whose sizes differ by one at most."""
+
+    name: ClassVar[str] = "iid"
+    Params = CountedParameters
+    params: CountedParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Deal shuffled samples evenly."""
+        samples, clients = len(dataset.train_y), self.params.clients
+        owners = np.empty(samples, dtype=np.int64)
+        owners[rng.permutation(samples)] = np.arange(samples) * clients // samples
+        return Assignment(owners, clients)

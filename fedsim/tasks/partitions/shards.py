@@ -1,0 +1,87 @@
+"""A few labels per client, in equal shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import (
+    UNUSED,
+    Assignment,
+    CountedParameters,
+    Partitioner,
+    too_many_clients,
+)
+
+
+class ShardsParameters(CountedParameters):
+    """Parameters of the shard partition."""
+
+    classes_per_client: int = Field(default=2, ge=1)
+    """Shards P of each client; it holds at most so many labels, as two of its shards may be of the same one."""
+
+
+class Shards(Partitioner):
+    """Label skew: each class is cut into equal shards, and P shards are dealt to each client.
+
+    The rule of LG-FedAvg (Liang et al. 2020), which FedLGA uses: P x N / classes shards of every class, the
+    samples that are left over go to the first shards, the list of labels is shuffled and dealt. Where P x N
+    is no multiple of the number of classes, the largest classes have one shard more.
+    """
+
+    name: ClassVar[str] = "shards"
+    Params = ShardsParameters
+    params: ShardsParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Cut and deal."""
+        clients, per_client = self.params.clients, self.params.classes_per_client
+        if clients > len(dataset.train_y):
+            raise too_many_clients(clients, len(dataset.train_y), dataset)
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        present = np.flatnonzero(sizes)
+        total = clients * per_client
+        shards = np.zeros(dataset.classes, dtype=np.int64)
+        shards[present] = total // len(present)
+        largest_first = present[np.argsort(-sizes[present], kind="stable")]
+        shards[largest_first[: total % len(present)]] += 1
+        self._check(dataset, sizes, shards, present)
+
+        dealt = rng.permutation(np.repeat(np.arange(dataset.classes), shards))
+        owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
+        for label in present:
+            holders = np.flatnonzero(dealt == label) // per_client
+            rows = rng.permutation(np.flatnonzero(dataset.train_y == label))
+            for holder, shard in zip(holders, np.array_split(rows, len(holders)), strict=True):
+                owners[shard] = holder
+        return Assignment(owners, clients)
+
+    def _check(
+        self,
+        dataset: Dataset,
+        sizes: np.ndarray[tuple[int], np.dtype[np.int64]],
+        shards: np.ndarray[tuple[int], np.dtype[np.int64]],
+        present: np.ndarray[tuple[int], np.dtype[np.int64]],
+    ) -> None:
+        total = self.params.clients * self.params.classes_per_client
+        if total < len(present):
+            raise UserError(
+                f"{self.params.clients} clients with {self.params.classes_per_client} classes each cannot "
+                f"hold the {len(present)} classes of {dataset.name}",
+                where="task.partition",
+                hint="use more clients or more classes_per_client",
+            )
+        scarce = present[sizes[present] < shards[present]]
+        if len(scarce):
+            label = int(scarce[0])
+            raise UserError(
+                f"{total:,} shards need {shards[label]:,} samples of class {label}; "
+                f"{dataset.name} has {sizes[label]:,}",
+                where="task.partition",
+                hint="use fewer clients or fewer classes_per_client",
+            )

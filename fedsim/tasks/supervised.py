@@ -1,0 +1,143 @@
+"""Supervised learning: a dataset, its partition among clients, and a model."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedsim.errors import UserError
+from fedsim.randomness import Stream
+from fedsim.tasks.base import Task
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.layout import Layout
+from fedsim.tasks.model import ModelComponent, isolated_torch_random
+from fedsim.tasks.partition import Partition
+
+_SEED_MASK = (1 << 63) - 1
+# Batch normalisation needs more than one sample.
+_PROBE_SAMPLES = 2
+
+
+class SupervisedTask(Task):
+    """A model to be trained on the clients' samples.
+
+    Attributes:
+        dataset: the samples as loaded.
+        partition: which client holds which.
+        model: the part that built the module.
+        module: the network; its own parameter values have no meaning, use :meth:`initial`.
+        loss: what it is trained for.
+        train_x: all training samples as stored, (n, *input_shape), uint8 or float32, sharing memory with the dataset.
+        train_y: their labels, (n,) int64.
+        test_x, test_y: the shared test samples.
+        offsets, rows: client i trains on ``rows[offsets[i] : offsets[i + 1]]`` of ``train_x``; numpy int64.
+        client_test_x, client_test_y: arrays that the clients' own test rows index (the training or the test samples).
+        client_test_offsets, client_test_rows: the same for their own test samples; None where clients have none.
+
+    Raises:
+        UserError: the model does not fit the dataset.
+    """
+
+    def __init__(self, dataset: Dataset, partition: Partition, model: ModelComponent) -> None:
+        self.dataset = dataset
+        self.partition = partition
+        self.model = model
+        self.model_family = model.family
+        self.loss = model.loss(dataset)
+        with isolated_torch_random(0):
+            self.module = model.build(dataset)
+        self.layout = Layout.of_module(self.module)
+        self.samples = partition.samples
+        self.train_x = torch.from_numpy(dataset.train_x)
+        self.train_y = torch.from_numpy(dataset.train_y)
+        self.test_x = torch.from_numpy(dataset.test_x)
+        self.test_y = torch.from_numpy(dataset.test_y)
+        self.offsets: npt.NDArray[np.int64] = partition.train_offsets
+        self.rows: npt.NDArray[np.int64] = partition.train_rows
+        own = partition.test_source == "train"
+        self.client_test_x = self.train_x if own else self.test_x
+        self.client_test_y = self.train_y if own else self.test_y
+        self.client_test_offsets = partition.test_offsets
+        self.client_test_rows = partition.test_rows
+        self._scale = None if dataset.scale is None else torch.from_numpy(dataset.scale)
+        self._shift = None if dataset.shift is None else torch.from_numpy(dataset.shift)
+        self._check_output()
+
+    def inputs(self, raw: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """What the module sees of gathered samples ``raw`` (n, *input_shape), on their device.
+
+        Character codes become int64; everything else becomes ``raw * scale + shift`` in ``dtype``.
+        """
+        if self.dataset.kind == "next_character":
+            return raw.long()
+        values = raw.to(dtype)
+        if self._scale is None or self._shift is None:
+            return values
+        scale = self._scale.to(device=raw.device, dtype=dtype)
+        return values * scale + self._shift.to(device=raw.device, dtype=dtype)
+
+    def initial(self, stream: Stream, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Initial parameters and buffers; drawn in float32 whatever ``dtype``, so that precisions start alike."""
+        seed = stream.hash(0) & _SEED_MASK
+        generator = torch.Generator().manual_seed(seed)
+        with isolated_torch_random(seed):
+            module = self.model.build(self.dataset)
+            with torch.no_grad():
+                self.model.initialise(module, generator)
+        return self.layout.flatten(module).to(dtype)
+
+    def flops_per_sample(self) -> int:
+        """Counted once by running the module forward and backward; matrix products and convolutions only."""
+        return self._flops_per_sample
+
+    @cached_property
+    def _flops_per_sample(self) -> int:
+        flat = torch.zeros(self.layout.size)
+        parameters = {
+            name: view.detach().requires_grad_() for name, view in self.layout.views(flat).items()
+        }
+        counter = FlopCounterMode(display=False)
+        was_training = self.module.training
+        self.module.eval()
+        with counter:
+            outputs = functional_call(self.module, parameters, (self._probe(),))
+            loss = self.loss.per_sample(outputs, self.train_y[: len(outputs)]).sum()
+            torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        self.module.train(was_training)
+        return int(counter.get_total_flops()) // len(outputs)
+
+    def _probe(self) -> Tensor:
+        """A few inputs."""
+        rows = torch.arange(_PROBE_SAMPLES) % len(self.train_x)
+        return self.inputs(self.train_x[rows])
+
+    def _check_output(self) -> None:
+        """Run the module once, so that a model that does not fit fails here and not in mid-run."""
+        where = "task.model"
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                outputs = self.module(self._probe())
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            raise UserError(
+                f"model {self.model.name} cannot work on samples of shape {self.dataset.input_shape} "
+                f"of {self.dataset.name}: {error}",
+                where=where,
+            ) from error
+        finally:
+            self.module.train()
+        width = self.dataset.classes if self.loss.kind == "cross_entropy" else 1
+        expected = (_PROBE_SAMPLES, width)
+        if not isinstance(outputs, Tensor) or tuple(outputs.shape) != expected:
+            shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+            raise UserError(
+                f"model {self.model.name} gives {shape} for {_PROBE_SAMPLES} samples, expected {expected}",
+                where=where,
+                hint=f"its last layer needs {width} outputs for dataset {self.dataset.name}",
+            )
