@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,9 +104,6 @@ class TraceBundle:
     manifest: Manifest
     tables: dict[str, Any]
     path: Path | None = None
-    _device_index: dict[str, npt.NDArray[np.int64]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.tables) - set(TABLES))
@@ -159,12 +156,7 @@ class TraceBundle:
 
     def device_rows(self, table: str) -> npt.NDArray[np.int64]:
         """Row number in ``devices`` of each row of ``table``; -1 where the id is null or no device. Shape (rows,)."""
-        if table not in self._device_index:
-            self._device_index[table] = self._rows_of(self.table(table).column("device_id"))
-        return self._device_index[table]
-
-    def _rows_of(self, column: Any) -> npt.NDArray[np.int64]:
-        ids = self.device_ids
+        column, ids = self.table(table).column("device_id"), self.device_ids
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         parts = []

@@ -1,0 +1,125 @@
+"""From the tables of a bundle to columns of separated intervals, and the array steps that work on such columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.validation import require_sound
+
+NEVER = 2**62
+"""An instant (ns) after every other: what does not happen happens then."""
+
+FAR_US = NEVER // 1000
+"""A trace instant (us) that stands for "for ever"."""
+
+Int64Array = npt.NDArray[np.int64]
+
+
+def ranks(counts: Int64Array) -> Int64Array:
+    """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
+    total = int(counts.sum())
+    ranks: Int64Array = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return ranks
+
+
+def first_at_or_after(times: Int64Array, instants: Int64Array) -> npt.NDArray[np.intp]:
+    """Position of the first of ``times`` (ascending) at or after each instant; ``len(times)`` where there is none."""
+    steps = np.diff(times)
+    if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
+        # A grid: dividing is several times faster than searching.
+        found = -((times[0] - instants) // steps[0])
+        clipped: npt.NDArray[np.intp] = np.clip(found, 0, len(times))
+        return clipped
+    return np.searchsorted(times, instants, side="left")
+
+
+def device_intervals(
+    bundle: TraceBundle,
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Starts, ends (us) of all times online, separated, and the range of rows of each device."""
+    table = bundle.table("availability")
+    rows = bundle.device_rows("availability")
+    starts: Int64Array = bundle.numpy("availability", "start_us")
+    ends: Int64Array = bundle.numpy("availability", "end_us")
+    window_start = bundle.numpy("devices", "window_start_us")
+    window_end = bundle.numpy("devices", "window_end_us")
+    if not _sound(rows, starts, ends, window_start, window_end):
+        require_sound(bundle)
+        raise UserError("its availability contradicts itself", where=bundle.where)
+    if "state" in table.column_names:
+        on = bundle.numpy("availability", "state") == 1
+        if not on.all():
+            rows, starts, ends = rows[on], starts[on], ends[on]
+    same = rows[1:] == rows[:-1]
+    touches = same & (starts[1:] == ends[:-1])
+    if touches.any():
+        begins = np.append(True, ~touches)
+        ends_here = np.append(~touches, True)
+        rows, starts, ends = rows[begins], starts[begins], ends[ends_here]
+    first = np.zeros(bundle.device_count, np.int64)
+    last = np.zeros(bundle.device_count, np.int64)
+    if len(rows):
+        heads = np.append(0, np.flatnonzero(rows[1:] != rows[:-1]) + 1)
+        first[rows[heads]] = heads
+        last[rows[heads]] = np.append(heads[1:], len(rows))
+    valid = bundle.numpy("devices", "valid").astype(np.bool_)
+    last[~valid] = first[~valid]
+    return starts, ends, first, last
+
+
+def _sound(
+    rows: npt.NDArray[np.int64],
+    starts: npt.NDArray[Any],
+    ends: npt.NDArray[Any],
+    window_start: Int64Array,
+    window_end: Int64Array,
+) -> bool:
+    """Whether intervals are in order and make sense; the rows at fault are found by validation."""
+    if not len(rows):
+        return True
+    if starts.dtype != np.int64 or ends.dtype != np.int64 or rows.min() < 0:
+        return False
+    if window_start.dtype != np.int64 or window_end.dtype != np.int64:
+        return False
+    same = rows[1:] == rows[:-1]
+    if (ends <= starts).any() or (same & (starts[1:] < ends[:-1])).any():
+        return False
+    if (starts < window_start[rows]).any() or (ends > window_end[rows]).any():
+        return False
+    heads = rows[np.append(True, ~same)]
+    return bool(np.bincount(heads).max() == 1)
+
+
+def device_periods(bundle: TraceBundle, window: Int64Array) -> Int64Array:
+    """Wrap period (us) of each device; 0 for a device without a window."""
+    if "period_us" not in bundle.devices.column_names:
+        return window
+    # An integer column with nulls arrives as float64, which is exact for 285 years of microseconds.
+    period = bundle.numpy("devices", "period_us").astype(np.float64)
+    known: Int64Array = np.where(np.isnan(period), 0, period).astype(np.int64)
+    result: Int64Array = np.where(np.isnan(period), window, known)
+    if (result < window).any():
+        require_sound(bundle)
+    return result
+
+
+def held(
+    starts: Int64Array,
+    ends: Int64Array,
+    first: Int64Array,
+    last: Int64Array,
+    window_start: Int64Array,
+    window_end: Int64Array,
+) -> tuple[Int64Array, Int64Array]:
+    """Let what holds at either end of a device's window hold for ever beyond it."""
+    starts, ends = starts.copy(), ends.copy()
+    some = first < last
+    heads, tails = first[some], last[some] - 1
+    starts[heads] = np.where(starts[heads] == window_start[some], -FAR_US, starts[heads])
+    ends[tails] = np.where(ends[tails] == window_end[some], FAR_US, ends[tails])
+    return starts, ends

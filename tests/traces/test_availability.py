@@ -1,0 +1,378 @@
+"""The interval index against a reference that looks at every microsecond, and against cases worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsim.errors import UserError
+from fedsim.randomness import Purpose, Stream
+from fedsim.traces.availability import NEVER, AvailabilityIndex, OnlineSampler
+from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.tables import make_table
+
+US = 1000
+SPAN_US = 90
+"""The reference looks this far; every answer that is not NEVER lies well within it."""
+
+
+def bundle_of(devices, on_end="wrap"):
+    """A bundle from one dict a device: window, period, valid, intervals (all in us)."""
+    ids = [f"d{i}" for i in range(len(devices))]
+    rows = [(ids[i], a, b) for i, device in enumerate(devices) for a, b in device["intervals"]]
+    return TraceBundle(
+        Manifest(name="t", horizon_us=100, importer="hand", importer_version="1", on_end=on_end),
+        {
+            "devices": make_table(
+                "devices",
+                {
+                    "device_id": ids,
+                    "window_start_us": [device["window"][0] for device in devices],
+                    "window_end_us": [device["window"][1] for device in devices],
+                    "period_us": [device.get("period") for device in devices],
+                    "valid": [device.get("valid", True) for device in devices],
+                },
+            ),
+            "availability": make_table(
+                "availability",
+                {
+                    "device_id": [row[0] for row in rows],
+                    "start_us": [row[1] for row in rows],
+                    "end_us": [row[2] for row in rows],
+                },
+            ),
+        },
+    )
+
+
+@st.composite
+def device(draw):
+    start = draw(st.integers(0, 4))
+    edges = draw(st.lists(st.integers(0, 10), max_size=8, unique=True).map(sorted))
+    end = start + max([*edges[-1:], 1]) + draw(st.integers(0, 2))
+    pairs = list(zip(edges[::2], edges[1::2], strict=False))
+    if draw(st.booleans()) and len(pairs) > 1:
+        # Zero gaps: intervals that touch.
+        pairs = [
+            (a, pairs[i + 1][0]) if i + 1 < len(pairs) else (a, b) for i, (a, b) in enumerate(pairs)
+        ]
+    period = draw(st.none() | st.integers(end - start, end - start + 3))
+    return {
+        "window": (start, end),
+        "period": period,
+        "valid": draw(st.sampled_from([True, True, True, False])) or bool(pairs),
+        "intervals": [(start + a, start + b) for a, b in pairs],
+    }
+
+
+@st.composite
+def population(draw):
+    devices = draw(st.lists(device(), min_size=1, max_size=4))
+    count = draw(st.integers(1, 5))
+    rows = draw(st.lists(st.integers(0, len(devices) - 1), min_size=count, max_size=count))
+    shifts = draw(st.lists(st.integers(-9, 12), min_size=count, max_size=count))
+    eligible = draw(
+        st.lists(st.sampled_from([True, True, True, False]), min_size=count, max_size=count)
+    )
+    start = draw(st.integers(0, 6))
+    mode = draw(st.sampled_from(["wrap", "wrap", "hold", "unavailable"]))
+    return devices, rows, shifts, eligible, start, mode
+
+
+def reference_online(device, trace_us, mode):
+    low, high = device["window"]
+    if mode == "wrap":
+        period = device["period"] or high - low
+        trace_us = low + (trace_us - low) % period
+    elif mode == "hold":
+        trace_us = min(max(trace_us, low), high - 1)
+    return any(a <= trace_us < b for a, b in device["intervals"])
+
+
+def reference_table(case):
+    devices, rows, shifts, eligible, start, mode = case
+    return np.array(
+        [
+            [ok and reference_online(devices[row], start + shift + t, mode) for t in range(SPAN_US)]
+            for row, shift, ok in zip(rows, shifts, eligible, strict=True)
+        ]
+    )
+
+
+def make_index(case):
+    devices, rows, shifts, eligible, start, mode = case
+    return AvailabilityIndex.from_bundle(
+        bundle_of(devices, mode),
+        np.array(rows),
+        np.array(shifts) * US,
+        np.array(eligible),
+        start_us=start,
+    )
+
+
+def first_where(states, begin, value):
+    found = np.flatnonzero(states[begin:] == value)
+    return begin + int(found[0]) if len(found) else None
+
+
+def reference_finish(states, t_ns, work_ns):
+    if work_ns <= 0:
+        return t_ns
+    while t_ns // US < SPAN_US:
+        step = min(US - t_ns % US, work_ns)
+        if states[t_ns // US]:
+            work_ns -= step
+            if not work_ns:
+                return t_ns + step
+        else:
+            step = US - t_ns % US
+        t_ns += step
+    return NEVER
+
+
+@settings(max_examples=300, deadline=None)
+@given(population(), st.integers(0, 40 * US), st.integers(0, 12 * US))
+def test_every_look_up_agrees_with_the_reference(case, t_ns, work_ns):
+    table = reference_table(case)
+    index = make_index(case)
+    clients = np.arange(index.clients)
+    now = t_ns // US
+    until, following = [], []
+    for client in range(index.clients):
+        states = table[client]
+        online = bool(states[now])
+        off, on = first_where(states, now, False), first_where(states, now, True)
+        until.append(t_ns if not online else NEVER if off is None else off * US)
+        following.append(t_ns if online else NEVER if on is None else on * US)
+        assert index.is_online(client, t_ns) == online
+        assert index.online_until(client, t_ns) == until[-1]
+        assert index.next_online(client, t_ns) == following[-1]
+        # More work than the reference can look ahead for is never finished in its eyes.
+        finish = index.finish_after(client, t_ns, work_ns)
+        assert min(finish, SPAN_US * US) == min(
+            reference_finish(states, t_ns, work_ns), SPAN_US * US
+        )
+    assert index.is_online_many(clients, t_ns).tolist() == table[:, now].tolist()
+    assert index.online_until_many(clients, t_ns).tolist() == until
+    assert index.next_online_many(clients, t_ns).tolist() == following
+    assert index.online_clients(t_ns).tolist() == np.flatnonzero(table[:, now]).tolist()
+    assert index.count_online(t_ns) == table[:, now].sum()
+    arrivals = [f for f, online in zip(following, table[:, now], strict=True) if not online]
+    assert index.next_arrival(t_ns) == min(arrivals, default=NEVER)
+
+
+@settings(max_examples=200, deadline=None)
+@given(population(), st.integers(0, 30 * US), st.integers(0, 40 * US))
+def test_spans_agree_with_the_reference(case, start_ns, length_ns):
+    table = reference_table(case)
+    index = make_index(case)
+    end_ns = start_ns + length_ns
+    lengths = np.zeros(SPAN_US, np.int64)
+    for us in range(SPAN_US):
+        lengths[us] = max(0, min(end_ns, (us + 1) * US) - max(start_ns, us * US))
+    expected = (table * lengths).sum(axis=1)
+    assert index.online_between_ns(start_ns, end_ns).tolist() == expected.tolist()
+    who, begin, until = index.intervals_between(np.arange(index.clients), start_ns, end_ns)
+    total = np.zeros(index.clients, np.int64)
+    np.add.at(total, who, until - begin)
+    assert total.tolist() == expected.tolist()
+    assert (begin < until).all()
+    same = who[1:] == who[:-1]
+    assert (who[1:] >= who[:-1]).all()
+    assert (begin[1:][same] > until[:-1][same]).all()
+    for client, a, b in zip(who, begin, until, strict=True):
+        assert table[client, a // US : -(-b // US)].all()
+    grid = np.arange(start_ns, start_ns + 30 * US, 700)
+    assert index.online_counts(grid).tolist() == table[:, grid // US].sum(axis=0).tolist()
+    uneven = np.unique(np.concatenate([grid[::3], grid[:5] + 1]))
+    assert index.online_counts(uneven).tolist() == table[:, uneven // US].sum(axis=0).tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(population(), st.lists(st.integers(0, 40 * US), min_size=1, max_size=8))
+def test_the_sweep_answers_the_same_in_any_order_of_instants(case, instants):
+    table = reference_table(case)
+    index = make_index(case)
+    for t_ns in instants:
+        assert index.online_clients(t_ns).tolist() == np.flatnonzero(table[:, t_ns // US]).tolist()
+
+
+def one(intervals, window=(0, 10), **more):
+    return bundle_of([{"window": window, "intervals": intervals, **more}])
+
+
+def test_seam_an_interval_that_touches_the_end_goes_on_at_the_start_of_the_next_lap():
+    index = AvailabilityIndex.from_bundle(one([(0, 2), (8, 10)]))
+    assert index.online_until(0, 8 * US) == 12 * US
+    assert index.online_until(0, 9 * US + 1) == 12 * US
+    assert index.online_until(0, 1 * US) == 2 * US
+    assert index.online_until(0, 5 * US) == 5 * US
+    assert index.next_online(0, 3 * US) == 8 * US
+    assert index.next_online(0, 12 * US) == 18 * US
+    # 2 us to the seam, 2 after it, then from 18 on.
+    assert index.finish_after(0, 8 * US, 4 * US) == 12 * US
+    assert index.finish_after(0, 8 * US, 5 * US) == 19 * US
+    # 4 us a lap: 41 us take 10 laps and 1 us more.
+    assert index.finish_after(0, 8 * US, 41 * US) == 109 * US
+
+
+def test_a_period_longer_than_the_window_is_offline_outside_it():
+    index = AvailabilityIndex.from_bundle(one([(0, 2), (8, 10)], period=15))
+    assert index.online_until(0, 9 * US) == 10 * US
+    assert index.next_online(0, 10 * US) == 15 * US
+
+
+def test_online_for_the_whole_period_is_online_for_ever():
+    index = AvailabilityIndex.from_bundle(one([(0, 10)]))
+    assert index.online_until(0, 123 * US) == NEVER
+    assert index.finish_after(0, 3, 10**12) == 3 + 10**12
+    touching = AvailabilityIndex.from_bundle(one([(0, 4), (4, 10)]))
+    assert touching.online_until(0, 1) == NEVER
+
+
+@pytest.mark.parametrize(
+    ("mode", "until", "afterwards"), [("unavailable", 10 * US, NEVER), ("hold", NEVER, 11 * US)]
+)
+def test_beyond_the_window(mode, until, afterwards):
+    index = AvailabilityIndex.from_bundle(one([(8, 10)]), on_end=mode)
+    assert index.online_until(0, 8 * US) == until
+    assert index.next_online(0, 11 * US) == afterwards
+    assert index.finish_after(0, 0, 2 * US) == 10 * US
+    assert index.finish_after(0, 0, 3 * US) == (NEVER if mode == "unavailable" else 11 * US)
+
+
+def test_on_end_error_refuses_instants_beyond_the_window():
+    index = AvailabilityIndex.from_bundle(one([(8, 10)]), on_end="error")
+    assert index.horizon_ns == 10 * US
+    assert index.online_until(0, 9 * US) == 10 * US
+    for ask in (
+        lambda: index.is_online(0, 10 * US),
+        lambda: index.online_until(0, 10 * US),
+        lambda: index.next_online(0, 10 * US),
+        lambda: index.finish_after(0, 10 * US, 1),
+        lambda: index.is_online_many([0], 10 * US),
+        lambda: index.online_between_ns(0, 11 * US),
+        lambda: index.online_counts([0, 10 * US]),
+    ):
+        with pytest.raises(UserError, match="on_end: error"):
+            ask()
+
+
+def test_rows_of_unavailability_are_gaps():
+    bundle = one([(0, 2), (2, 5), (5, 7)])
+    table = bundle.tables["availability"].append_column("state", [np.array([1, 0, 1], np.int8)])
+    bundle.tables["availability"] = make_table(
+        "availability", {name: table.column(name) for name in table.column_names}
+    )
+    index = AvailabilityIndex.from_bundle(bundle)
+    assert [index.is_online(0, t * US) for t in range(8)] == [1, 1, 0, 0, 0, 1, 1, 0]
+
+
+def test_always_and_nobody():
+    index = AvailabilityIndex.always(3)
+    assert index.online_until(2, 5) == NEVER
+    assert index.next_online(0, 7) == 7
+    assert index.finish_after(1, 7, 5) == 12
+    assert index.count_online(10**15) == 3
+    assert index.online_between_ns(5, 10**15).tolist() == [10**15 - 5] * 3
+    assert index.online_counts(np.array([0, 10**14])).tolist() == [3, 3]
+    assert index.next_arrival(0) == NEVER
+    nobody = AvailabilityIndex.from_bundle(one([]))
+    assert nobody.next_online(0, 3) == NEVER
+    assert nobody.count_online(3) == 0
+    assert nobody.online_between_ns(0, 10**9).tolist() == [0]
+    assert AvailabilityIndex.always(0).online_clients(0).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("intervals", "message"),
+    [
+        ([(0, 5), (3, 7)], "availability row 1: starts at 3 us and overlaps"),
+        ([(5, 3)], "availability row 0: the interval .5, 3. us is reversed"),
+        ([(5, 12)], "not inside the window"),
+    ],
+)
+def test_a_contradictory_trace_is_refused_with_its_row(intervals, message):
+    with pytest.raises(UserError, match=message):
+        AvailabilityIndex.from_bundle(one(intervals))
+
+
+def test_next_arrival_among_some():
+    index = AvailabilityIndex.from_bundle(
+        bundle_of([{"window": (0, 10), "intervals": [(a, a + 1)]} for a in (2, 4, 6)])
+    )
+    assert index.next_arrival(0) == 2 * US
+    assert index.next_arrival(2 * US) == 4 * US
+    assert index.next_arrival(0, among=np.array([False, False, True])) == 6 * US
+
+
+# Sampling ---------------------------------------------------------------------------------------------------------
+
+
+def busy_week(clients, seed=0):
+    """Clients with many short sessions over 600 s, on a fifth of the time."""
+    generator = np.random.default_rng(seed)
+    devices = []
+    for _ in range(clients):
+        edges = np.cumsum(generator.exponential(np.tile([40e6, 10e6], 30))).astype(np.int64)
+        edges = edges[edges < 600_000_000]
+        pairs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=False) if a < b]
+        devices.append({"window": (0, 600_000_000), "intervals": pairs})
+    return AvailabilityIndex.from_bundle(bundle_of(devices))
+
+
+@pytest.mark.parametrize("k", [1, 2, 7])
+def test_a_sample_is_online_not_busy_without_repeats_and_the_same_when_asked_again(k):
+    index = busy_week(100)
+    busy = np.zeros(100, np.bool_)
+    busy[::3] = True
+    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    seen = {}
+    instants = np.random.default_rng(3).integers(0, 1_500_000_000_000, 200)
+    for draw, t_ns in enumerate(np.sort(instants).tolist()):
+        chosen = sampler.sample(k, t_ns, busy, draw)
+        seen[draw, t_ns] = chosen.tolist()
+        assert len(set(chosen.tolist())) == len(chosen)
+        assert not busy[chosen].any()
+        assert all(index.is_online(client, t_ns) for client in chosen.tolist())
+        possible = index.online_clients(t_ns)
+        assert len(chosen) == min(k, int((~busy[possible]).sum()))
+    again = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    for (draw, t_ns), expected in reversed(seen.items()):
+        assert again.sample(k, t_ns, busy.copy(), draw).tolist() == expected
+
+
+@pytest.mark.parametrize(("k", "busy_share"), [(1, 0.0), (1, 0.97), (3, 0.0), (3, 0.9), (30, 0.0)])
+def test_every_acceptable_client_is_drawn_equally_often(k, busy_share):
+    index = busy_week(400)
+    t_ns = 300_000_000_000
+    online = index.online_clients(t_ns)
+    busy = np.zeros(400, np.bool_)
+    busy[online[: int(busy_share * len(online))]] = True
+    acceptable = online[~busy[online]]
+    k = min(k, len(acceptable) - 1) or 1
+    sampler = OnlineSampler(index, Stream(5, Purpose.SELECTION))
+    draws = 4000
+    counts = np.zeros(400)
+    for draw in range(draws):
+        counts[sampler.sample(k, t_ns, busy, draw)] += 1
+    assert counts.sum() == counts[acceptable].sum() == k * draws
+    share = k / len(acceptable)
+    spread = np.sqrt(draws * share * (1 - share))
+    assert np.abs(counts[acceptable] - draws * share).max() <= 4.5 * spread
+
+
+def test_fewer_than_asked_and_nobody():
+    index = AvailabilityIndex.from_bundle(
+        bundle_of([{"window": (0, 10), "intervals": [(a, a + 5)]} for a in (0, 2, 4)])
+    )
+    sampler = OnlineSampler(index, Stream(0, Purpose.SELECTION))
+    free = np.zeros(3, np.bool_)
+    assert sorted(sampler.sample(5, 4 * US, free, 0).tolist()) == [0, 1, 2]
+    assert sampler.sample(5, 1 * US, free, 1).tolist() == [0]
+    assert sampler.sample(1, 9 * US, free, 2).tolist() == []
+    assert sampler.sample_one(9 * US, free, 2) == -1
+    assert sampler.sample(0, 4 * US, free, 3).tolist() == []
+    assert sampler.sample(2, 4 * US, np.ones(3, np.bool_), 4).tolist() == []
