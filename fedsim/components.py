@@ -13,7 +13,9 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -33,10 +35,17 @@ class Component:
     """A named part of a scenario with validated parameters.
 
     Subclasses that are not parts themselves (bases) leave ``name`` empty.
+
+    Attributes:
+        name: how a scenario names the part.
+        Params: its parameters.
+        companions: parts of other kinds in the same section that belong to this one, where the scenario gives none:
+            kind to a part as a scenario writes it, such as ``{"schedule": {"name": "buffered"}}``.
     """
 
     name: ClassVar[str] = ""
     Params: ClassVar[type[Parameters]] = Parameters
+    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
 
 
 ComponentType = TypeVar("ComponentType", bound=Component)

@@ -1,15 +1,30 @@
 """The sections of a scenario as validated, frozen models.
 
-A :class:`Part` names a replaceable part (a method, a data set, ...) whose further keys are checked against that part's own parameter
-model by :mod:`fedsim.scenario.catalog`, so that a new part needs no change here.
+A :class:`Part` names a replaceable part (a method, a data set, ...) whose further keys are checked against that part's
+own parameter model by :mod:`fedsim.scenario.loading`, so that a new part needs no change here.
+
+A field of type :class:`pathlib.Path` (or pydantic's ``FilePath`` and ``DirectoryPath``), here or in a part's
+parameters, is relative to the scenario file; the loader makes it absolute.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from fedsim.components import Parameters
 from fedsim.scenario.training import Training
@@ -22,9 +37,33 @@ class Slot:
 
     Attributes:
         kind: kind of part: dataset, partition, model, method, selection, schedule, compute, availability or network.
+        default: name of the part that is meant where none is given, from the section it stands in; a name must be given
+            where None.
     """
 
     kind: str
+    default: Callable[[Mapping[str, Any]], str] | None = None
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Mark the place, for :mod:`fedsim.scenario.schema` to fill in the parts of this kind."""
+        return {**handler(core_schema), SLOT_KEY: self.kind}
+
+
+SLOT_KEY = "x-fedsim-kind"
+"""Key of the JSON schema that marks the place of a part."""
+
+
+def always(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The same default wherever it is asked."""
+    return lambda section: name
+
+
+def _availability(section: Mapping[str, Any]) -> str:
+    own = section.get("availability")
+    own_trace = own.get("trace") if isinstance(own, Mapping) else None
+    return "trace" if section.get("trace") or own_trace else "always"
 
 
 class Part(BaseModel):
@@ -59,18 +98,18 @@ class QuadraticTask(Parameters):
 
     name: Literal["quadratic"]
     """Kind of task."""
-    centers: list[list[float]] = Field(min_length=1)
-    """Minimiser b_i of each client: a list of d numbers a client."""
-    curvatures: list[float] | list[list[float]] | list[list[list[float]]] | None = None
-    """A_i: one number, d diagonal entries or a full d x d matrix a client; 1 when not given."""
-    slopes: list[list[float]] | None = None
-    """Linear term s_i of each client: d numbers; zero when not given."""
-    noise_std: float = Field(default=0.0, ge=0)
-    """Standard deviation of the Gaussian noise on each entry of a gradient."""
+    centers: list[float] | list[list[float]] | None = None
+    """Centres b_i: a list of N vectors, or of N numbers in one dimension; zero where only slopes are given."""
+    curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
+    """A_i: one number for all, N numbers, N diagonals or N symmetric matrices; 1 with centers, else 0."""
+    slopes: list[float] | list[list[float]] | None = None
+    """Linear terms s_i: N vectors, or N numbers in one dimension; zero when not given."""
+    noise_std: float | list[float] = 0.0
+    """Standard deviation of the normal noise on every gradient: one number, or one a dimension."""
     noise_tape: list[NoiseEntry] = []
-    """Noise given step by step instead, for worked examples."""
-    initial: list[float] | None = None
-    """Initial model; zeros when not given."""
+    """Noise written out instead: added to the gradients of exactly these steps."""
+    initial: float | list[float] = 0.0
+    """Initial model: one number for all dimensions, or a vector."""
     names: dict[str, int] = {}
     """Named blocks of x and their lengths, for methods that split the model; one block ``x`` when not given."""
     samples: list[int] | None = None
@@ -166,35 +205,35 @@ class EnergyClass(Parameters):
 class Devices(Parameters):
     """The population: which devices the clients are, how fast, how connected, and when they are there."""
 
-    trace: str | None = None
+    trace: Path | None = None
     """Folder of a trace bundle, relative to the scenario file; each part below may name its own (``trace:``)."""
     assign: Literal["in_order", "sample"] = "in_order"
     """Client i is device i of the bundle (at least as many devices as clients), or a device drawn with replacement."""
-    compute: Annotated[Part, Slot("compute")] | None = None
+    compute: Annotated[Part, Slot("compute", always("trace"))] = Part(name="trace")
     """Compute speed; from the trace's compute table when not given."""
-    availability: Annotated[Part, Slot("availability")] | None = None
+    availability: Annotated[Part, Slot("availability", _availability)] = Part(name="always")
     """When clients are online and eligible; from the trace when there is one, else always."""
-    network: Annotated[Part, Slot("network")] | None = None
+    network: Annotated[Part, Slot("network", always("static"))] = Part(name="static")
     """Links; static from the trace's network table when not given."""
     failures: Failures = Failures()
     """Crashes and lost uploads."""
     energy: Energy = Energy()
     """Power figures behind ``energy_j``, and the battery."""
     memory: Size | None = None
-    """Memory of every device, where the trace does not tell; a device that cannot hold model and batch is not eligible."""
+    """Memory of every device, where the trace does not tell; one that cannot hold model and batch is not eligible."""
 
 
 class Server(Parameters):
     """The server's method, selection and schedule."""
 
-    method: Annotated[Part, Slot("method")] = Part(name="fedavg")
+    method: Annotated[Part, Slot("method", always("fedavg"))] = Part(name="fedavg")
     """What is learned."""
-    selection: Annotated[Part, Slot("selection")] | None = None
+    selection: Annotated[Part, Slot("selection", always("uniform"))] = Part(name="uniform")
     """Whom to dispatch; uniform among the clients online when not given."""
-    schedule: Annotated[Part, Slot("schedule")] | None = None
+    schedule: Annotated[Part, Slot("schedule", always("sync"))] = Part(name="sync")
     """When to dispatch, wait, cut and aggregate; the one that belongs to the method, else sync, when not given."""
     partial_work: Literal["drop", "send"] = "drop"
-    """A client that cannot finish its steps before the deadline: works on and is late, or stops in time and sends what it has."""
+    """A client that cannot finish before the deadline: works on and is late, or stops in time and sends what it has."""
     failure_detection: Duration | Literal["never"] = 0.0
     """After how long the server learns that a client at work is gone; ``never``: it only notices that nothing comes."""
     aggregation_time: Duration = 0.0
@@ -234,7 +273,7 @@ class Evaluation(Parameters):
     every: Duration | None = None
     """Simulated seconds between two evaluations."""
     every_rounds: int | None = Field(default=None, ge=1)
-    """Server versions between two evaluations; 1 when neither this nor ``every`` is given and the run is short of neither."""
+    """Server versions between two evaluations; 1 when neither this nor ``every`` is given."""
     at_start: bool = True
     """Also measure the initial model."""
     per_client: bool = False
@@ -252,6 +291,21 @@ class Sweep(Parameters):
     """Lists of equal length by dotted path; the i-th values are taken together."""
     seeds: list[int] = []
     """Seeds; the scenario's own when empty."""
+
+    @model_validator(mode="after")
+    def _varies_something(self) -> Sweep:
+        if not (self.grid or self.zip or self.seeds):
+            raise ValueError("give at least one of grid, zip and seeds")
+        empty = [path for path, values in {**self.grid, **self.zip}.items() if not values]
+        if empty:
+            raise ValueError(f"the list of values of '{empty[0]}' is empty")
+        if len({len(values) for values in self.zip.values()}) > 1:
+            lengths = ", ".join(f"{path} has {len(values)}" for path, values in self.zip.items())
+            raise ValueError(f"the lists of zip must be of equal length; {lengths}")
+        twice = sorted(set(self.grid) & set(self.zip))
+        if twice:
+            raise ValueError(f"'{twice[0]}' is in both grid and zip")
+        return self
 
 
 class Scenario(Parameters):

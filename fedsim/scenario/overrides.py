@@ -1,0 +1,101 @@
+"""Values set from outside a scenario file by dotted path: ``-s training.optimizer.lr=0.05``, or a sweep's grid."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fedsim.errors import UserError
+from fedsim.scenario.source import KeyPath, Source, parse_yaml
+
+
+@dataclass(frozen=True)
+class Override:
+    """One value by its path.
+
+    Attributes:
+        path: keys from the top, such as ``training.optimizer.lr``; a number picks an item of a list.
+        value: the value; a whole section or part may be given as a mapping.
+        where: what to call it in messages.
+    """
+
+    path: str
+    value: Any
+    where: str
+
+    @classmethod
+    def parse(cls, text: str) -> Override:
+        """Read ``path=value``; the value is YAML.
+
+        Raises:
+            UserError: there is no ``=``, no path, or the value is not YAML.
+        """
+        where = f"option -s {text}"
+        path, equals, value = text.partition("=")
+        if not equals or not all(path.strip().split(".")):
+            raise UserError(
+                "write a dotted path, '=' and a value",
+                where=where,
+                hint="for example -s training.optimizer.lr=0.05",
+            )
+        return cls(path.strip(), parse_yaml(value, where).data, where)
+
+
+def apply_overrides(source: Source, overrides: Iterable[Override | str]) -> Source:
+    """The source with these values set, later ones over earlier ones; missing sections on the way are created.
+
+    Raises:
+        UserError: a path leads through a value that has no keys, or past the end of a list.
+    """
+    result = Source(
+        source.label, copy.deepcopy(source.data), dict(source.keys), dict(source.values)
+    )
+    for item in overrides:
+        _apply(result, Override.parse(item) if isinstance(item, str) else item)
+    return result
+
+
+def _apply(source: Source, override: Override) -> None:
+    if source.data is None:
+        source.data = {}
+    parts = override.path.split(".")
+    target: Any = source.data
+    path: KeyPath = ()
+    for depth, part in enumerate(parts):
+        last = depth == len(parts) - 1
+        if isinstance(target, dict):
+            path = (*path, part)
+            source.keys.setdefault(path, override.where)
+            if last:
+                target[part] = copy.deepcopy(override.value)
+            elif target.get(part) is None:
+                target[part] = {}
+                source.keys[path] = source.values[path] = override.where
+            if not last:
+                target = target[part]
+        elif isinstance(target, list):
+            if not part.isdigit() or int(part) >= len(target):
+                raise UserError(
+                    f"'{'.'.join(parts[:depth])}' is a list of {len(target)} items",
+                    where=override.where,
+                    hint=f"'{part}' must be a number from 0 to {len(target) - 1}",
+                )
+            path = (*path, int(part))
+            if last:
+                target[int(part)] = copy.deepcopy(override.value)
+            else:
+                target = target[int(part)]
+        else:
+            raise UserError(
+                f"'{'.'.join(parts[:depth])}' is {target!r} and has no key '{part}'"
+                if depth
+                else "the scenario is not a mapping",
+                where=override.where,
+            )
+    # What lies below was written by the override as well, not by the file.
+    for places in (source.keys, source.values):
+        for known in [known for known in places if known[: len(path)] == path]:
+            del places[known]
+        places[path] = override.where

@@ -1,0 +1,221 @@
+"""YAML text as plain data that remembers where each value was written.
+
+Only mappings, lists and scalars of the YAML 1.2 core schema are built, never objects: a scenario file cannot run code.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from fedsim.errors import UserError
+
+KeyPath = tuple[str | int, ...]
+"""Where a value is: mapping keys and list positions from the top."""
+
+_TAG = "tag:yaml.org,2002:"
+_INTEGER = re.compile(r"[-+]?[0-9]+\Z")
+_BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)\Z", re.IGNORECASE)
+
+
+@dataclass
+class Source:
+    """Plain data and the place of each of its keys and values.
+
+    Attributes:
+        label: what the text is called in messages: a file as the user named it, or an option.
+        data: the value: dicts with text keys, lists, text, numbers, booleans and None.
+        keys: place (``file:line:column``) of the key that leads to a value, or of a list's item.
+        values: place of a value.
+    """
+
+    label: str
+    data: Any = None
+    keys: dict[KeyPath, str] = field(default_factory=dict)
+    values: dict[KeyPath, str] = field(default_factory=dict)
+
+    def key_place(self, path: KeyPath) -> str:
+        """Place of the key at ``path``, or of the nearest thing around it that was written."""
+        return self._nearest(self.keys, path)
+
+    def value_place(self, path: KeyPath) -> str:
+        """Place of the value at ``path``, or of the nearest thing around it that was written."""
+        return self._nearest(self.values, path)
+
+    def _nearest(self, places: dict[KeyPath, str], path: KeyPath) -> str:
+        if path in places:
+            return places[path]
+        # What was not written itself is missing from, or was filled into, what is around it; the key of that says most.
+        for length in range(len(path) - 1, 0, -1):
+            if path[:length] in self.keys:
+                return self.keys[path[:length]]
+        return self.label
+
+
+def parse_yaml(text: str, label: str) -> Source:
+    """Read one YAML document.
+
+    Args:
+        text: the document.
+        label: what to call it in messages.
+
+    Raises:
+        UserError: not YAML, several documents, a key twice, a tag, an alias that grows without bound.
+    """
+    try:
+        node = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _syntax_error(
+            str(error.problem or error.context),
+            f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label,
+        ) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(
+            f"the character {chr(error.character)!r} is not allowed in YAML"
+            if isinstance(error.character, int)
+            else "it is not text",
+            where=f"{label}:{line}",
+            hint="save the file as plain UTF-8 text",
+        ) from None
+    except YAMLError as error:
+        raise UserError(f"not YAML: {error}", where=label) from None
+    except RecursionError:
+        raise UserError("lists or mappings are nested too deeply", where=label) from None
+    source = Source(label)
+    if node is not None:
+        source.data = _Builder(source, len(text)).build(node, (), ())
+    return source
+
+
+def read_yaml(path: Path) -> Source:
+    """Read a YAML file.
+
+    Raises:
+        UserError: it cannot be read, or is not one YAML document.
+    """
+    label = str(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        nearby = sorted(item.name for item in path.parent.glob("*.y*ml")) if path.parent else []
+        raise UserError(
+            "no such file",
+            where=label,
+            hint=f"{path.parent} holds: {', '.join(nearby[:12])}" if nearby else None,
+        ) from None
+    except IsADirectoryError:
+        raise UserError("is a folder, not a scenario file", where=label) from None
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"is not UTF-8 text (byte {error.start})", where=label, hint="save it as UTF-8"
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=label) from None
+    return parse_yaml(text, label)
+
+
+def _syntax_error(problem: str, where: str) -> UserError:
+    if "'\\t'" in problem:
+        return UserError(
+            "a tab where YAML wants spaces",
+            where=where,
+            hint="indent with spaces; most editors can replace tabs by spaces",
+        )
+    if "expected a single document" in problem or "another document" in problem:
+        return UserError("a second document starts here", where=where, hint="remove the line '---'")
+    return UserError(f"not YAML: {problem}", where=where)
+
+
+class _Builder:
+    """Turns composed nodes into data, with a bound on what aliases may unfold to."""
+
+    def __init__(self, source: Source, text_length: int) -> None:
+        self._source = source
+        self._left = 10 * text_length + 10_000
+
+    def build(self, node: Node, path: KeyPath, around: tuple[Node, ...]) -> Any:
+        """The value of ``node`` at ``path``; ``around`` are the nodes that contain it."""
+        place = self._place(node)
+        self._source.values[path] = place
+        self._left -= 1
+        if self._left < 0 or any(node is outer for outer in around):
+            raise UserError("aliases (*name) unfold without bound", where=place)
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, place)
+        if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+            raise _tag_error(str(node.tag), place)
+        if isinstance(node, SequenceNode):
+            items = []
+            for index, item in enumerate(node.value):
+                self._source.keys[(*path, index)] = self._place(item)
+                items.append(self.build(item, (*path, index), (*around, node)))
+            return items
+        assert isinstance(node, MappingNode)
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key_place = self._place(key_node)
+            if not isinstance(key_node, ScalarNode):
+                raise UserError("a key must be plain text", where=key_place)
+            key = str(key_node.value)
+            if key in result:
+                raise UserError(
+                    f"the key '{key}' is given twice",
+                    where=key_place,
+                    hint=f"first at {self._source.keys[(*path, key)]}",
+                )
+            self._source.keys[(*path, key)] = key_place
+            result[key] = self.build(value_node, (*path, key), (*around, node))
+        return result
+
+    def _place(self, node: Node) -> str:
+        mark = node.start_mark
+        return f"{self._source.label}:{mark.line + 1}:{mark.column + 1}"
+
+    def _scalar(self, node: ScalarNode, place: str) -> str | int | float | bool | None:
+        text = str(node.value)
+        kind = str(node.tag).removeprefix(_TAG)
+        if kind == "null":
+            return None
+        if kind == "bool" and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if kind in ("int", "float"):
+            return _number(text)
+        # YAML 1.1 has more forms than anybody expects (yes, off, 1:30, dates); they stay the text that was written.
+        if kind in ("str", "bool", "timestamp", "merge", "value"):
+            return text
+        raise _tag_error(str(node.tag), place)
+
+
+def _tag_error(tag: str, place: str) -> UserError:
+    return UserError(
+        f"the YAML tag '{tag.replace(_TAG, '!!')}' is not supported",
+        where=place,
+        hint="write plain text, numbers, lists and mappings",
+    )
+
+
+def _number(text: str) -> str | int | float:
+    try:
+        if _INTEGER.match(text):
+            return int(text)
+        if _BASED_INTEGER.match(text):
+            return int(text, 0)
+    except ValueError:
+        return text  # more digits than Python converts; the parameter's own check says so
+    if _FLOAT.match(text):
+        return float(text)
+    special = _NOT_FINITE.match(text)
+    if special:
+        return float(special.group(1) + special.group(2))
+    return text
