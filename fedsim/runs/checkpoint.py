@@ -120,7 +120,9 @@ def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load_file(path, device=device)
     except FileNotFoundError:
         raise UserError(
-            "no such file; the run was timing-only or has not ended", where=str(path)
+            "no such file; the run was timing-only or has not ended",
+            where=str(path),
+            hint="resume the run, or run it with learning",
         ) from None
     except (OSError, SafetensorError) as error:
         raise UserError(

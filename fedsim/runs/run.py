@@ -78,7 +78,7 @@ class Run:
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:
         """One row a dispatch that has ended, by ``dispatch_id``; columns: :data:`fedsim.runs.schema.DISPATCHES`."""
-        frame = _frame(self._read(DISPATCHES), DISPATCHES)
+        frame = _frame(self._read(DISPATCHES), DISPATCHES, self.folder.parquet("dispatches"))
         # Parquet keeps only the categories that occur, in order of occurrence.
         frame["outcome"] = frame["outcome"].cat.set_categories(list(OUTCOME_LABELS))
         return frame.sort_values("dispatch_id", ignore_index=True)
@@ -86,7 +86,9 @@ class Run:
     @functools.cached_property
     def aggregations(self) -> pd.DataFrame:
         """One row a server update; columns: :data:`fedsim.runs.schema.AGGREGATIONS`."""
-        return _frame(self._read(AGGREGATIONS), AGGREGATIONS)
+        frame = _frame(self._read(AGGREGATIONS), AGGREGATIONS, self.folder.parquet("aggregations"))
+        frame["attributes"] = frame["attributes"].map(dict)
+        return frame
 
     @functools.cached_property
     def metrics(self) -> pd.DataFrame:
@@ -94,7 +96,7 @@ class Run:
         data = self._read(METRICS)
         if "values" in data.column_names:
             data = spread_metrics(data)
-        return _frame(data, METRICS)
+        return _frame(data, METRICS, self.folder.parquet("metrics"))
 
     @functools.cached_property
     def clients(self) -> pd.DataFrame:
@@ -124,7 +126,7 @@ class Run:
 
     def _optional(self, table: Table) -> pd.DataFrame | None:
         path = self.folder.parquet(table.name)
-        return _frame(read_parquet(path), table) if path.exists() else None
+        return _frame(read_parquet(path), table, path) if path.exists() else None
 
     def _read(self, table: Table) -> pa.Table:
         parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
@@ -204,12 +206,10 @@ class Run:
         return f"<table><caption><b>{html.escape(self.name)}</b></caption><tbody>{body}</tbody></table>"
 
 
-def _frame(data: pa.Table, table: Table) -> pd.DataFrame:
+def _frame(data: pa.Table, table: Table, path: Path) -> pd.DataFrame:
     missing = [f.name for f in table.schema if f.name not in data.column_names]
     if missing and table is not METRICS:
-        raise UserError(
-            f"lacks the column {missing[0]!r}", where=f"{table.name}.parquet", hint="repeat the run"
-        )
+        raise UserError(f"lacks the column {missing[0]!r}", where=str(path), hint="repeat the run")
     frame: pd.DataFrame = data.to_pandas()
     for field in data.schema:
         # The type of a column must not depend on whether a run happened to have nulls in it.

@@ -1,0 +1,84 @@
+"""The table of clients, summed from the dispatches."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from fedsim.outcomes import Outcome
+from fedsim.runs.phases import Floats, outcome_codes, phases
+from fedsim.runs.schema import CLIENTS
+from fedsim.runs.tables import from_columns
+
+
+def clients_table(
+    dispatches: pd.DataFrame,
+    aggregations: pd.DataFrame,
+    *,
+    duration_s: float,
+    samples: npt.NDArray[np.int64],
+    step_s: Floats,
+    down_bps: Floats,
+    up_bps: Floats,
+    online_fraction: Floats,
+    last_accuracy: Floats | None = None,
+) -> pa.Table:
+    """One row a client, ready for ``clients.parquet``.
+
+    Download, compute, upload, waiting, idle and offline seconds of a client add up to ``duration_s``. Idle
+    is what remains of its time online after work and waiting; a client that works or waits while offline
+    (where the scenario lets it) has that time counted as work or waiting.
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        aggregations: as :attr:`Run.aggregations`.
+        duration_s: simulated seconds of the run.
+        samples: training samples of each client, shape (N,); its length is the number of clients.
+        step_s: nominal seconds a local step, shape (N,).
+        down_bps: nominal download rate in bit/s, shape (N,).
+        up_bps: nominal upload rate in bit/s, shape (N,).
+        online_fraction: share of ``duration_s`` that each client was online and eligible, shape (N,).
+        last_accuracy: last measured accuracy of each client, shape (N,); NaN where none was.
+    """
+    count = len(samples)
+    clients = dispatches["client_id"].to_numpy()
+    spent = phases(dispatches, aggregations, duration_s)
+
+    def total(values: npt.NDArray[np.float64 | np.int64]) -> Floats:
+        return np.bincount(clients, values, minlength=count).astype(np.float64, copy=False)
+
+    def count_of(column: str) -> npt.NDArray[np.int64]:
+        # Sums in float64 are exact below 2**53.
+        return total(dispatches[column].to_numpy()).astype(np.int64)
+
+    download_s, compute_s = total(spent.download_s), total(spent.compute_s)
+    upload_s, waiting_s = total(spent.upload_s), total(spent.waiting_s)
+    rest_s = np.maximum(duration_s - (download_s + compute_s + upload_s + waiting_s), 0.0)
+    offline_s = np.minimum(rest_s, np.maximum(duration_s * (1.0 - online_fraction), 0.0))
+    aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
+    return from_columns(
+        CLIENTS,
+        {
+            "client_id": np.arange(count),
+            "samples": samples,
+            "step_s": step_s,
+            "down_bps": down_bps,
+            "up_bps": up_bps,
+            "online_fraction": online_fraction,
+            "dispatches": np.bincount(clients, minlength=count),
+            "aggregated": np.bincount(clients[aggregated], minlength=count),
+            "steps": count_of("steps_done"),
+            "bytes_down": count_of("bytes_down"),
+            "bytes_up": count_of("bytes_up"),
+            "energy_j": total(dispatches["energy_j"].to_numpy()),
+            "download_s": download_s,
+            "compute_s": compute_s,
+            "upload_s": upload_s,
+            "waiting_s": waiting_s,
+            "idle_s": rest_s - offline_s,
+            "offline_s": offline_s,
+            "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
+        },
+    )

@@ -1,0 +1,165 @@
+"""Every rule a run must keep: kept by honest runs, and each one noticed when broken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from synthetic_runs import build_run
+
+from fedsim.errors import InvariantViolation
+from fedsim.runs import Run, load_run
+from fedsim.runs.invariants import verify_run
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("honest") / "run"
+    build_run(path, clients=20, hours=6, cohort=8, asynchronous=True, seed=5)
+    return path
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    clients=st.integers(4, 30),
+    cohort=st.integers(4, 12),
+    asynchronous=st.booleans(),
+)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_honest_runs_keep_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    clients: int,
+    cohort: int,
+    asynchronous: bool,
+) -> None:
+    path = tmp_path_factory.mktemp("random") / "run"
+    verify_run(
+        build_run(
+            path, clients=clients, hours=3, cohort=cohort, asynchronous=asynchronous, seed=seed
+        )
+    )
+
+
+def first(frame: pd.DataFrame, outcome: str) -> int:
+    return int(frame.index[frame["outcome"] == outcome][-1])
+
+
+def set_cell(
+    table: str, column: str, outcome: str | None, change: Callable[[object], object]
+) -> Callable[[Run], None]:
+    def apply(run: Run) -> None:
+        frame = getattr(run, table)
+        row = first(frame, outcome) if outcome else len(frame) // 2
+        frame.loc[row, column] = change(frame.loc[row, column])
+
+    return apply
+
+
+def swap_contributors(run: Run) -> None:
+    ids = run.aggregations["contributor_ids"]
+    ids.iloc[0][0], ids.iloc[1][0] = ids.iloc[1][0], ids.iloc[0][0]
+
+
+def repeat_contributor(run: Run) -> None:
+    ids = run.aggregations["contributor_ids"]
+    ids.iloc[1][0] = ids.iloc[0][0]
+
+
+def unknown_contributor(run: Run) -> None:
+    run.aggregations["contributor_ids"].iloc[0][0] = 10**9
+
+
+def overlap(run: Run) -> None:
+    frame = run.dispatches
+    client = frame["client_id"].mode()[0]
+    rows = frame.index[frame["client_id"] == client]
+    for column in ("arrived_s", "ended_s"):
+        frame.loc[rows[0], column] = frame.loc[rows[1], "dispatched_s"] + 1e-3
+
+
+BREAKS: list[tuple[str, Callable[[Run], None]]] = [
+    ("ids are not consecutive", set_cell("dispatches", "dispatch_id", None, lambda v: -1)),
+    ("has no outcome", set_cell("dispatches", "outcome", "aggregated", lambda v: None)),
+    ("disagree", set_cell("dispatches", "aggregated_version", "aggregated", lambda v: pd.NA)),
+    ("disagree", set_cell("dispatches", "aggregated_version", "dropped", lambda v: 1)),
+    (
+        "contributed to no version",
+        set_cell("dispatches", "aggregated_version", "dropped", lambda v: 1),
+    ),
+    ("before the start", set_cell("dispatches", "dispatched_s", "dropped", lambda v: -1.0)),
+    (
+        "backwards at downloaded_s",
+        set_cell("dispatches", "downloaded_s", "aggregated", lambda v: 0.0),
+    ),
+    ("backwards at computed_s", set_cell("dispatches", "computed_s", "aggregated", lambda v: 0.0)),
+    ("backwards at arrived_s", set_cell("dispatches", "arrived_s", "aggregated", lambda v: 0.0)),
+    (
+        "without the phase before",
+        set_cell("dispatches", "computed_s", "aggregated", lambda v: math.nan),
+    ),
+    ("backwards at ended_s", set_cell("dispatches", "ended_s", "dropped", lambda v: math.nan)),
+    ("ended at another time", set_cell("dispatches", "ended_s", "aggregated", lambda v: v + 1.0)),
+    ("ended after the run", set_cell("dispatches", "ended_s", "unfinished", lambda v: 1e9)),
+    (
+        "dropped or cut, and arrived",
+        set_cell("dispatches", "outcome", "aggregated", lambda v: "dropped"),
+    ),
+    ("never arrived", set_cell("dispatches", "outcome", "dropped", lambda v: "late")),
+    ("more steps than asked", set_cell("dispatches", "steps_done", "aggregated", lambda v: 10**6)),
+    ("bytes_up is negative", set_cell("dispatches", "bytes_up", None, lambda v: -1)),
+    ("energy_j is negative", set_cell("dispatches", "energy_j", None, lambda v: -0.5)),
+    ("staleness is negative", set_cell("dispatches", "staleness", "aggregated", lambda v: -2)),
+    ("sequence is not", set_cell("dispatches", "sequence", None, lambda v: v + 1)),
+    ("still at its last dispatch", overlap),
+    ("versions are not consecutive", set_cell("aggregations", "version", None, lambda v: v + 1)),
+    ("time runs backwards", set_cell("aggregations", "time_s", None, lambda v: 0.0)),
+    ("made after the run", set_cell("aggregations", "time_s", None, lambda v: 1e9)),
+    ("contributor_ids disagree", set_cell("aggregations", "contributors", None, lambda v: v + 1)),
+    ("another version than its row says", swap_contributors),
+    ("more than once", repeat_contributor),
+    ("not among the dispatches", unknown_contributor),
+    ("aggregated before it arrived", set_cell("aggregations", "time_s", None, lambda v: v - 400.0)),
+    ("staler at arrival", set_cell("dispatches", "staleness", "aggregated", lambda v: 10**4)),
+    ("never made", set_cell("dispatches", "version", None, lambda v: 10**6)),
+    ("version before it was made", set_cell("dispatches", "version", None, lambda v: v + 10)),
+    (r"evaluation \d+ \(1 in all\): time runs", set_cell("metrics", "time_s", None, lambda v: 0.0)),
+    ("measured a version that was never", set_cell("metrics", "version", None, lambda v: 10**6)),
+    ("measured a version before", set_cell("metrics", "version", None, lambda v: v + 30)),
+    ("steps is not the sum", set_cell("clients", "steps", None, lambda v: v + 1)),
+    ("bytes_down is not the sum", set_cell("clients", "bytes_down", None, lambda v: v + 1)),
+    ("compute_s is not the sum", set_cell("clients", "compute_s", None, lambda v: v + 1e-3)),
+    ("waiting_s is not the sum", set_cell("clients", "waiting_s", None, lambda v: v + 1e-3)),
+    ("do not add up", set_cell("clients", "idle_s", None, lambda v: v - 1e-3)),
+    ("not in the table of clients", set_cell("dispatches", "client_id", None, lambda v: 10**6)),
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "break_it"), BREAKS, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_each_violation_is_noticed(
+    honest: Path, message: str, break_it: Callable[[Run], None]
+) -> None:
+    run = load_run(honest)
+    _ = run.clients
+    for frame in (run.dispatches, run.aggregations, run.metrics):
+        assert len(frame) > 4
+    run.aggregations["contributor_ids"] = [
+        np.array(ids) for ids in run.aggregations["contributor_ids"]
+    ]
+    break_it(run)
+    with pytest.raises(InvariantViolation, match=message):
+        verify_run(run)
+
+
+def test_empty_run_keeps_them(tmp_path: Path) -> None:
+    verify_run(build_run(tmp_path / "run", clients=5, hours=0.001, cohort=0, asynchronous=True))
