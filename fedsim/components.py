@@ -1,6 +1,7 @@
 """Named, replaceable parts of a scenario: methods, schedules, selections, datasets, models and the like.
 
-A part is a class with a ``name`` and a ``Params`` model. It lives in a file of its own in the package of its kind, where it is
+A part is a class with a ``name`` and a ``Params`` model. It lives in a file of its own in the package of its kind,
+where it is
 found without being listed anywhere, or in a file of the user's (``name: my_method.py:MyMethod``).
 """
 

@@ -1,8 +1,10 @@
 """Counter-based random numbers: every draw is a pure function of (seed, purpose, keys).
 
 Nothing here keeps a state, so no result depends on the order in which clients are processed, on the number of workers
-or on the wall clock, and compared runs live through the same world. Three forms of one hash (splitmix64, Steele, Lea and
-Flood 2014): for one value (:meth:`Stream.uniform`), for columns of clients (:meth:`Stream.uniforms`), and Philox generators
+or on the wall clock, and compared runs live through the same world. Three forms of one hash (splitmix64, Steele,
+Lea and
+Flood 2014): for one value (:meth:`Stream.uniform`), for columns of clients (:meth:`Stream.uniforms`), and Philox
+generators
 keyed by it (:meth:`Stream.generator`) where a library needs a ``numpy`` generator.
 """
 

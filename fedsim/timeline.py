@@ -1,8 +1,10 @@
 """The timeline: what the time plane decided, for the learning plane to execute.
 
-An append-only list of small immutable instructions. The time plane writes them in the order of simulated time; the learning plane
+An append-only list of small immutable instructions. The time plane writes them in the order of simulated time; the
+learning plane
 may execute them later and in any order that respects two rules: a model version exists once its :class:`Aggregate` was
-executed, and the dispatches of one client are trained in their own order (``sequence``). Neither simpy nor torch is known here.
+executed, and the dispatches of one client are trained in their own order (``sequence``). Neither simpy nor torch
+is known here.
 """
 
 from __future__ import annotations
@@ -90,6 +92,12 @@ Instruction = Train | Aggregate | Evaluate
 
 class LearningPlane(Protocol):
     """What the time plane needs of whoever executes its timeline."""
+
+    def hold(self, version: int) -> None:
+        """A dispatch of ``version`` has been handed out: what it was sent must be kept for its training."""
+
+    def drop(self, version: int) -> None:
+        """A dispatch of ``version`` has ended without being used. (A used one gives up its hold with its Train.)"""
 
     def submit(self, instruction: Instruction) -> None:
         """Append an instruction; it may be executed any time later."""

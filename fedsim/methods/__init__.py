@@ -8,4 +8,4 @@ from fedsim.methods.base import Method
 
 def registry() -> dict[str, type[Method]]:
     """The methods that ship with fedsim, by name."""
-    return discover("fedsim.methods", Method)  # type: ignore[type-abstract]
+    return discover("fedsim.methods", Method)

@@ -1,9 +1,11 @@
 """The interface of a method: vectors sent, state kept, local rule, aggregation rule.
 
-A method says only *what* is learned; *when* is the schedule's part. Every rule is vector algebra on flat parameter vectors of
+A method says only *what* is learned; *when* is the schedule's part. Every rule is vector algebra on flat parameter
+vectors of
 length P: a group of B dispatches is a (B, P) matrix, so one piece of code serves one client and a thousand.
 
-A method of your own is a subclass of :class:`Method` with a ``name``, a ``Params`` model and :meth:`Method.aggregate`, and where
+A method of your own is a subclass of :class:`Method` with a ``name``, a ``Params`` model and
+:meth:`Method.aggregate`, and where
 the local rule is not plain local training, :meth:`Method.local_update`.
 """
 
@@ -24,7 +26,8 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.layout import Layout
 
 ServerState = Mapping[str, Tensor]
-"""Named tensors of the server. ``"model"`` (P,) is always there. Never changed in place: an aggregation returns new ones."""
+"""Named tensors of the server. ``"model"`` (P,) is always there. Never changed in place: an aggregation returns
+new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class MethodContext:
         dtype: floating-point type of all vectors.
         device: where the vectors live.
         seed: the scenario's seed.
-        availability_cycle_s: length of one availability cycle of the devices in seconds (a day, unless the trace says more).
+        availability_cycle_s: length of one availability cycle of the devices in seconds (a day, unless the trace
+            says more).
     """
 
     layout: Layout
@@ -299,7 +303,8 @@ class Method(Component, ABC):
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """Models that these clients (B of them) would use for themselves, (B, P); the global model unless overridden."""
+        """Models that these clients (B of them) would use for themselves, (B, P); the global model unless
+        overridden."""
         return server["model"].expand(len(clients), -1)
 
 

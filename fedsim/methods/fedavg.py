@@ -25,7 +25,8 @@ class FedAvgParams(WeightedParams):
 class FedAvg(Method):
     """Federated averaging: local SGD, then the weighted mean of the clients' changes.
 
-    With K = 1 local step, full participation and uniform weights it is gradient descent with step ``server_lr`` x ``lr``.
+    With K = 1 local step, full participation and uniform weights it is gradient descent with step ``server_lr`` x
+    ``lr``.
     """
 
     name: ClassVar[str] = "fedavg"

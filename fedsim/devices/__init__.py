@@ -1,0 +1,1 @@
+"""The population: per-client columns of compute, memory, energy, link and availability."""

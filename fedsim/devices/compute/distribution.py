@@ -1,0 +1,118 @@
+"""Step times drawn once per client from a distribution."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.devices.compute.base import ComputeModel, ComputeParams
+from fedsim.randomness import Purpose
+from fedsim.units import Duration
+
+
+class _Drawn(ComputeModel):
+    """A step time drawn per client; keyed by client, so that it does not depend on the number of clients."""
+
+    def step_s(self) -> npt.NDArray[np.float64]:
+        """See :meth:`fedsim.devices.compute.base.ComputeModel.step_s`."""
+        stream = self.context.stream(Purpose.COMPUTE_PROFILE)
+        return self._quantiles(stream.uniforms(np.arange(self.context.clients)))
+
+    @abstractmethod
+    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]: ...
+
+
+class LognormalParams(ComputeParams):
+    """Parameters of lognormal step times."""
+
+    median: Duration
+    """Median step time."""
+    sigma: float = Field(default=0.78, ge=0)
+    """Standard deviation of the logarithm; 0.78 fits phones."""
+    limit: float = Field(default=8.0, gt=1)
+    """Largest factor away from the median, either side."""
+
+
+class Lognormal(_Drawn):
+    """Lognormal step times, cut off on either side; phones are like this with sigma 0.78."""
+
+    name: ClassVar[str] = "lognormal"
+    Params = LognormalParams
+
+    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        from scipy.special import ndtri
+
+        factor = np.exp(self.params.sigma * ndtri(u))
+        step: npt.NDArray[np.float64] = np.clip(factor, 1 / self.params.limit, self.params.limit)
+        return step * float(self.params.median)
+
+
+class NormalParams(ComputeParams):
+    """Parameters of normal step times."""
+
+    mean: Duration
+    """Mean step time."""
+    cv: float = Field(default=0.3, ge=0)
+    """Standard deviation as a share of the mean."""
+    floor: float = Field(default=0.05, gt=0, lt=1)
+    """Draws below this share of the mean are left out (the distribution is truncated there)."""
+
+
+class Normal(_Drawn):
+    """Normal step times (FedCompass, section 5.1, with cv 0.3), truncated below to stay positive."""
+
+    name: ClassVar[str] = "normal"
+    Params = NormalParams
+
+    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        from scipy.special import ndtr, ndtri
+
+        if self.params.cv == 0:
+            return np.full(u.shape, self.params.mean)
+        lowest = ndtr((self.params.floor - 1) / self.params.cv)
+        step: npt.NDArray[np.float64] = 1 + self.params.cv * ndtri(lowest + (1 - lowest) * u)
+        return step * float(self.params.mean)
+
+
+class ExponentialParams(ComputeParams):
+    """Parameters of exponential step times."""
+
+    mean: Duration
+    """Mean step time."""
+    floor: float = Field(default=0.01, gt=0, lt=1)
+    """Smallest step time as a share of the mean."""
+
+
+class Exponential(_Drawn):
+    """Exponential step times (FedCompass, section 5.1), cut off below to stay positive."""
+
+    name: ClassVar[str] = "exponential"
+    Params = ExponentialParams
+
+    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        step: npt.NDArray[np.float64] = np.maximum(self.params.floor, -np.log(u))
+        return step * float(self.params.mean)
+
+
+class UniformParams(ComputeParams):
+    """Parameters of uniform step times."""
+
+    low: Duration
+    """Shortest step time."""
+    high: Duration
+    """Longest step time."""
+
+
+class UniformTimes(_Drawn):
+    """Step times spread evenly between two bounds."""
+
+    name: ClassVar[str] = "uniform"
+    Params = UniformParams
+
+    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        step: npt.NDArray[np.float64] = self.params.low + (self.params.high - self.params.low) * u
+        return step

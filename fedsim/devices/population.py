@@ -1,0 +1,55 @@
+"""The population: everything the time plane needs to know of the clients, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.devices.availability.base import OnDisconnect
+from fedsim.devices.compute.base import ComputeTimes
+from fedsim.network.base import Direction, Network
+from fedsim.traces.availability import AvailabilityIndex
+from fedsim.units import NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Power drawn while working, watts, (N,) each."""
+
+    compute_w: npt.NDArray[np.float64]
+    download_w: npt.NDArray[np.float64]
+    upload_w: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """The clients' devices.
+
+    Attributes:
+        clients: number of clients N.
+        availability: when each is online and eligible.
+        on_disconnect: what happens to work when a client goes offline.
+        compute: time of local steps.
+        network: links.
+        power: watts while working.
+        eligible: clients whose memory holds the model and its batch, (N,) bool.
+        device_ids: name of each client's device, (N,).
+    """
+
+    clients: int
+    availability: AvailabilityIndex
+    on_disconnect: OnDisconnect
+    compute: ComputeTimes
+    network: Network
+    power: Power
+    eligible: npt.NDArray[np.bool_]
+    device_ids: npt.NDArray[np.object_]
+
+    def upload_estimate_ns(self, client: int, size_bytes: float) -> int:
+        """What the client itself expects its upload to take, from its link's nominal rate."""
+        rate = self.network.rate_bps(client, Direction.UP)
+        if rate <= 0:
+            return 1 << 62
+        return self.network.latency_ns(client) + round(size_bytes * 8 / rate * NS_PER_S)

@@ -1,0 +1,1 @@
+"""When and whom: schedules and selections, one file each."""

@@ -1,0 +1,150 @@
+"""The synchronous schedule: rounds, with a deadline, over-selection and a minimum number of updates."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.units import Duration, to_ns
+
+
+class SyncParams(Parameters):
+    """Parameters of the synchronous schedule."""
+
+    deadline: Duration | None = None
+    """Length of a round; updates that arrive later do not count. Without it a round waits for all."""
+    over_selection: float = Field(default=1.0, ge=1)
+    """The cohort is enlarged by this factor, and the round closes when as many updates as the plain cohort have
+    arrived."""
+    min_updates: int = Field(default=1, ge=0)
+    """A round that closes with fewer updates fails: they are discarded. With 0 the method also steps on an empty
+    round."""
+    min_cohort: int = Field(default=1, ge=1)
+    """A round starts only when at least this many clients can be selected; until then the server waits."""
+    stragglers: Literal["run", "cut"] = "run"
+    """At the close of a round, clients still at work go on (their update comes late) or are told to stop."""
+    pause: Duration = 0.0
+    """Pause between the close of a round and the start of the next."""
+
+
+class Sync(Schedule):
+    """Rounds: select, dispatch, wait, aggregate.
+
+    A round closes when every update that can still come has come, when over-selection has brought enough, or at
+    its deadline;
+    an update that arrives exactly at the deadline is in time. When nobody can be selected the server waits for the next
+    client to check in.
+    """
+
+    name: ClassVar[str] = "sync"
+    synchronous: ClassVar[bool] = True
+    paper: ClassVar[str] = (
+        "McMahan et al., AISTATS 2017, Algorithm 1; deadline and over-selection: Bonawitz et al., "
+        "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
+    )
+    Params = SyncParams
+
+    #: Rounds in a row that may take no simulated time at all before the scenario is refused as endless.
+    MAX_INSTANT_ROUNDS: ClassVar[int] = 1_000_000
+
+    def __init__(self, params: SyncParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection)
+        if params.deadline is None and not server.detects_failures:
+            raise UserError(
+                "a round without a deadline waits for ever for a client that is gone",
+                where="server.schedule",
+                hint="give a deadline, or a server.failure_detection other than never",
+            )
+        self._outstanding: dict[int, Dispatch] = {}
+        self._arrived: list[Dispatch] = []
+        self._handouts: dict[int, Timer] = {}
+        self._needed = 0
+        self._started_ns = 0
+        self._instant_rounds = 0
+        self._deadline: Timer | None = None
+
+    def start(self) -> None:
+        """Start the first round."""
+        self._start_round()
+
+    def _start_round(self) -> None:
+        clients = self.selection.cohort(self.params.over_selection)
+        if len(clients) < self.params.min_cohort and self.params.min_updates > 0:
+            self.server.call_when_available(self._start_round)
+            return
+        self._started_ns = self.server.now_ns
+        self._outstanding = {}
+        self._arrived = []
+        self._needed = len(clients)
+        if self.params.over_selection > 1:
+            self._needed = min(len(clients), self.selection.cohort_size())
+        deadline_ns = None
+        if self.params.deadline is not None:
+            deadline_ns = self.server.now_ns + to_ns(self.params.deadline)
+            self._deadline = self.server.call_at(deadline_ns, self._close)
+        for client in clients:
+            self._handouts[client] = self.server.dispatch(
+                client, deadline_ns=deadline_ns, on_dispatched=self._on_dispatched
+            )
+        if not clients and self._deadline is None:
+            self._close()
+
+    def _on_dispatched(self, dispatch: Dispatch) -> None:
+        self._handouts.pop(dispatch.client, None)
+        self._outstanding[dispatch.dispatch_id] = dispatch
+
+    def on_arrival(self, dispatch: Dispatch) -> None:
+        """Count an update in time; one of a closed round is late."""
+        if self._outstanding.pop(dispatch.dispatch_id, None) is None:
+            self.server.discard(dispatch, late=True)
+            return
+        self._arrived.append(dispatch)
+        if len(self._arrived) >= self._needed:
+            self._close()
+        else:
+            self._close_if_nothing_can_come()
+
+    def on_failure(self, dispatch: Dispatch) -> None:
+        """Wait no longer for a client that is gone."""
+        if self._outstanding.pop(dispatch.dispatch_id, None) is not None:
+            self._close_if_nothing_can_come()
+
+    def _close_if_nothing_can_come(self) -> None:
+        if not self._outstanding and not self._handouts:
+            self._close()
+
+    def _close(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        for handout in self._handouts.values():
+            handout.cancel()
+        self._handouts = {}
+        stragglers = list(self._outstanding.values())
+        self._outstanding = {}
+        if self.params.stragglers == "cut":
+            for dispatch in stragglers:
+                self.server.cut(dispatch)
+        arrived, self._arrived = self._arrived, []
+        if len(arrived) >= self.params.min_updates:
+            self.server.aggregate(arrived)
+        else:
+            for dispatch in arrived:
+                self.server.discard(dispatch)
+        self.server.close_round()
+        self._watch_for_standstill()
+        self.server.call_at(self.server.now_ns + to_ns(self.params.pause), self._start_round)
+
+    def _watch_for_standstill(self) -> None:
+        instant = self.server.now_ns == self._started_ns and self.params.pause == 0
+        self._instant_rounds = self._instant_rounds + 1 if instant else 0
+        if self._instant_rounds > self.MAX_INSTANT_ROUNDS:
+            raise UserError(
+                f"{self._instant_rounds} rounds in a row took no simulated time, so the run may never end",
+                where="devices",
+                hint="give compute or network times, a pause between rounds, or stop.rounds",
+            )

@@ -1,0 +1,69 @@
+"""Scripted participation: exactly these clients in these rounds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.scheduling.base import Selection, ServerPort
+
+
+class ScriptedParams(Parameters):
+    """Parameters of scripted participation."""
+
+    rounds: list[list[int]] = Field(min_length=1)
+    """Clients of each round; a client may stand in a round once. After the last round the script starts again."""
+
+
+class Scripted(Selection):
+    """Dispatches exactly the clients of the script; one that is offline is handed its work when it checks in.
+
+    Imposes a paper's participation pattern. Under asynchronous schedules the script is read as one long queue of
+    clients.
+    """
+
+    name: ClassVar[str] = "scripted"
+    Params = ScriptedParams
+
+    def __init__(self, params: ScriptedParams, server: ServerPort) -> None:
+        super().__init__(params, server)
+        self._next_round = 0
+        self._queue: list[int] = []
+        for number, clients in enumerate(params.rounds):
+            outside = [client for client in clients if not 0 <= client < server.clients]
+            if outside:
+                raise UserError(
+                    f"round {number} names client {outside[0]}; clients are 0 to {server.clients - 1}",
+                    where="server.selection.rounds",
+                )
+            if len(set(clients)) < len(clients):
+                raise UserError(
+                    f"round {number} of the script names a client twice", where="server.selection.rounds"
+                )
+
+    def cohort(self, factor: float = 1.0) ->
+    list[int]:
+        """The next round of the script, whatever ``factor``."""
+        clients = self.params.rounds[self._next_round % len(self.params.rounds)]
+        self._next_round += 1
+        return list(clients)
+
+    def draw(self, count: int) -> list[int]:
+        """The next clients of the script that are not at work; the first that is at work ends the draw."""
+        drawn: list[int] = []
+        while len(drawn) < count:
+            if not self._queue:
+                self._queue = self.cohort()
+                if not self._queue:
+                    break
+            if self.server.is_busy(self._queue[0]) or self._queue[0] in drawn:
+                break
+            drawn.append(self._queue.pop(0))
+        return drawn
+
+
+
+

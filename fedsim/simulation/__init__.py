@@ -1,0 +1,1 @@
+"""The time plane: engine, life of a dispatch, server, recording."""

@@ -1,0 +1,336 @@
+"""The life of a dispatch in closed form: download, compute, upload, arrive, or go offline on the way.
+
+Where links are not shared, everything that will happen to a dispatch follows at once from the population's
+columns: that is
+why a dispatch is one event. The server never sees a plan.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from fedsim.devices.population import Population
+from fedsim.network.base import Direction
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Failures
+from fedsim.traces.availability import NEVER
+from fedsim.units import NS_PER_S
+
+_DOWN, _UP = Direction.DOWN, Direction.UP
+_NS_PER_HOUR = 3600 * NS_PER_S
+
+
+class Plan(NamedTuple):
+    """What will happen to a dispatch, unless the server cuts it.
+
+    Attributes:
+        end_ns: when it arrives or is dropped; NEVER where it hangs for ever.
+        arrives: whether it arrives.
+        downloaded_ns, computed_ns: ends of the first two phases; -1 for one that does not end.
+        steps_done: local steps done by the end.
+        bytes_down, bytes_up: bytes that crossed the network by the end.
+        download_ns, compute_ns, upload_ns: time at work in each phase, pauses left out.
+    """
+
+    end_ns: int
+    arrives: bool
+    downloaded_ns: int
+    computed_ns: int
+    steps_done: int
+    bytes_down: float
+    bytes_up: float
+    download_ns: int
+    compute_ns: int
+    upload_ns: int
+
+
+class Planner:
+    """Plans dispatches on uncontended networks.
+
+    Args:
+        population: devices.
+        failures: crashes and lost uploads.
+        bytes_down: bytes of a download.
+        bytes_up: bytes of an upload.
+        send_partial_work: whether a client that cannot finish before a deadline stops in time to send what it has.
+        seed: the scenario's seed.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        failures: Failures,
+        bytes_down: float,
+        bytes_up: float,
+        *,
+        send_partial_work: bool,
+        seed: int,
+    ) -> None:
+        self.population = population
+        self.bytes_down = bytes_down
+        self.bytes_up = bytes_up
+        self._send_partial_work = send_partial_work
+        self._policy = population.on_disconnect
+        self._failures = failures
+        self._crash_stream = Stream(seed, Purpose.FAILURE, 0)
+        self._loss_stream = Stream(seed, Purpose.FAILURE, 1)
+        self._reliable = failures.crash_rate == 0 and failures.upload_loss == 0
+
+    def plan(
+        self,
+        client: int,
+        sequence: int,
+        start_ns: int,
+        steps: int,
+        deadline_ns: int | None,
+        cut_ns: int = NEVER,
+    ) -> Plan:
+        """The plan of a dispatch.
+
+        Args:
+            client: who works; online at ``start_ns``.
+            sequence: how many dispatches it had before; keys its jitter and failures.
+            start_ns: hand-out.
+            steps: local steps asked for.
+            deadline_ns: latest useful arrival, where announced.
+            cut_ns: the server cuts the dispatch at this time: what is done by then.
+        """
+        population = self.population
+        network, availability = population.network, population.availability
+        if not self._reliable and self._failures.crash_rate:
+            u = self._crash_stream.uniform(client, sequence)
+            crash_ns = start_ns + int(-math.log(u) / self._failures.crash_rate * _NS_PER_HOUR)
+            cut_ns = min(cut_ns, crash_ns)
+        if self._policy != "drop":
+            return self._plan_with_pauses(client, sequence, start_ns, steps, deadline_ns, cut_ns)
+        off_ns = min(availability.online_until(client, start_ns), cut_ns)
+        downloaded = network.transfer_end_ns(client, _DOWN, self.bytes_down, start_ns)
+        if downloaded > off_ns:
+            return self._dropped_in_download(client, start_ns, off_ns)
+        step_ns = population.compute.step_ns(client, sequence)
+        if deadline_ns is not None and self._send_partial_work:
+            steps = min(steps, self._steps_in_time(client, downloaded, step_ns, deadline_ns))
+            if steps < 1:
+                return Plan(
+                    downloaded,
+                    False,
+                    downloaded,
+                    -1,
+                    0,
+                    self.bytes_down,
+                    0.0,
+                    downloaded - start_ns,
+                    0,
+                    0,
+                )
+        computed = downloaded + step_ns * steps
+        if computed > off_ns:
+            done = min(steps, (off_ns - downloaded) // step_ns)
+            return Plan(
+                off_ns,
+                False,
+                downloaded,
+                -1,
+                done,
+                self.bytes_down,
+                0.0,
+                downloaded - start_ns,
+                off_ns - downloaded,
+                0,
+            )
+        arrived = network.transfer_end_ns(client, _UP, self.bytes_up, computed)
+        bytes_up, arrives = self.bytes_up, True
+        if not self._reliable and self._failures.upload_loss:
+            arrived, bytes_up, arrives = self._lossy_upload(client, sequence, computed)
+        if arrived > off_ns:
+            moved = (
+                bytes_up
+                - self.bytes_up
+                + network.bytes_by(client, _UP, self.bytes_up, computed, off_ns)
+            )
+            return Plan(
+                off_ns,
+                False,
+                downloaded,
+                computed,
+                steps,
+                self.bytes_down,
+                max(0.0, moved),
+                downloaded - start_ns,
+                computed - downloaded,
+                off_ns - computed,
+            )
+        return Plan(
+            arrived,
+            arrives,
+            downloaded,
+            computed,
+            steps,
+            self.bytes_down,
+            bytes_up,
+            downloaded - start_ns,
+            computed - downloaded,
+            arrived - computed,
+        )
+
+    def _dropped_in_download(self, client: int, start_ns: int, off_ns: int) -> Plan:
+        moved = self.population.network.bytes_by(client, _DOWN, self.bytes_down, start_ns, off_ns)
+        return Plan(off_ns, False, -1, -1, 0, moved, 0.0, off_ns - start_ns, 0, 0)
+
+    def _steps_in_time(
+        self, client: int, downloaded_ns: int, step_ns: int, deadline_ns: int
+    ) -> int:
+        """Steps after which the upload still reaches the server by the deadline, at the link's nominal rate."""
+        upload_ns = self.population.upload_estimate_ns(client, self.bytes_up)
+        window_ns = deadline_ns - upload_ns - downloaded_ns
+        if window_ns < 0:
+            return 0
+        return window_ns // step_ns if step_ns else 1 << 62
+
+    def _lossy_upload(
+        self, client: int, sequence: int, computed_ns: int
+    ) -> tuple[int, float, bool]:
+        network, failures = self.population.network, self._failures
+        end = computed_ns
+        attempts = failures.upload_retries + 1
+        for attempt in range(attempts):
+            end = network.transfer_end_ns(client, _UP, self.bytes_up, end)
+            if (
+                self._loss_stream.uniform(client, sequence * attempts + attempt)
+                >= failures.upload_loss
+            ):
+                return end, self.bytes_up * (attempt + 1), True
+        return end, self.bytes_up * attempts, False
+
+    # -- clients that pause instead of dropping out -------------------------------------------------------------
+
+    def _plan_with_pauses(
+        self,
+        client: int,
+        sequence: int,
+        start_ns: int,
+        steps: int,
+        deadline_ns: int | None,
+        cut_ns: int,
+    ) -> Plan:
+        population = self.population
+        downloaded, moved, download_ns = self._transfer(
+            client, _DOWN, self.bytes_down, start_ns, cut_ns
+        )
+        if downloaded > cut_ns or downloaded == NEVER:
+            return Plan(min(cut_ns, downloaded), False, -1, -1, 0, moved, 0.0, download_ns, 0, 0)
+        step_ns = population.compute.step_ns(client, sequence)
+        if deadline_ns is not None and self._send_partial_work:
+            steps = min(steps, self._steps_in_time(client, downloaded, step_ns, deadline_ns))
+            if steps < 1:
+                return Plan(
+                    downloaded, False, downloaded, -1, 0, self.bytes_down, 0.0, download_ns, 0, 0
+                )
+        computed, steps, compute_ns = self._compute(client, downloaded, step_ns, steps, cut_ns)
+        if computed > cut_ns or computed == NEVER or steps < 1:
+            end = min(cut_ns, computed)
+            return Plan(
+                end, False, downloaded, -1, steps, self.bytes_down, 0.0, download_ns, compute_ns, 0
+            )
+        arrived, sent, upload_ns = computed, 0.0, 0
+        attempts = self._failures.upload_retries + 1
+        for attempt in range(attempts):
+            begin = arrived
+            arrived, moved, spent_ns = self._transfer(client, _UP, self.bytes_up, begin, cut_ns)
+            sent, upload_ns = sent + moved, upload_ns + spent_ns
+            if arrived > cut_ns or arrived == NEVER:
+                end = min(cut_ns, arrived)
+                return Plan(
+                    end,
+                    False,
+                    downloaded,
+                    computed,
+                    steps,
+                    self.bytes_down,
+                    sent,
+                    download_ns,
+                    compute_ns,
+                    upload_ns,
+                )
+            lost = self._failures.upload_loss and (
+                self._loss_stream.uniform(client, sequence * attempts + attempt)
+                < self._failures.upload_loss
+            )
+            if not lost:
+                return Plan(
+                    arrived,
+                    True,
+                    downloaded,
+                    computed,
+                    steps,
+                    self.bytes_down,
+                    sent,
+                    download_ns,
+                    compute_ns,
+                    upload_ns,
+                )
+        return Plan(
+            arrived,
+            False,
+            downloaded,
+            computed,
+            steps,
+            self.bytes_down,
+            sent,
+            download_ns,
+            compute_ns,
+            upload_ns,
+        )
+
+    def _transfer(
+        self, client: int, direction: Direction, size: float, start_ns: int, cut_ns: int
+    ) -> tuple[int, float, int]:
+        """A transfer that pauses while the client is offline: its end, bytes moved by then or by the cut, time at
+        work."""
+        network, availability = self.population.network, self.population.availability
+        at, moved, busy_ns = availability.next_online(client, start_ns), 0.0, 0
+        while at < cut_ns:
+            off = min(availability.online_until(client, at), cut_ns)
+            end = network.transfer_end_ns(client, direction, size - moved, at)
+            if end <= off:
+                return end, size, busy_ns + end - at
+            moved += network.bytes_by(client, direction, size - moved, at, off)
+            busy_ns += off - at
+            at = availability.next_online(client, off)
+        return NEVER, moved, busy_ns
+
+    def _compute(
+        self, client: int, start_ns: int, step_ns: int, steps: int, cut_ns: int
+    ) -> tuple[int, int, int]:
+        """End of the local steps under the disconnect policy, steps done by then or by the cut, time at work."""
+        availability = self.population.availability
+        work_ns = step_ns * steps
+        if self._policy == "finish":
+            end = start_ns + work_ns
+        elif self._policy == "pause":
+            end = availability.finish_after(client, start_ns, work_ns)
+        else:
+            # The download may end at the very instant at which the client goes offline: then this is start_ns.
+            off = availability.online_until(client, start_ns)
+            if start_ns + work_ns > off:
+                steps = (off - start_ns) // step_ns
+                work_ns = off - start_ns
+                end = off
+            else:
+                end = start_ns + work_ns
+        if end <= cut_ns:
+            return end, steps, work_ns
+        worked = cut_ns - start_ns
+        if self._policy == "pause":
+            worked = self._online_ns(client, start_ns, cut_ns)
+        return NEVER, min(steps, worked // step_ns if step_ns else steps), worked
+
+    def _online_ns(self, client: int, start_ns: int, end_ns: int) -> int:
+        availability = self.population.availability
+        total, at = 0, availability.next_online(client, start_ns)
+        while at < end_ns:
+            off = min(availability.online_until(client, at), end_ns)
+            total += off - at
+            at = availability.next_online(client, off)
+        return total

@@ -1,0 +1,495 @@
+"""The server of the simulation: carries out what a schedule decides and keeps the books."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.devices.population import Population
+from fedsim.errors import UserError
+from fedsim.outcomes import Outcome
+from fedsim.randomness import Purpose, Stream
+from fedsim.scheduling.base import Dispatch, Schedule, Selection, Timer
+from fedsim.simulation.engine import EVALUATION_ORDER, Engine
+from fedsim.simulation.life import Life
+from fedsim.simulation.plan import Plan
+from fedsim.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
+from fedsim.traces.availability import NEVER, OnlineSampler
+from fedsim.units import NS_PER_S, to_ns
+
+_NAN = float("nan")
+
+
+class Recorder(Protocol):
+    """Takes the rows of a run as they come."""
+
+    def append_dispatch(self, *values: Any) -> None:
+        """A dispatch that has its outcome: the columns of ``dispatches`` in their order."""
+
+    def append_aggregation(self, aggregate: Aggregate) -> None:
+        """A server update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How much a client is asked to do.
+
+    Attributes:
+        steps: local steps of a full piece of work for each client, (N,) int64.
+        time_budget_ns: compute time instead; each client does the whole steps that fit, at least one.
+    """
+
+    steps: npt.NDArray[np.int64]
+    time_budget_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run ends, and how it is measured; see the scenario's ``stop`` and ``evaluation``."""
+
+    until_ns: int | None
+    rounds: int | None
+    dispatches: int | None
+    arrivals: int | None
+    reached: Callable[[Mapping[str, float]], bool] | None
+    evaluate_every_ns: int | None
+    evaluate_every_versions: int | None
+    evaluate_at_start: bool
+
+
+class _Handout:
+    """Work waiting to be handed to a client."""
+
+    __slots__ = ("cancelled", "client", "deadline_ns", "on_dispatched", "steps")
+
+    def __init__(
+        self,
+        client: int,
+        steps: int | None,
+        deadline_ns: int | None,
+        on_dispatched: Callable[[Dispatch], None] | None,
+    ) -> None:
+        self.client = client
+        self.steps = steps
+        self.deadline_ns = deadline_ns
+        self.on_dispatched = on_dispatched
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Server:
+    """The server of one run; implements :class:`fedsim.scheduling.base.ServerPort`.
+
+    Args:
+        engine: simulated time.
+        population: the clients.
+        samples: training samples of each client, (N,).
+        work: local steps of a full piece of work.
+        plane: executes the timeline; None for timing-only runs.
+        recorder: takes the rows.
+        limits: when to stop and to evaluate.
+        failure_detection: seconds until the server learns of a client that is gone.
+        aggregation_time_s: seconds one aggregation takes.
+        expected_duration_s: duration of a full piece of work of a client at nominal speed and rates.
+        seed: the scenario's seed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        population: Population,
+        samples: npt.NDArray[np.int64],
+        work: Work,
+        plane: LearningPlane | None,
+        recorder: Recorder,
+        limits: Limits,
+        *,
+        failure_detection: float | Literal["never"] = 0.0,
+        aggregation_time_s: float = 0.0,
+        expected_duration_s: Callable[[int], float],
+        seed: int,
+    ) -> None:
+        self._engine = engine
+        self._env = engine.env
+        self._population = population
+        self._availability = population.availability
+        self._samples = samples
+        self._work = work
+        self._steps: list[int] = work.steps.tolist()
+        self._plane = plane
+        self._recorder = recorder
+        self._limits = limits
+        self._detection_ns = None if failure_detection == "never" else to_ns(failure_detection)
+        self._aggregation_ns = to_ns(aggregation_time_s)
+        self._expected_duration_s = expected_duration_s
+        self._seed = seed
+        self._busy = np.zeros(population.clients, dtype=np.bool_)
+        self._sequences = [0] * population.clients
+        self._sampler = OnlineSampler(self._availability, Stream(seed, Purpose.SELECTION))
+        self._draws = 0
+        self._version = 0
+        self._round = 0
+        self._dispatched = 0
+        self._arrived = 0
+        self._evaluated: tuple[int, int] | None = None
+        self._busy_until_ns = 0
+        self._held: dict[int, tuple[Dispatch, Plan]] = {}
+        self._waiting: set[int] = set()
+        self._waiters: list[Callable[[], None]] = []
+        self._wake_ns = -1
+        self._wake_due = False
+        power = population.power
+        self._compute_w = power.compute_w
+        self._download_w = power.download_w
+        self._upload_w = power.upload_w
+        self._life: Life
+        self._schedule: Schedule
+        self._selection: Selection
+        self.on_progress: Callable[[], None] | None = None
+
+    def attach(self, schedule: Schedule, selection: Selection, life: Life) -> None:
+        """Tell the server who decides, and who lives through the dispatches."""
+        self._schedule, self._selection, self._life = schedule, selection, life
+
+    # -- what a schedule may know -----------------------------------------------------------------------------------
+
+    @property
+    def now_ns(self) -> int:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return int(self._env.now)
+
+    @property
+    def version(self) -> int:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._version
+
+    @property
+    def round(self) -> int:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._round
+
+    @property
+    def dispatched(self) -> int:
+        """Dispatches handed out so far."""
+        return self._dispatched
+
+    @property
+    def clients(self) -> int:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._population.clients
+
+    @property
+    def samples(self) -> npt.NDArray[np.int64]:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._samples
+
+    @property
+    def default_steps(self) -> npt.NDArray[np.int64]:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._work.steps
+
+    @property
+    def detects_failures(self) -> bool:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._detection_ns is not None
+
+    def stream(self, purpose: Purpose, *keys: int) -> Stream:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return Stream(self._seed, purpose, *keys)
+
+    def is_online(self, client: int) -> bool:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._availability.is_online(client, self._env.now)
+
+    def is_busy(self, client: int) -> bool:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return bool(self._busy[client]) or client in self._waiting
+
+    def online_clients(self) -> npt.NDArray[np.int64]:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        online = self._availability.online_clients(self.now_ns)
+        return online[~self._busy[online]]
+
+    def sample_online(self, count: int) -> npt.NDArray[np.int64]:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        self._draws += 1
+        return self._sampler.sample(count, self.now_ns, self._busy, self._draws)
+
+    def expected_duration_s(self, client: int) -> float:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._expected_duration_s(client)
+
+    def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        if self._plane is None:
+            raise UserError(
+                "a selection by training loss needs training",
+                where="server.selection",
+                hint="leave out --timing-only, or choose another selection",
+            )
+        return self._plane.training_losses([dispatch.dispatch_id for dispatch in dispatches])
+
+    # -- what a schedule may do -------------------------------------------------------------------------------------
+
+    def dispatch(
+        self,
+        client: int,
+        *,
+        steps: int | None = None,
+        deadline_ns: int | None = None,
+        on_dispatched: Callable[[Dispatch], None] | None = None,
+    ) -> Timer:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        if self._busy[client] or client in self._waiting:
+            raise RuntimeError(f"client {client} is at work or waiting for work already")
+        handout = _Handout(client, steps, deadline_ns, on_dispatched)
+        self._hand_out_when_possible(handout)
+        return handout
+
+    def _hand_out_when_possible(self, handout: _Handout) -> None:
+        now, client = self._env.now, handout.client
+        if now >= self._busy_until_ns and self._availability.is_online(client, now):
+            self._hand_out(handout)
+            return
+        self._waiting.add(client)
+        due = self._availability.next_online(client, max(now, self._busy_until_ns))
+        if due < NEVER:
+            self._engine.call_at(due, lambda: self._retry(handout))
+
+    def _retry(self, handout: _Handout) -> None:
+        self._waiting.discard(handout.client)
+        if not handout.cancelled:
+            self._hand_out_when_possible(handout)
+
+    def _hand_out(self, handout: _Handout) -> None:
+        limit = self._limits.dispatches
+        if limit is not None and self._dispatched >= limit:
+            return
+        client, now = handout.client, self._env.now
+        sequence = self._sequences[client]
+        self._sequences[client] = sequence + 1
+        steps = handout.steps
+        if steps is None:
+            steps = self._steps[client]
+            if self._work.time_budget_ns is not None:
+                step_ns = self._population.compute.step_ns(client, sequence)
+                steps = max(1, self._work.time_budget_ns // step_ns) if step_ns else 1
+        dispatch = Dispatch(
+            self._dispatched, client, sequence, self._version, self._round, steps, now
+        )
+        self._dispatched += 1
+        self._busy[client] = True
+        if self._plane is not None:
+            self._plane.hold(self._version)
+        if handout.on_dispatched is not None:
+            handout.on_dispatched(dispatch)
+        self._life.begin(dispatch, handout.deadline_ns)
+        if self._dispatched == limit:
+            self._engine.call_at(now, self._engine.stop)
+
+    def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._engine.call_at(time_ns, callback)
+
+    def call_when_available(self, callback: Callable[[], None]) -> None:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        self._waiters.append(callback)
+        now = self._env.now
+        if self._wake_ns <= now:
+            self._wake_ns = self._availability.next_arrival(now)
+            if self._wake_ns < NEVER:
+                self._engine.call_at(self._wake_ns, self._wake)
+
+    def _wake(self) -> None:
+        self._wake_due = False
+        waiters, self._waiters = self._waiters, []
+        for callback in waiters:
+            callback()
+
+    def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        _, plan = self._held.pop(dispatch.dispatch_id)
+        self._close(dispatch, plan, Outcome.LATE if late else Outcome.DISCARDED)
+
+    def cut(self, dispatch: Dispatch) -> None:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        plan = self._life.cut(dispatch)
+        self._busy[dispatch.client] = False
+        self._close(dispatch, plan, Outcome.CUT)
+        self._client_is_free()
+
+    def aggregate(
+        self,
+        dispatches: Sequence[Dispatch],
+        *,
+        groups: Sequence[int] | None = None,
+        attributes: Mapping[str, float] | None = None,
+    ) -> int:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        self._version = version = self._version + 1
+        now = self._env.now
+        marks = groups if groups is not None else [0] * len(dispatches)
+        contributions = tuple(
+            [
+                Contribution(dispatch.dispatch_id, dispatch.client, dispatch.staleness, mark)
+                for dispatch, mark in zip(dispatches, marks, strict=True)
+            ]
+        )
+        aggregate = Aggregate(version, now / NS_PER_S, self._round, contributions, attributes or {})
+        if self._plane is not None:
+            for dispatch in sorted(dispatches, key=lambda item: item.dispatch_id):
+                self._plane.submit(
+                    Train(
+                        dispatch.dispatch_id,
+                        dispatch.client,
+                        dispatch.sequence,
+                        dispatch.version,
+                        dispatch.round,
+                        dispatch.steps_done,
+                        dispatch.steps,
+                        dispatch.dispatched_ns / NS_PER_S,
+                    )
+                )
+            self._plane.submit(aggregate)
+        for dispatch, mark in zip(dispatches, marks, strict=True):
+            _, plan = self._held.pop(dispatch.dispatch_id)
+            self._write(dispatch, plan, Outcome.AGGREGATED, version, mark)
+        self._recorder.append_aggregation(aggregate)
+        if self._aggregation_ns:
+            self._busy_until_ns = now + self._aggregation_ns
+        every = self._limits.evaluate_every_versions
+        if every is not None and version % every == 0:
+            self._evaluate()
+        if self.on_progress is not None:
+            self.on_progress()
+        return version
+
+    def close_round(self) -> None:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        self._round += 1
+        if self._limits.rounds is not None and self._round >= self._limits.rounds:
+            self._engine.stop()
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Simulate from time 0 until a limit is met or nothing can happen any more."""
+        limits = self._limits
+        if limits.evaluate_at_start:
+            self._evaluate()
+        if limits.evaluate_every_ns is not None:
+            self._engine.call_at(
+                limits.evaluate_every_ns, self._evaluate_and_again, EVALUATION_ORDER
+            )
+        self._schedule.start()
+        self._engine.run(limits.until_ns)
+        for dispatch, plan in list(self._life.unfinished()):
+            self._close(dispatch, plan, Outcome.UNFINISHED)
+        for dispatch, plan in list(self._held.values()):
+            self._close(dispatch, plan, Outcome.UNFINISHED)
+        if self._evaluated is None or self._evaluated[0] != self._version:
+            self._evaluate()
+
+    def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
+        """A dispatch has ended by itself: it arrived, or its client is gone."""
+        self._busy[dispatch.client] = False
+        if plan.arrives:
+            self._arrived += 1
+            dispatch.arrived_ns = plan.end_ns
+            dispatch.steps_done = plan.steps_done
+            dispatch.staleness = self._version - dispatch.version
+            self._held[dispatch.dispatch_id] = (dispatch, plan)
+            self._selection.on_arrival(dispatch)
+            self._schedule.on_arrival(dispatch)
+            if self._arrived == self._limits.arrivals:
+                self._engine.stop()
+        else:
+            self._close(dispatch, plan, Outcome.DROPPED)
+            if self._detection_ns is not None:
+                self._engine.call_at(
+                    self.now_ns + self._detection_ns, lambda: self._notice(dispatch)
+                )
+        if self._waiters:
+            self._client_is_free()
+
+    def _notice(self, dispatch: Dispatch) -> None:
+        self._selection.on_failure(dispatch)
+        self._schedule.on_failure(dispatch)
+
+    def _client_is_free(self) -> None:
+        if self._waiters and not self._wake_due:
+            self._wake_due = True
+            self._engine.call_at(self.now_ns, self._wake)
+
+    def _evaluate_and_again(self) -> None:
+        self._evaluate()
+        every = self._limits.evaluate_every_ns
+        assert every is not None
+        self._engine.call_at(self.now_ns + every, self._evaluate_and_again, EVALUATION_ORDER)
+
+    def _evaluate(self) -> None:
+        self._evaluated = (self._version, self.now_ns)
+        if self._plane is None:
+            return
+        instruction = Evaluate(self._version, self.now_ns / NS_PER_S, self._round)
+        if self._limits.reached is None:
+            self._plane.submit(instruction)
+        elif self._limits.reached(self._plane.evaluate(instruction)):
+            self._engine.stop()
+
+    # -- the books ----------------------------------------------------------------------------------------------------
+
+    def _close(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> None:
+        if self._plane is not None:
+            self._plane.drop(dispatch.version)
+        self._write(dispatch, plan, outcome, -1, 0)
+
+    def _write(
+        self, dispatch: Dispatch, plan: Plan, outcome: Outcome, version: int, group: int
+    ) -> None:
+        dispatch.open = False
+        client = dispatch.client
+        (
+            end,
+            arrives,
+            downloaded,
+            computed,
+            steps_done,
+            bytes_down,
+            bytes_up,
+            down_ns,
+            compute_ns,
+            up_ns,
+        ) = plan
+        energy = (
+            self._download_w[client] * down_ns
+            + self._compute_w[client] * compute_ns
+            + self._upload_w[client] * up_ns
+        ) / NS_PER_S
+        self._recorder.append_dispatch(
+            dispatch.dispatch_id,
+            client,
+            dispatch.version,
+            dispatch.round,
+            dispatch.dispatched_ns / NS_PER_S,
+            downloaded / NS_PER_S if downloaded >= 0 else _NAN,
+            computed / NS_PER_S if computed >= 0 else _NAN,
+            end / NS_PER_S if arrives else _NAN,
+            dispatch.steps,
+            steps_done,
+            outcome,
+            dispatch.staleness if arrives else -1,
+            version,
+            round(bytes_down),
+            round(bytes_up),
+            energy,
+            dispatch.sequence,
+            group,
+            min(end, self._env.now) / NS_PER_S,
+        )
