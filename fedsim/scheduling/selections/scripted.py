@@ -41,11 +41,11 @@ class Scripted(Selection):
                 )
             if len(set(clients)) < len(clients):
                 raise UserError(
-                    f"round {number} of the script names a client twice", where="server.selection.rounds"
+                    f"round {number} of the script names a client twice",
+                    where="server.selection.rounds",
                 )
 
-    def cohort(self, factor: float = 1.0) ->
-    list[int]:
+    def cohort(self, factor: float = 1.0) -> list[int]:
         """The next round of the script, whatever ``factor``."""
         clients = self.params.rounds[self._next_round % len(self.params.rounds)]
         self._next_round += 1
@@ -63,7 +63,3 @@ class Scripted(Selection):
                 break
             drawn.append(self._queue.pop(0))
         return drawn
-
-
-
-
