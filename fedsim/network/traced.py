@@ -1,0 +1,337 @@
+"""Links whose rates follow measured series: the time of a transfer is the exact integral, outages included.
+
+A series is piecewise constant. The work that it has done by the start of each piece is kept (a running sum), so that a
+transfer over any number of pieces and repetitions costs two bisections.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError, UserErrors
+from fedsim.network.base import BIT_NS_PER_BYTE, NEVER, Direction, Network
+from fedsim.network.static import column_view, latency_column_ns
+
+OnEnd = Literal["wrap", "hold", "unavailable", "error"]
+"""What a series does outside its pieces: repeat, hold the nearest rate, be down, or end the run with an error."""
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+_ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
+_WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")
+_REFUSED_BPS = -1.0
+
+# Work is counted in bit/s x ns. What is left of it after a piece may be nothing but rounding, of the work itself and of
+# the running sum; so little must not send a transfer to the far side of an outage.
+_OF_WORK = 1e-12
+_OF_SUM = 1e-15
+
+
+class RateSeries:
+    """Many piecewise-constant rate series, one after the other in flat arrays.
+
+    A piece lasts until the next one of its series begins, so a gap between pieces (a measurement that is missing)
+    carries on the last known rate; an outage is a piece of rate 0. A piece whose rate is not known (NaN) counts as a
+    gap.
+
+    Args:
+        series: number of each piece's series, 0..S-1, not decreasing; shape ``(pieces,)``.
+        start_ns: first instant of each piece on its series' own clock, increasing inside a series.
+        duration_ns: length of each piece.
+        rate_bps: rate of each piece.
+        on_end: what happens outside a series' pieces; one for all, or one a series.
+        names: names of the series, for messages; also fixes their number S.
+
+    Raises:
+        UserErrors: pieces overlap, are empty or out of order, rates are negative, or a series has no known rate.
+    """
+
+    def __init__(
+        self,
+        *,
+        series: npt.ArrayLike,
+        start_ns: npt.ArrayLike,
+        duration_ns: npt.ArrayLike,
+        rate_bps: npt.ArrayLike,
+        on_end: OnEnd | Sequence[OnEnd],
+        names: Sequence[str],
+    ) -> None:
+        number = np.asarray(series, dtype=np.int64)
+        start = np.asarray(start_ns, dtype=np.int64)
+        duration = np.asarray(duration_ns, dtype=np.int64)
+        rate = np.asarray(rate_bps, dtype=np.float64)
+        self.names = tuple(names)
+        _check_pieces(number, start, duration, rate, self.names)
+        ends = [on_end] * len(self.names) if isinstance(on_end, str) else list(on_end)
+        self._lay_out(number, start, start + duration, rate, [_ON_END.index(end) for end in ends])
+
+    def _lay_out(
+        self, number: IntArray, start: IntArray, end: IntArray, rate: FloatArray, modes: list[int]
+    ) -> None:
+        # A series that does not repeat is closed by an endless piece on either side. Each series ends in a row that
+        # is no piece: the end of its last piece and the work done by then.
+        count = len(modes)
+        mode = np.array(modes, dtype=np.int64)
+        open_ended = mode != _WRAP
+        last_end = np.zeros(count, np.int64)
+        np.maximum.at(last_end, number, end)
+        known = ~np.isnan(rate)
+        number, start, rate = number[known], start[known], rate[known]
+        pieces = np.bincount(number, minlength=count)
+        first = np.concatenate([[0], np.cumsum(pieces)[:-1]])
+        rows = pieces + 1 + 2 * open_ended
+        offsets = np.concatenate([[0], np.cumsum(rows)])
+        place = np.arange(len(number)) - first[number] + offsets[number] + open_ended[number]
+
+        starts = np.full(offsets[-1], NEVER, dtype=np.int64)
+        rates = np.zeros(offsets[-1])
+        starts[place] = start
+        rates[place] = rate
+        starts[offsets[1:][~open_ended] - 1] = last_end[~open_ended]
+        head, tail = offsets[:-1][open_ended], offsets[1:][open_ended] - 2
+        outside = np.where(mode == _ERROR, _REFUSED_BPS, 0.0)[open_ended]
+        held = (mode == _HOLD)[open_ended]
+        starts[head] = -NEVER
+        starts[tail] = last_end[open_ended]
+        rates[head] = np.where(held, rates[head + 1], outside)
+        rates[tail] = np.where(held, rates[tail - 1], outside)
+
+        # The endless first piece counts as no work, so that it does not eat the precision of the rest.
+        done = np.zeros(offsets[-1])
+        done[:-1] = np.maximum(rates[:-1], 0.0) * np.diff(starts)
+        done[head] = 0.0
+        work = np.zeros(offsets[-1])
+        for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            np.cumsum(done[low : high - 1], out=work[low + 1 : high])
+        first_start = starts[offsets[:-1] + open_ended]
+        span = last_end - first_start
+        self.mean_bps: FloatArray = work[offsets[1:] - 1 - open_ended] / span
+        self.offsets = column_view(offsets)
+        self.starts = column_view(starts)
+        self.rates = column_view(rates)
+        self.work = column_view(work)
+        self.first_start = column_view(first_start)
+        self.period = column_view(np.where(open_ended, 0, span))
+
+    def locate(self, series: int, local_ns: int) -> tuple[int, int]:
+        """The piece of ``series`` at an instant of its own clock, and the instant brought into the first lap."""
+        period = self.period[series]
+        if period:
+            first = self.first_start[series]
+            local_ns = first + (local_ns - first) % period
+        low, high = self.offsets[series], self.offsets[series + 1] - 1
+        return bisect_right(self.starts, local_ns, low, high) - 1, local_ns
+
+    def wire_ns(self, series: int, local_ns: int, work: float) -> int:
+        """Nanoseconds that ``work`` (bit/s x ns, above 0) takes from an instant of the series' own clock.
+
+        Returns:
+            The time, to the nearest nanosecond; :data:`NEVER` when the work is never done.
+
+        Raises:
+            UserError: the transfer leaves a series that refuses to be left (``error``).
+        """
+        starts, rates = self.starts, self.rates
+        piece, local_ns = self.locate(series, local_ns)
+        rate = rates[piece]
+        left = (starts[piece + 1] - local_ns) * rate
+        beyond = work - left
+        if beyond <= 0:
+            return round(work / rate)
+        if rate < 0:
+            self._refuse(series)
+        sums = self.work
+        slack = work * _OF_WORK + sums[piece + 1] * _OF_SUM
+        if beyond <= slack:
+            if rate > 0:
+                return round(work / rate)
+            beyond = 2 * slack
+        end = self.offsets[series + 1] - 1
+        target, total, passed_ns = sums[piece + 1] + beyond, sums[end], -local_ns
+        if target - slack > total:
+            period = self.period[series]
+            if not period:
+                if rates[end - 1] < 0:
+                    self._refuse(series)
+                return NEVER
+            if total == 0 or (target / total) * period >= NEVER:
+                return NEVER
+            slack = max(slack, target * _OF_SUM)
+            laps = (target - slack) // total
+            target -= laps * total
+            passed_ns += int(laps) * period
+            piece = self.offsets[series] - 1
+            if target - slack <= 0:
+                target += total
+                passed_ns -= period
+        # The first piece by whose end the target is reached; an outage never is, for it does no work.
+        last = bisect_left(sums, target - slack, piece + 1, end) - 1
+        wire_ns: int = passed_ns + starts[last] + round((target - sums[last]) / rates[last])
+        return wire_ns
+
+    def work_between(self, series: int, from_ns: int, until_ns: int) -> float:
+        """Work (bit/s x ns) done between two instants of the series' own clock.
+
+        Raises:
+            UserError: either lies outside a series that refuses to be left (``error``).
+        """
+        piece, local_ns = self.locate(series, from_ns)
+        until_ns += local_ns - from_ns
+        rate = self.rates[piece]
+        if until_ns <= self.starts[piece + 1]:
+            if rate < 0:
+                self._refuse(series)
+            return rate * (until_ns - local_ns)
+        last, last_ns = self.locate(series, until_ns)
+        if rate < 0 or self.rates[last] < 0:
+            self._refuse(series)
+        laps_ns = until_ns - last_ns
+        done = self.rates[last] * (last_ns - self.starts[last]) + self.work[last]
+        if laps_ns:
+            total = self.work[self.offsets[series + 1] - 1]
+            done += total * (laps_ns // self.period[series])
+        left: float = (self.starts[piece + 1] - local_ns) * rate
+        return left + done - self.work[piece + 1]
+
+    def _refuse(self, series: int) -> None:
+        raise UserError(
+            f"a transfer runs past the end of the network series '{self.names[series]}'",
+            where="network_series",
+            hint="shorten the run, or let the trace bundle wrap or hold (on_end in its manifest)",
+        )
+
+
+def _check_pieces(
+    number: IntArray, start: IntArray, duration: IntArray, rate: FloatArray, names: tuple[str, ...]
+) -> None:
+    same = number[1:] == number[:-1]
+    faults = (
+        ("is out of order", np.append(False, np.diff(number) < 0)),
+        ("has no length", duration <= 0),
+        (
+            "begins before the piece before it ends",
+            np.append(False, same & (start[1:] < (start + duration)[:-1])),
+        ),
+        ("has a negative or infinite rate", ~((rate >= 0) & (rate < np.inf)) & ~np.isnan(rate)),
+    )
+    errors = []
+    for text, bad in faults:
+        if bad.any():
+            row = int(bad.argmax())
+            errors.append(
+                UserError(
+                    f"piece {row} of series '{names[number[row]]}' {text} ({bad.sum()} pieces in all)",
+                    where="network_series",
+                )
+            )
+    unknown = np.bincount(number[~np.isnan(rate)], minlength=len(names)) == 0
+    if unknown.any():
+        name = names[int(unknown.argmax())]
+        errors.append(
+            UserError(
+                f"series '{name}' has no piece of known rate ({unknown.sum()} series in all)",
+                where="network_series",
+            )
+        )
+    if errors:
+        raise UserErrors(errors)
+
+
+@dataclass(frozen=True)
+class Ride:
+    """Which series each client rides in one direction; columns of shape ``(clients,)``.
+
+    Attributes:
+        series: number of the series.
+        offset_ns: position on the series' own clock at simulated time 0.
+        scale: factor on the rates of the series, zero or more.
+    """
+
+    series: IntArray
+    offset_ns: IntArray
+    scale: FloatArray
+
+
+class TracedNetwork(Network):
+    """Every client rides a rate series down and one up, from its own offset and at its own scale.
+
+    Args:
+        series: the rate series.
+        down: who rides which series from the server.
+        up: who rides which series to the server.
+        latency_s: one-way latency, a number or one a client.
+
+    Raises:
+        UserError: a latency or a scale is negative, or a series does not exist.
+    """
+
+    def __init__(
+        self, series: RateSeries, *, down: Ride, up: Ride, latency_s: npt.ArrayLike
+    ) -> None:
+        clients = len(down.series)
+        self._all = series
+        for ride, where in ((down, "down"), (up, "up")):
+            known = (ride.series >= 0) & (ride.series < len(series.names))
+            bad = ~(known & (ride.scale >= 0) & (ride.scale < np.inf))
+            if bad.any():
+                client = int(bad.argmax())
+                raise UserError(
+                    f"client {client} rides series {ride.series[client]} at scale {ride.scale[client]}",
+                    where=f"network_assign, {where}",
+                    hint=f"there are {len(series.names)} series; a scale is a number, zero or more",
+                )
+        rides = (down, up)
+        self._series = tuple(column_view(ride.series) for ride in rides)
+        self._offset = tuple(column_view(ride.offset_ns) for ride in rides)
+        self._scale = tuple(column_view(ride.scale) for ride in rides)
+        self._latency_ns = column_view(latency_column_ns(latency_s, clients))
+
+    def transfer_end_ns(
+        self, client: int, direction: Direction, size_bytes: float, start_ns: int
+    ) -> int:
+        """See :meth:`Network.transfer_end_ns`.
+
+        Raises:
+            UserError: the transfer leaves a series that refuses to be left (``on_end: error``).
+        """
+        if size_bytes == 0:
+            return start_ns + self.latency_ns(client)
+        scale = self._scale[direction][client]
+        if scale == 0:
+            return NEVER
+        wire_ns = self._all.wire_ns(
+            self._series[direction][client],
+            start_ns + self._offset[direction][client],
+            size_bytes * BIT_NS_PER_BYTE / scale,
+        )
+        end_ns: int = start_ns + wire_ns + self._latency_ns[client]
+        return end_ns if end_ns < NEVER else NEVER
+
+    def bytes_by(
+        self, client: int, direction: Direction, size_bytes: float, start_ns: int, until_ns: int
+    ) -> float:
+        """See :meth:`Network.bytes_by`."""
+        if until_ns <= start_ns:
+            return 0.0
+        offset_ns = self._offset[direction][client]
+        work = self._all.work_between(
+            self._series[direction][client], start_ns + offset_ns, until_ns + offset_ns
+        )
+        return min(float(size_bytes), work * self._scale[direction][client] / BIT_NS_PER_BYTE)
+
+    def rate_bps(self, client: int, direction: Direction) -> float:
+        """The mean over the measured part of the client's series; see :meth:`Network.rate_bps`."""
+        mean = self._all.mean_bps[self._series[direction][client]]
+        return float(mean * self._scale[direction][client])
+
+    def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
+        """See :meth:`Network.latency_ns`."""
+        latency: int = self._latency_ns[client]
+        return latency
