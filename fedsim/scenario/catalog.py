@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,3 +74,9 @@ class Catalog:
                     for problem in found
                 )
             ) from None
+
+
+def summary(component: type[Component]) -> str:
+    """What a part is, in one line: the first sentence of its description."""
+    paragraph = " ".join((component.__doc__ or "").partition("\n\n")[0].split())
+    return re.split(r"\.\s+(?=[A-Z])", paragraph)[0].rstrip(".").replace("``", "")

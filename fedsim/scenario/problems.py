@@ -120,12 +120,13 @@ def _choose_branches(entries: Iterable[_Entry]) -> list[list[_Entry]]:
         if all(group[0].path == path for branch in chosen for group in branch):
             groups.append([entry for branch in chosen for group in branch for entry in group])
         else:
-            # Deepest understanding first, then the fewest complaints.
-            groups += max(
-                chosen,
-                key=lambda branch: (min(len(group[0].path) for group in branch), -len(branch)),
-            )
+            groups += max(chosen, key=_understanding)
     return groups
+
+
+def _understanding(groups: list[list[_Entry]]) -> tuple[int, int]:
+    """How much of the value a branch of a union understood: how deep it got, then how little it complains."""
+    return min(len(group[0].path) for group in groups), -len(groups)
 
 
 def _problem(

@@ -135,7 +135,7 @@ class Training(Parameters):
     autocast: Literal["none", "bfloat16"] = "none"
     """Reduced precision inside the model's forward and backward pass (CUDA only)."""
     executor: Literal["auto", "stacked", "parallel", "plain"] = "auto"
-    """How cohorts are trained: all clients in one tensor program, one at a time on worker threads, or one after another."""
+    """How cohorts are trained: all in one tensor program, one at a time on worker threads, or one after another."""
     threads: int | None = Field(default=None, ge=1)
     """Worker threads of local training on CPU; all cores when not given. Never changes a result."""
     memory: Literal["device", "host", "disk"] | None = None

@@ -1,0 +1,38 @@
+"""What all tests share: one thread for numerics, hypothesis profile, the folder of real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Before numpy and torch are imported: tests run in parallel processes, and a result must not depend on threads anyway.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "fedsim",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("fedsim")
+
+
+@pytest.fixture(scope="session")
+def fedsim_data() -> Path:
+    """The folder of real data sets and traces that ``FEDSIM_DATA`` names; skips without it."""
+    folder = os.environ.get("FEDSIM_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("FEDSIM_DATA names no folder of real data")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The root of the source tree."""
+    return Path(__file__).resolve().parent.parent
