@@ -93,40 +93,43 @@ class SupervisedTask(Parameters):
     """Model to train."""
 
 
-class QuadraticTask(Parameters):
-    """Client i minimises 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x: for verification and theory."""
+class NoiseEntry(Parameters):
+    """The gradient noise of one local step."""
 
-    name: Literal["quadratic"]
+    client: int = Field(ge=0)
+    """Client that takes the step."""
+    sequence: int = Field(ge=0)
+    """How many dispatches the client had before this one."""
+    step: int = Field(ge=0)
+    """Number of the local step in its dispatch, from 0."""
+    noise: list[float]
+    """Vector (d,) added to the gradient."""
+
+
+class QuadraticTask(Parameters):
+    """Client i minimises f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
+
+    name: Literal["quadratic"] = "quadratic"
     """Kind of task."""
     centers: list[float] | list[list[float]] | None = None
-    """Centres b_i: a list of N vectors, or of N numbers in one dimension; zero where only slopes are given."""
+    """Centres b_i: a list of N vectors, or of N numbers where there is one dimension. Zero where only slopes
+    are given."""
     curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
-    """A_i: one number for all, N numbers, N diagonals or N symmetric matrices; 1 with centers, else 0."""
+    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 where centers
+    are given, else 0."""
     slopes: list[float] | list[list[float]] | None = None
-    """Linear terms s_i: N vectors, or N numbers in one dimension; zero when not given."""
+    """Slopes s_i: N vectors (or numbers) for linear objectives; zero when not given."""
     noise_std: float | list[float] = 0.0
-    """Standard deviation of the normal noise on every gradient: one number, or one a dimension."""
+    """Standard deviation of normal noise added to every gradient: one number, or one a dimension."""
     noise_tape: list[NoiseEntry] = []
-    """Noise written out instead: added to the gradients of exactly these steps."""
+    """Noise written out: added to the gradients of exactly these steps."""
     initial: float | list[float] = 0.0
     """Initial model: one number for all dimensions, or a vector."""
     names: dict[str, int] = {}
-    """Named blocks of x and their lengths, for methods that split the model; one block ``x`` when not given."""
+    """Named blocks of the vector with their lengths, in order, so that a part may be personal; one block x
+    when not given."""
     samples: list[int] | None = None
-    """Samples each client stands for (weights of sample-weighted methods); 1 each when not given."""
-
-
-class NoiseEntry(Parameters):
-    """Noise added to one gradient of one client."""
-
-    client: int = Field(ge=0)
-    """The client."""
-    sequence: int = Field(ge=0)
-    """Which of its dispatches, from 0."""
-    step: int = Field(ge=0)
-    """Which local step, from 0."""
-    noise: list[float]
-    """Added to the gradient."""
+    """Number of samples each client claims to have, for methods that weight by it; 1 each when not given."""
 
 
 class TimingTask(Parameters):

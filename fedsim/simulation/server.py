@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,13 @@ from fedsim.traces.availability import NEVER, OnlineSampler
 from fedsim.units import NS_PER_S, to_ns
 
 _NAN = float("nan")
+
+
+class _Clock(Protocol):
+    """SimPy's environment, as what it is here: a clock of integer nanoseconds."""
+
+    @property
+    def now(self) -> int: ...
 
 
 class Recorder(Protocol):
@@ -116,7 +123,7 @@ class Server:
         seed: int,
     ) -> None:
         self._engine = engine
-        self._env = engine.env
+        self._clock = cast(_Clock, engine.env)
         self._population = population
         self._availability = population.availability
         self._samples = samples
@@ -162,7 +169,7 @@ class Server:
     @property
     def now_ns(self) -> int:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
-        return int(self._env.now)
+        return self._clock.now
 
     @property
     def version(self) -> int:
@@ -205,7 +212,7 @@ class Server:
 
     def is_online(self, client: int) -> bool:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
-        return self._availability.is_online(client, self._env.now)
+        return self._availability.is_online(client, self._clock.now)
 
     def is_busy(self, client: int) -> bool:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
@@ -253,7 +260,7 @@ class Server:
         return handout
 
     def _hand_out_when_possible(self, handout: _Handout) -> None:
-        now, client = self._env.now, handout.client
+        now, client = self._clock.now, handout.client
         if now >= self._busy_until_ns and self._availability.is_online(client, now):
             self._hand_out(handout)
             return
@@ -271,7 +278,7 @@ class Server:
         limit = self._limits.dispatches
         if limit is not None and self._dispatched >= limit:
             return
-        client, now = handout.client, self._env.now
+        client, now = handout.client, self._clock.now
         sequence = self._sequences[client]
         self._sequences[client] = sequence + 1
         steps = handout.steps
@@ -300,7 +307,7 @@ class Server:
     def call_when_available(self, callback: Callable[[], None]) -> None:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         self._waiters.append(callback)
-        now = self._env.now
+        now = self._clock.now
         if self._wake_ns <= now:
             self._wake_ns = self._availability.next_arrival(now)
             if self._wake_ns < NEVER:
@@ -333,7 +340,7 @@ class Server:
     ) -> int:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         self._version = version = self._version + 1
-        now = self._env.now
+        now = self._clock.now
         marks = groups if groups is not None else [0] * len(dispatches)
         contributions = tuple(
             [
@@ -491,5 +498,5 @@ class Server:
             energy,
             dispatch.sequence,
             group,
-            min(end, self._env.now) / NS_PER_S,
+            min(end, self._clock.now) / NS_PER_S,
         )

@@ -6,62 +6,24 @@ For verification and for theory: the method cards' worked cases run on these and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
+from fedsim.scenario.model import NoiseEntry
+from fedsim.scenario.model import QuadraticTask as QuadraticParameters
 from fedsim.tasks.base import Task
 from fedsim.tasks.layout import Layout
 
 FloatArray = npt.NDArray[np.float64]
 
 _STEPS = 1 << 24
-
-
-class NoiseEntry(Parameters):
-    """The gradient noise of one local step."""
-
-    client: int = Field(ge=0)
-    """Client that takes the step."""
-    sequence: int = Field(ge=0)
-    """How many dispatches the client had before this one."""
-    step: int = Field(ge=0)
-    """Number of the local step in its dispatch, from 0."""
-    noise: list[float]
-    """Vector (d,) added to the gradient."""
-
-
-class QuadraticParameters(Parameters):
-    """Parameters of the quadratic task: f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
-
-    name: Literal["quadratic"] = "quadratic"
-    """Kind of task."""
-    centers: list[float] | list[list[float]] | None = None
-    """Centres b_i: a list of N vectors, or of N numbers where there is one dimension. Zero where only slopes
-    are given."""
-    curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
-    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 where centers
-    are given, else 0."""
-    slopes: list[float] | list[list[float]] | None = None
-    """Slopes s_i: N vectors (or numbers) for linear objectives; zero when not given."""
-    noise_std: float | list[float] = 0.0
-    """Standard deviation of normal noise added to every gradient: one number, or one a dimension."""
-    noise_tape: list[NoiseEntry] = []
-    """Noise written out: added to the gradients of exactly these steps."""
-    initial: float | list[float] = 0.0
-    """Initial model: one number for all dimensions, or a vector."""
-    names: dict[str, int] = {}
-    """Named blocks of the vector with their lengths, in order, so that a part may be personal; one block x
-    when not given."""
-    samples: list[int] | None = None
-    """Number of samples each client claims to have, for methods that weight by it; 1 each when not given."""
 
 
 class QuadraticTask(Task, Component):
