@@ -1,0 +1,245 @@
+"""Figures of one run, computed from its tables alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from fedsim.outcomes import OUTCOME_LABELS, Outcome
+from fedsim.runs.phases import (
+    Floats,
+    aggregated_versions,
+    aggregation_times,
+    outcome_codes,
+    phases,
+)
+
+Integers = npt.NDArray[np.int64]
+
+WORK_PHASES = ("download", "compute", "upload", "waiting")
+
+
+def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
+    """Number of dispatches with each outcome, all six in order."""
+    codes = outcome_codes(dispatches)
+    counts = np.bincount(codes[codes >= 0], minlength=len(Outcome))
+    return dict(zip(OUTCOME_LABELS, counts.tolist(), strict=True))
+
+
+def where_time_went(
+    dispatches: pd.DataFrame,
+    aggregations: pd.DataFrame,
+    duration_s: float,
+    clients: pd.DataFrame | None = None,
+) -> dict[str, float]:
+    """Client-seconds of the run by what they were spent on.
+
+    ``download``, ``compute`` and ``upload`` count what was done, useful or not; ``waiting`` is from the
+    arrival of an update to its aggregation (or the client's next dispatch, or the end of the run). With the
+    table of clients come ``idle`` (online with nothing to do) and ``offline``, and the six add up to clients
+    times ``duration_s``.
+    """
+    spent = phases(dispatches, aggregations, duration_s)
+    seconds = {name: float(getattr(spent, f"{name}_s").sum()) for name in WORK_PHASES}
+    if clients is not None:
+        seconds |= {name: float(clients[f"{name}_s"].sum()) for name in ("idle", "offline")}
+    return seconds
+
+
+@dataclass(frozen=True)
+class Work:
+    """An amount of work.
+
+    Attributes:
+        dispatches: number of dispatches.
+        steps: local steps.
+        bytes: bytes down and up.
+        energy_j: joules.
+        seconds: client-seconds of download, compute and upload.
+    """
+
+    dispatches: int
+    steps: int
+    bytes: int
+    energy_j: float
+    seconds: float
+
+
+def work_by_outcome(dispatches: pd.DataFrame) -> dict[str, Work]:
+    """The work that went into dispatches of each outcome; all but ``aggregated`` was for nothing (so far)."""
+    codes = outcome_codes(dispatches)
+    moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
+    busy = dispatches["ended_s"].to_numpy() - dispatches["dispatched_s"].to_numpy()
+    result = {}
+    for outcome in Outcome:
+        rows = codes == outcome
+        result[outcome.label] = Work(
+            dispatches=int(rows.sum()),
+            steps=int(dispatches["steps_done"].to_numpy()[rows].sum()),
+            bytes=int(moved[rows].sum()),
+            energy_j=float(dispatches["energy_j"].to_numpy()[rows].sum()),
+            seconds=float(busy[rows].sum()),
+        )
+    return result
+
+
+def participation_counts(dispatches: pd.DataFrame, clients: int) -> Integers:
+    """How many updates of each client were aggregated, shape (clients,)."""
+    rows = outcome_codes(dispatches) == Outcome.AGGREGATED
+    counted: Integers = np.bincount(dispatches["client_id"].to_numpy()[rows], minlength=clients)
+    return counted
+
+
+def lorenz_curve(counts: Integers) -> Floats:
+    """Share of all updates given by the k least active clients, k = 0..N; shape (N + 1,), from 0 to 1.
+
+    All zero where there is no update.
+    """
+    total = counts.sum()
+    given = np.concatenate([[0.0], np.cumsum(np.sort(counts))])
+    return given / total if total else given
+
+
+def gini(counts: Integers) -> float:
+    """Inequality of participation.
+
+    0 where all clients gave equally many updates, (N-1)/N where one gave all of them, NaN for no updates.
+    """
+    if not len(counts) or not counts.sum():
+        return float("nan")
+    curve = lorenz_curve(counts)
+    return float(1.0 - (curve[1:] + curve[:-1]).mean())
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """Age of the aggregated updates, one entry each, in order of dispatch.
+
+    Attributes:
+        versions: server versions made between dispatch and arrival.
+        seconds: simulated time from the dispatch to the aggregation.
+    """
+
+    versions: Integers
+    seconds: Floats
+
+
+def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> Staleness:
+    """How old the updates were that entered the model."""
+    rows = outcome_codes(dispatches) == Outcome.AGGREGATED
+    age = aggregation_times(dispatches, aggregations) - dispatches["dispatched_s"].to_numpy()
+    versions = dispatches["staleness"].to_numpy(dtype=np.int64, na_value=0)
+    return Staleness(versions[rows], age[rows])
+
+
+@dataclass(frozen=True)
+class Delays:
+    """How long clients stayed away from the model, in server updates.
+
+    Attributes:
+        tau: tau_t of each server update t = 0..T-1, shape (T,): updates since the client that has been
+            absent for longest last contributed, t + 1 for a client that never has. See FedSUM, section 2.2,
+            equations 2 to 4.
+        tau_max: the largest tau_t (0 if there are no updates).
+        tau_avg: the mean of tau_t (0 if there are no updates).
+    """
+
+    tau: Integers
+    tau_max: int
+    tau_avg: float
+
+
+def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
+    """FedSUM's delay statistics.
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        clients: N, so that those who never took part count.
+        updates: T, number of server updates.
+    """
+    active_at = aggregated_versions(dispatches) - 1
+    rows = active_at >= 0
+    pairs = np.unique(np.stack([dispatches["client_id"].to_numpy()[rows], active_at[rows]]), axis=1)
+    who, when = pairs[0], pairs[1]
+    # A client's last contribution is a from update a up to, not including, its next one. The oldest last
+    # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
+    # by one to be an index.
+    reach = np.zeros(updates + 1, np.int64)
+    follows = np.append(who[1:] == who[:-1], False) if len(who) else np.zeros(0, np.bool_)
+    until = np.where(follows, np.append(when[1:], updates), updates)
+    np.maximum.at(reach, when + 1, until)
+    first = np.ones(len(who), np.bool_)
+    first[1:] = who[1:] != who[:-1]
+    seen = int(first.sum())
+    reach[0] = updates if seen < clients else when[first].max(initial=0)
+    rounds = np.arange(updates)
+    oldest = np.searchsorted(np.maximum.accumulate(reach), rounds, side="right") - 1
+    tau = rounds - oldest
+    return Delays(tau, int(tau.max(initial=0)), float(tau.mean()) if updates else 0.0)
+
+
+def participation_weights(
+    dispatches: pd.DataFrame, clients: int, updates: int, samples: Integers | None = None
+) -> sparse.csr_array:
+    """The realised weights q: row t holds each client's weight in server update t, summing to 1.
+
+    A row of zeros is an update without contributions.
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        clients: N.
+        updates: T.
+        samples: weigh contributions by the client's samples, shape (N,); all alike if None.
+    """
+    t = aggregated_versions(dispatches) - 1
+    rows = t >= 0
+    t, who = t[rows], dispatches["client_id"].to_numpy()[rows]
+    weights = np.ones(len(t)) if samples is None else samples[who].astype(np.float64)
+    totals = np.bincount(t, weights, minlength=updates)
+    return sparse.coo_array((weights / totals[t], (t, who)), shape=(updates, clients)).tocsr()
+
+
+def participation_term(weights: sparse.csr_array, window: int) -> Floats:
+    """B of each full window of server updates: N * sum_n (qbar_n - 1/N)**2.
+
+    qbar_n is the mean weight of client n in the window. B is the part of Wang & Ji's participation term
+    (equations 7 and 15) that needs no data: 0 where all clients had equal mean weight, N/S - 1 for one update
+    with S equal contributions.
+
+    Args:
+        weights: from :func:`participation_weights`, shape (T, N).
+        window: P, server updates in a window.
+
+    Returns:
+        One value for each of the T // P windows.
+    """
+    updates, clients = weights.shape
+    count = updates // window
+    t = np.arange(count * window)
+    pick = sparse.csr_array(
+        (np.full(len(t), 1.0 / window), (t // window, t)), shape=(count, updates)
+    )
+    mean = pick @ weights
+    squares: Floats = mean.multiply(mean).sum(axis=1)
+    sums: Floats = mean.sum(axis=1)
+    return np.asarray(clients * squares - 2.0 * sums + 1.0, dtype=np.float64)
+
+
+def in_flight(dispatches: pd.DataFrame, times_s: Floats) -> Integers:
+    """How many dispatches were going on at each instant (begun at or before it, ended after it)."""
+    begun = np.searchsorted(np.sort(dispatches["dispatched_s"].to_numpy()), times_s, side="right")
+    ended = np.searchsorted(np.sort(dispatches["ended_s"].to_numpy()), times_s, side="right")
+    difference: Integers = begun - ended
+    return difference
+
+
+def spent_by(dispatches: pd.DataFrame, values: Floats | Integers, times_s: Floats) -> Floats:
+    """Sum of ``values`` (one a dispatch) over the dispatches that had ended by each instant."""
+    ended = dispatches["ended_s"].to_numpy()
+    order = np.argsort(ended, kind="stable")
+    total = np.concatenate([[0.0], np.cumsum(values[order], dtype=np.float64)])
+    return total[np.searchsorted(ended[order], times_s, side="right")]
