@@ -120,7 +120,8 @@ def _choose_branches(entries: Iterable[_Entry]) -> list[list[_Entry]]:
         if all(group[0].path == path for branch in chosen for group in branch):
             groups.append([entry for branch in chosen for group in branch for entry in group])
         else:
-            groups += max(chosen, key=_understanding)
+            best: list[list[_Entry]] = max(chosen, key=_understanding)
+            groups.extend(best)
     return groups
 
 

@@ -1,0 +1,153 @@
+"""``fedsim methods``: what each method sends, keeps and needs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedsim.catalog import CATALOG
+from fedsim.cli.options import json_option
+from fedsim.scenario.catalog import summary
+
+
+@click.group()
+def command() -> None:
+    """List and describe the methods."""
+
+
+@command.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the methods that ship with fedsim."""
+    rows = {
+        name: summary(method) for name, method in sorted(CATALOG.kinds["method"].registry().items())
+    }
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(len(name) for name in rows)
+    for name, line in rows.items():
+        click.echo(f"{name:<{width}}  {line}")
+
+
+@command.command()
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Describe the method NAME (or file.py:ClassName): parameters, what it sends and keeps, its paper."""
+    described = _describe(name)
+    if as_json:
+        click.echo(json.dumps(described, indent=2))
+        return
+    click.secho(f"{described['title']} ({described['name']})", bold=True)
+    click.echo(f"{described['description']}\n")
+    for key in ("paper", "schedules", "not_asynchronous", "sends_down", "sends_up", "server_keeps"):
+        _line(key, described[key])
+    _line("client_keeps", described["client_keeps"])
+    _line("server_keeps_per_client", described["server_keeps_per_client"])
+    if described["needs"]:
+        click.echo(f"(not known without values for: {', '.join(described['needs'])})")
+    if described["parameters"]:
+        click.secho("\nparameters", bold=True)
+        for parameter in described["parameters"]:
+            default = parameter["default"]
+            given = "must be given" if default is None else f"default {default}"
+            click.echo(f"  {parameter['key']}: {parameter['kind']}, {given}")
+            click.echo(f"      {parameter['meaning']}")
+
+
+def _line(key: str, value: Any) -> None:
+    text = ", ".join(value) if isinstance(value, list) else value
+    if text:
+        click.echo(f"{key.replace('_', ' '):<24}{text}")
+
+
+def _describe(name: str) -> dict[str, Any]:
+    from fedsim.methods.base import Method
+    from fedsim.scenario.description import parameters
+
+    method = CATALOG.find("method", name, Path.cwd())
+    assert issubclass(method, Method)
+    schedules = CATALOG.kinds["schedule"].registry()
+    return {
+        "name": name,
+        "title": method.title or name,
+        "description": inspect.cleandoc(method.__doc__ or ""),
+        "paper": method.paper,
+        "schedules": sorted(
+            schedule
+            for schedule, component in schedules.items()
+            if not method.only_synchronous or getattr(component, "synchronous", False)
+        ),
+        "not_asynchronous": method.only_synchronous,
+        "personal": method.personal,
+        **_traffic(method),
+        "parameters": [vars(parameter) for parameter in parameters(method.Params)],
+    }
+
+
+def _traffic(method: Any) -> dict[str, Any]:
+    """Vectors and memories in words, with the method's default parameters on a small two-layer model."""
+    import numpy as np
+    import torch
+
+    from fedsim.methods.base import MethodContext
+    from fedsim.tasks.layout import Layout
+
+    needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
+    keys = ("sends_down", "sends_up", "server_keeps", "client_keeps", "server_keeps_per_client")
+    if needs:
+        return {**{key: [] for key in keys}, "needs": needs}
+    layout = Layout.of(
+        [
+            ("layers.0.weight", (16, 8)),
+            ("layers.0.bias", (16,)),
+            ("layers.1.weight", (4, 16)),
+            ("layers.1.bias", (4,)),
+        ]
+    )
+    clients = 4
+    built = method(
+        method.Params(),
+        MethodContext(
+            layout=layout,
+            clients=clients,
+            samples=np.full(clients, 10),
+            learning_rate=lambda round_, time_s: 0.1,
+            local_steps=np.full(clients, 5),
+            dtype=torch.float32,
+            device=torch.device("cpu"),
+            seed=0,
+        ),
+    )
+
+    def sized(label: str, elements: int) -> str:
+        if elements == layout.size:
+            return f"{label} (P)"
+        if elements > layout.size and elements % layout.size == 0:
+            return f"{label} ({elements // layout.size} P)"
+        share = elements / layout.size
+        return f"{label} ({share:.0%} of P here)" if elements > 2 else f"{label} ({elements})"
+
+    state = built.initial_state(torch.zeros(layout.size))
+    memories = built.memories()
+    return {
+        "sends_down": [sized(vector.name, vector.elements) for vector in built.download()],
+        "sends_up": [sized(vector.name, vector.elements) for vector in built.upload()],
+        "server_keeps": [sized(key, value.numel()) for key, value in state.items()],
+        "client_keeps": [
+            sized(key, memory.elements)
+            for key, memory in memories.items()
+            if memory.keeper == "client"
+        ],
+        "server_keeps_per_client": [
+            sized(key, memory.elements)
+            for key, memory in memories.items()
+            if memory.keeper == "server"
+        ],
+        "needs": [],
+    }

@@ -1,0 +1,132 @@
+"""Parameters in words: what the command line and the reference pages say about a model's fields."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+
+from fedsim.scenario.model import Slot
+from fedsim.scenario.shapes import field_shape, fields_by_key
+from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes
+
+_UNITS = {parse_duration_s: "duration", parse_size_bytes: "size", parse_rate_bps: "rate"}
+_WORDS = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    Path: "path",
+    Any: "any value",
+}
+_BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter.
+
+    Attributes:
+        key: how it is written; dotted for those of a nested model.
+        kind: what it takes, in words.
+        default: its default as YAML would write it; None where it must be given.
+        meaning: its description.
+    """
+
+    key: str
+    kind: str
+    default: str | None
+    meaning: str
+
+
+def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
+    """The parameters of a model, those of a nested model right after the one that holds it."""
+    for key, info in fields_by_key(model).items():
+        meaning = " ".join((info.description or "").split()).replace("``", "`")
+        yield Parameter(
+            f"{prefix}{key}", _kind(info.annotation, info.metadata), _default(info), meaning
+        )
+        shape = field_shape(info)
+        if len(shape.models) == 1 and shape.slot is None:
+            yield from parameters(shape.models[0], f"{prefix}{key}.")
+        for items, mark in ((shape.items, "<i>"), (shape.values, "<name>")):
+            for item in items:
+                if isinstance(item, type) and issubclass(item, BaseModel):
+                    yield from parameters(item, f"{prefix}{key}.{mark}.")
+
+
+def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
+    """What an annotation allows, in words."""
+    bounds = []
+    for item in metadata:
+        if isinstance(item, Slot):
+            return f"{item.kind} by name"
+        if isinstance(item, BeforeValidator) and item.func in _UNITS:
+            return _UNITS[item.func]
+        bounds += [
+            f"{sign} {getattr(item, name)}"
+            for name, sign in _BOUNDS.items()
+            if getattr(item, name, None) is not None
+        ]
+    return " ".join([_type_words(annotation), " and ".join(bounds)]).strip()
+
+
+def _type_words(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0], arguments[1:])
+    if origin in (Union, types.UnionType):
+        models = [item for item in arguments if _is_model(item)]
+        if len(models) > 1:
+            return f"one of {', '.join(_name_of(model) for model in models)}"
+        words = [_type_words(item) for item in arguments if item is not type(None)]
+        return " or ".join(dict.fromkeys(words))
+    if origin is Literal:
+        return " or ".join(str(item) for item in arguments)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"mapping of names to {_plural(_type_words(arguments[1]))}"
+    if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset):
+        items = [_type_words(item) for item in arguments if item is not Ellipsis]
+        if origin is tuple and Ellipsis not in arguments:
+            return f"list of {' and '.join(items)}"
+        return f"list of {_plural(items[0])}"
+    if _is_model(annotation):
+        return "section"
+    return _WORDS.get(annotation, "text")
+
+
+def _plural(words: str) -> str:
+    head, _, rest = words.partition(" ")
+    plurals = {"list": "lists", "any": "any values"}
+    if head in plurals:
+        return " ".join([plurals[head], rest if head == "list" else ""]).strip()
+    return f"{words}s" if words.isalpha() and words != "text" else words
+
+
+def _is_model(annotation: Any) -> bool:
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _name_of(annotation: Any) -> str:
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return str(get_args(annotation.model_fields["name"].annotation)[0])
+
+
+def _default(info: FieldInfo) -> str | None:
+    """A field's default as YAML would write it; None where it must be given."""
+    if info.is_required():
+        return None
+    value = info.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, BaseModel):
+        name = getattr(value, "name", None)
+        return str(name) if isinstance(name, str) else ""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
