@@ -295,8 +295,8 @@ def test_real_round_trip(real_traces: Path, tmp_path: Path) -> None:
             kept = sorted((s, e) for s, e in pairs if e > s)
             clean += kept == pairs
             # Dropping the empty intervals is all that normalising does here.
-            record |= {"active": [s for s, _ in kept], "inactive": [e for _, e in kept]}
-            assert back[key] == record
+            starts, ends = [s for s, _ in kept], [e for _, e in kept]
+            assert back[key] == record | {"active": starts, "inactive": ends}
         assert clean == 91
 
 

@@ -14,7 +14,7 @@ from fedsim.errors import UserError
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.importers import Importer, ImporterParams
 from fedsim.traces.importers._files import SourceFile, describe
-from fedsim.traces.importers._intervals import Intervals
+from fedsim.traces.ordering import Intervals
 from fedsim.traces.tables import constant_column, id_column, make_table
 
 DAY_US = 86_400_000_000

@@ -27,8 +27,8 @@ from fedsim.traces.importers._assemble import (
     microseconds,
 )
 from fedsim.traces.importers._files import SourceFile, record_object, source_files
-from fedsim.traces.importers._intervals import normalise
 from fedsim.traces.importers._pickles import is_pickle, load_numbers
+from fedsim.traces.ordering import normalise
 from fedsim.traces.tables import constant_column, id_column, make_table
 
 Records = dict[str, Mapping[str, Any]]

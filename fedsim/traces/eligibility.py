@@ -1,0 +1,276 @@
+"""When a phone may train, as an expression over the states of the phone, and the intervals in which it holds.
+
+Grammar (keywords are case-blind)::
+
+    rule  = and { "or" and } ;  and = not { "and" not } ;  not = "not" not | "(" rule ")" | test
+    test  = key [ ("==" | "!=") value | ["not"] "in" "(" value { "," value } ")" ]
+
+Keys are ``charging``, ``screen`` and ``lock`` (values ``on``, ``off``; a bare key means ``on``) and ``network`` (values
+``wifi 2g 3g 4g 5g unknown none``, where ``none`` is: not told yet). FLASH's own rule is
+``charging and network == wifi and lock``. Before the first event of a key FLASH takes it for false: not charging, not
+on Wi-Fi, not locked; its ``screen_off`` starts false too, so the screen is on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedsim.errors import UserError
+from fedsim.traces.bundle import Eligibility, TraceBundle
+from fedsim.traces.ordering import Bools, Intervals, Ints, normalise
+from fedsim.traces.tables import id_column, make_table
+
+SWITCH = ("off", "on")
+STATES: Mapping[str, tuple[str, ...]] = {
+    "charging": SWITCH,
+    "network": ("none", "wifi", "2g", "3g", "4g", "5g", "unknown"),
+    "screen": SWITCH,
+    "lock": SWITCH,
+}
+KEYS = tuple(STATES)
+INITIAL = {"charging": "off", "network": "none", "screen": "on", "lock": "off"}
+FLASH_RULE = "charging and network == wifi and lock"
+
+_TOKEN = re.compile(r"\s*(?:(==|!=|[(),])|([A-Za-z0-9_]+)|'([A-Za-z0-9_]+)'|\"([A-Za-z0-9_]+)\")")
+_Test = Callable[[Mapping[str, str]], bool]
+
+
+class _Parser:
+    """Recursive descent over the tokens; each method returns a test of one state."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, int]] = []
+        at = 0
+        end = len(text.rstrip())
+        while at < end:
+            match = _TOKEN.match(text, at)
+            if match is None:
+                column = at + len(text[at:]) - len(text[at:].lstrip())
+                raise self.error(f"unexpected '{text[column]}'", column)
+            word = next(group for group in match.groups() if group is not None)
+            self.tokens.append((word.lower(), match.end() - len(match.group().lstrip())))
+            at = match.end()
+        self.next = 0
+        self.depth = 0
+
+    def error(self, message: str, column: int) -> UserError:
+        return UserError(
+            f"{message} in '{self.text}'",
+            where=f"eligibility, column {column + 1}",
+            hint=f"write for example: {FLASH_RULE}; keys: {', '.join(KEYS)}; and, or, not, ==, !=, in (...)",
+        )
+
+    def peek(self) -> str:
+        return self.tokens[self.next][0] if self.next < len(self.tokens) else ""
+
+    def column(self) -> int:
+        return self.tokens[self.next][1] if self.next < len(self.tokens) else len(self.text)
+
+    def take(self, *words: str) -> str:
+        if self.peek() in words:
+            self.next += 1
+            return self.tokens[self.next - 1][0]
+        return ""
+
+    def expect(self, *words: str) -> str:
+        found = self.take(*words)
+        if not found:
+            said = f"'{self.peek()}'" if self.peek() else "the end"
+            raise self.error(f"expected {' or '.join(words)}, found {said}", self.column())
+        return found
+
+    def parse(self) -> _Test:
+        test = self.any_of()
+        if self.peek():
+            raise self.error(f"expected and, or, or the end, found '{self.peek()}'", self.column())
+        return test
+
+    def any_of(self) -> _Test:
+        tests = [self.all_of()]
+        while self.take("or"):
+            tests.append(self.all_of())
+        return lambda state: any(test(state) for test in tests)
+
+    def all_of(self) -> _Test:
+        tests = [self.negation()]
+        while self.take("and"):
+            tests.append(self.negation())
+        return lambda state: all(test(state) for test in tests)
+
+    def negation(self) -> _Test:
+        self.depth += 1
+        if self.depth > 100:
+            raise self.error("nested too deeply", self.column())
+        try:
+            if self.take("not"):
+                test = self.negation()
+                return lambda state: not test(state)
+            if self.take("("):
+                test = self.any_of()
+                self.expect(")")
+                return test
+            return self.comparison()
+        finally:
+            self.depth -= 1
+
+    def comparison(self) -> _Test:
+        column = self.column()
+        key = self.expect(*KEYS)
+        if operator := self.take("==", "!="):
+            value = self.value(key)
+            return lambda state: (state[key] == value) == (operator == "==")
+        wanted = not self.take("not")
+        if wanted:
+            found = self.take("in")
+        else:
+            found = self.expect("in")
+        if found:
+            self.expect("(")
+            values = {self.value(key)}
+            while self.take(","):
+                values.add(self.value(key))
+            self.expect(")")
+            return lambda state: (state[key] in values) == wanted
+        if STATES[key] is not SWITCH:
+            raise self.error(f"{key} has no on and off; compare it", column)
+        return lambda state: state[key] == "on"
+
+    def value(self, key: str) -> str:
+        return self.expect(*STATES[key])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A parsed rule.
+
+    Args:
+        text: the expression.
+        table: whether each combination of states is eligible, one axis a key in the order of :data:`KEYS`.
+    """
+
+    text: str
+    table: Bools
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """The rule that ``text`` says.
+
+        Raises:
+            UserError: not in the grammar; names the column.
+        """
+        test = _Parser(text).parse()
+        table = np.zeros(tuple(len(values) for values in STATES.values()), np.bool_)
+        for position in itertools.product(*(range(size) for size in table.shape)):
+            state = {key: STATES[key][code] for key, code in zip(KEYS, position, strict=True)}
+            table[position] = test(state)
+        return cls(text, table)
+
+
+def state_codes(key: str, values: npt.NDArray[np.str_] | list[str]) -> Ints:
+    """Position of each value among the states of ``key``; -1 where it is not one. Shape (n,)."""
+    found = pc.index_in(pa.array(values, pa.string()), value_set=pa.array(STATES[key]))
+    codes: Ints = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def eligible_intervals(
+    rule: Rule, device: Ints, time_us: Ints, key: Ints, value: Ints
+) -> Intervals:
+    """Intervals in which the rule holds, from state changes; the still open ones at a device's end are dropped.
+
+    Changes at one instant take effect one after the other in their order; the empty intervals that this makes are
+    dropped and those that touch are merged, as in FLASH.
+
+    Args:
+        rule: the rule.
+        device: row of the device of each change; sorted by device, then time, then the source's order.
+        time_us: instant of the change.
+        key: position in :data:`KEYS`; other numbers are changes that no rule can see.
+        value: position among the states of the key.
+
+    Returns:
+        The intervals; ``origin`` is the row of the change that ended each. Counts as in
+        :func:`~fedsim.traces.ordering.normalise`, and ``open_at_end``.
+    """
+    count = len(device)
+    first = np.ones(count, np.bool_)
+    first[1:] = device[1:] != device[:-1]
+    first_row = np.maximum.accumulate(np.where(first, np.arange(count), 0))
+    states = []
+    for position, name in enumerate(KEYS):
+        told = np.maximum.accumulate(np.where(key == position, np.arange(count), -1))
+        initial = STATES[name].index(INITIAL[name])
+        states.append(np.where(told >= first_row, value[np.maximum(told, 0)], initial))
+    holds = rule.table[tuple(states)] if count else np.zeros(0, np.bool_)
+    before = np.zeros(count, np.bool_)
+    before[1:] = holds[:-1]
+    before &= ~first
+    begins = np.flatnonzero(holds & ~before)
+    # The first later change after which the rule no longer holds, if it is of the same device.
+    ends = np.flatnonzero(~holds & before)
+    ending = np.searchsorted(ends, begins)
+    closed = ending < len(ends)
+    closed[closed] = device[ends[ending[closed]]] == device[begins[closed]]
+    begins, ends = begins[closed], ends[ending[closed]]
+    result = normalise(device[begins], time_us[begins], time_us[ends], merge_touching=True)
+    counts = result.counts | {"open_at_end": int(np.count_nonzero(~closed))}
+    return replace(result, origin=ends[result.origin], counts=counts)
+
+
+def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
+    """The bundle with its availability computed anew from ``device_events`` by another rule.
+
+    Raises:
+        UserError: the expression is not in the grammar, or the bundle has no device_events.
+    """
+    rule = Rule.parse(expression)
+    events = bundle.table("device_events")
+    device = bundle.device_rows("device_events")
+    names = pc.fill_null(
+        pc.index_in(events.column("key").cast("string"), value_set=pa.array(KEYS)), -1
+    )
+    key = names.to_numpy().astype(np.int64)
+    texts = events.column("value").cast("string").combine_chunks()
+    value = np.full(len(key), -1, np.int64)
+    for position, name in enumerate(KEYS):
+        chosen = np.flatnonzero(key == position)
+        value[chosen] = state_codes(name, texts.take(pa.array(chosen)))
+        unknown = chosen[value[chosen] < 0]
+        if len(unknown):
+            raise UserError(
+                f"device_events row {unknown[0]}: {name} has no state '{texts[int(unknown[0])]}'",
+                where=bundle.where,
+                hint=f"its states are: {', '.join(STATES[name])}",
+            )
+    intervals = eligible_intervals(
+        rule, device, bundle.numpy("device_events", "time_us"), key, value
+    )
+    count = len(intervals.device)
+    availability = make_table(
+        "availability",
+        {
+            "device_id": id_column(intervals.device, bundle.device_ids),
+            "start_us": intervals.start,
+            "end_us": intervals.end,
+            "state": np.ones(count, np.int8),
+            "censored": np.zeros(count, np.int8),
+        },
+    )
+    manifest = bundle.manifest.model_copy(
+        update={
+            "eligibility": Eligibility(words=expression, expression=expression),
+            "counts": bundle.manifest.counts | intervals.counts,
+            "options": bundle.manifest.options | {"eligibility": expression},
+            "sha256": {},
+        }
+    )
+    return TraceBundle(manifest, bundle.tables | {"availability": availability})
