@@ -1,0 +1,66 @@
+# `make quickstart` and `make test` are all a newcomer needs; both work on a fresh machine with Python 3.11 or newer.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Numerics of the tests run on one thread each; pytest itself runs in parallel.
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart install test lint format docs wheel clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "fedsim needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and pinned, so that nothing that follows can pull another build of it.
+$(VENV)/.torch: $(BIN)/python constraints.txt
+	$(PIP) install --quiet -c constraints.txt torch
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) install --quiet -c constraints.txt -e ".[test]"
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) install --quiet -c constraints.txt -e ".[docs]"
+	@touch $@
+
+install: $(VENV)/.installed ## create .venv and install fedsim in it
+
+quickstart: $(VENV)/.installed ## install fedsim and run the first scenario
+	$(BIN)/fedsim run scenarios/quickstart.yaml --overwrite
+
+lint: $(VENV)/.installed-test ## style, formatting, types, import rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## lint, then all tests
+	$(BIN)/pytest
+
+format: $(VENV)/.installed-test ## mend style and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-docs ## write the reference pages and build the documentation in site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict --quiet
+
+wheel: $(BIN)/python ## build sdist and wheel in dist/
+	$(PIP) install --quiet build
+	$(BIN)/python -m build --outdir dist
+
+clean: ## remove what was built (not .venv, not runs/)
+	rm -rf dist build site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
