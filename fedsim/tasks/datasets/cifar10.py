@@ -1,0 +1,77 @@
+"""CIFAR-10: small colour images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.cifar import CifarArchive, join_batches
+from fedsim.tasks.reading.files import Remote
+from fedsim.tasks.reading.images import ImageParameters, normalisation
+
+_ARCHIVE = CifarArchive(
+    "cifar10",
+    "cifar-10-batches-py",
+    Remote(
+        (
+            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            "https://cave.cs.toronto.edu/kriz/cifar-10-python.tar.gz",
+        ),
+        "md5:c58f30108f718f92721af3b95e74349a",
+    ),
+)
+_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+
+
+class Cifar10Parameters(ImageParameters):
+    """Parameters of CIFAR-10."""
+
+    batches: list[int] = Field(default=[1, 2, 3, 4, 5], min_length=1)
+    """Training batches to use, of 10,000 images each."""
+
+
+class Cifar10(DatasetComponent):
+    """CIFAR-10: 50,000 + 10,000 colour images, 32 x 32, 10 classes (Krizhevsky 2009).
+
+    Read from the python batches (``data_batch_1`` ... ``test_batch``), plain, .gz or .xz, in the folder or in
+    ``cifar-10-batches-py`` below it, or from the downloaded archive.
+    """
+
+    name: ClassVar[str] = "cifar10"
+    Params = Cifar10Parameters
+    params: Cifar10Parameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The images of the chosen batches."""
+        names = [f"data_batch_{number}" for number in self.params.batches]
+        *train, test = _ARCHIVE.read([*names, "test_batch"], self.params.root, folder)
+        train_x, train_y = join_batches(train, "labels")
+        test_x, test_y = join_batches([test], "labels")
+        scale, shift = normalisation(
+            self.params.normalise, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+        )
+        return Dataset(
+            name=self.name,
+            train_x=train_x,
+            train_y=train_y,
+            test_x=test_x,
+            test_y=test_y,
+            classes=10,
+            class_names=_CLASSES,
+            scale=scale,
+            shift=shift,
+        )

@@ -1,0 +1,64 @@
+"""CIFAR-100: small colour images of a hundred kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.cifar import CifarArchive, join_batches
+from fedsim.tasks.reading.files import Remote
+from fedsim.tasks.reading.images import ImageParameters, normalisation
+
+_ARCHIVE = CifarArchive(
+    "cifar100",
+    "cifar-100-python",
+    Remote(
+        (
+            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+            "https://cave.cs.toronto.edu/kriz/cifar-100-python.tar.gz",
+        ),
+        "md5:eb9058c3a382ffc7106e4002c42a8d85",
+    ),
+)
+
+
+class Cifar100Parameters(ImageParameters):
+    """Parameters of CIFAR-100."""
+
+    labels: Literal["fine", "coarse"] = "fine"
+    """The 100 classes, or the 20 superclasses."""
+
+
+class Cifar100(DatasetComponent):
+    """CIFAR-100: 50,000 + 10,000 colour images, 32 x 32, 100 classes in 20 superclasses (Krizhevsky 2009).
+
+    Read from the python files ``train``, ``test`` and ``meta``, plain, .gz or .xz, in the folder or in
+    ``cifar-100-python`` below it, or from the downloaded archive.
+    """
+
+    name: ClassVar[str] = "cifar100"
+    Params = Cifar100Parameters
+    params: Cifar100Parameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The images with the chosen labels."""
+        train, test, meta = _ARCHIVE.read(["train", "test", "meta"], self.params.root, folder)
+        key = f"{self.params.labels}_labels"
+        train_x, train_y = join_batches([train], key)
+        test_x, test_y = join_batches([test], key)
+        scale, shift = normalisation(
+            self.params.normalise, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+        )
+        names = tuple(meta.values[f"{self.params.labels}_label_names"])
+        return Dataset(
+            name=self.name,
+            train_x=train_x,
+            train_y=train_y,
+            test_x=test_x,
+            test_y=test_y,
+            classes=100 if self.params.labels == "fine" else 20,
+            class_names=names,
+            scale=scale,
+            shift=shift,
+        )

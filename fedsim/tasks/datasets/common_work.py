@@ -1,0 +1,62 @@
+"""The common work on which simulators are compared for speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+
+_CLASSES = 10
+_SHAPE = (1, 28, 28)
+
+
+class CommonWorkParameters(Parameters):
+    """Parameters of the common work."""
+
+    clients: int = Field(default=100, ge=1)
+    """Number of groups (clients of the natural partition)."""
+    samples: int = Field(default=200, ge=1)
+    """Training samples of each client."""
+    test_samples: int = Field(default=1000, ge=1)
+    """Shared test samples."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
+
+
+class CommonWork(DatasetComponent):
+    """The common work for speed comparisons: 100 clients x 200 synthetic images of 28 x 28, 10 classes.
+
+    An image is its class's mean image ~ N(0, 0.1^2) plus N(0, 1) noise in every pixel. Partition: natural.
+    """
+
+    name: ClassVar[str] = "common_work"
+    Params = CommonWorkParameters
+    params: CommonWorkParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The images, grouped by client."""
+        params = self.params
+        rng = Stream(params.seed, Purpose.DATASET).generator()
+        train = params.clients * params.samples
+        total = train + params.test_samples
+        means = 0.1 * rng.standard_normal((_CLASSES, *_SHAPE), dtype=np.float32)
+        labels = rng.integers(_CLASSES, size=total, dtype=np.int64)
+        images = rng.standard_normal((total, *_SHAPE), dtype=np.float32)
+        images += means[labels]
+        return Dataset(
+            name=self.name,
+            train_x=images[:train],
+            train_y=labels[:train],
+            test_x=images[train:],
+            test_y=labels[train:],
+            classes=_CLASSES,
+            class_names=tuple(str(label) for label in range(_CLASSES)),
+            train_groups=np.repeat(np.arange(params.clients), params.samples),
+            group_names=tuple(f"client {client}" for client in range(params.clients)),
+        )

@@ -1,0 +1,103 @@
+"""EMNIST: handwritten characters."""
+
+from __future__ import annotations
+
+import string
+import zipfile
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.files import Remote, absent, damaged, download, find, local_folder
+from fedsim.tasks.reading.idx import read_idx
+from fedsim.tasks.reading.images import ImageParameters, normalisation
+
+_ARCHIVE = Remote(
+    ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",),
+    "md5:58c8d27c78d21e728a6bc7b3cc06412e",
+)
+_ALL = string.digits + string.ascii_uppercase + string.ascii_lowercase
+# The 15 letters whose two cases look alike have no lower-case class of their own.
+_MERGED = string.digits + string.ascii_uppercase + "abdefghnqrt"
+_CLASSES = {
+    "balanced": _MERGED,
+    "bymerge": _MERGED,
+    "byclass": _ALL,
+    "letters": string.ascii_uppercase,
+    "digits": string.digits,
+    "mnist": string.digits,
+}
+
+
+class EmnistParameters(ImageParameters):
+    """Parameters of EMNIST."""
+
+    split: Literal["balanced", "bymerge", "byclass", "letters", "digits", "mnist"] = "balanced"
+    """Which of EMNIST's six data sets."""
+
+
+class Emnist(DatasetComponent):
+    """EMNIST: handwritten letters and digits of NIST SD 19, 28 x 28, without writers (Cohen et al. 2017).
+
+    Files: ``emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte``, plain or .gz. Use femnist for
+        clients by writer.
+    """
+
+    name: ClassVar[str] = "emnist"
+    Params = EmnistParameters
+    params: EmnistParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The images, upright, from idx files."""
+        split = self.params.split
+        files = [
+            f"emnist-{split}-{part}-{kind}-ubyte"
+            for part in ("train", "test")
+            for kind in ("images-idx3", "labels-idx1")
+        ]
+        arrays = self._read(files, folder)
+        classes = _CLASSES[split]
+        scale, shift = normalisation(self.params.normalise, 0.1736, 0.3317)
+        # Letters are numbered from 1.
+        first = 1 if split == "letters" else 0
+        return Dataset(
+            name=self.name,
+            # The files hold the images transposed.
+            train_x=arrays[0].transpose(0, 2, 1)[:, None],
+            train_y=arrays[1].astype(np.int64) - first,
+            test_x=arrays[2].transpose(0, 2, 1)[:, None],
+            test_y=arrays[3].astype(np.int64) - first,
+            classes=len(classes),
+            class_names=tuple(classes),
+            scale=scale,
+            shift=shift,
+        )
+
+    def _read(self, files: list[str], folder: Path | None) -> list[npt.NDArray[Any]]:
+        place = local_folder(self.name, self.params.root, folder)
+        found = [None if place is None else find(place, file) for file in files]
+        paths = [path for path in found if path is not None]
+        if len(paths) < len(files):
+            if self.params.root is not None:
+                missing = [file for file, path in zip(files, found, strict=True) if path is None]
+                raise absent(self.name, missing, place)
+            paths = _unpack(download(self.name, _ARCHIVE), files)
+        return [read_idx(path, 3 if "images" in path.name else 1) for path in paths]
+
+
+def _unpack(archive: Path, files: list[str]) -> list[Path]:
+    """The members ``files`` of the archive, written beside it once."""
+    paths = [archive.parent / f"{file}.gz" for file in files]
+    try:
+        with zipfile.ZipFile(archive) as content:
+            for path in paths:
+                if not path.is_file():
+                    partial = path.with_suffix(".part")
+                    partial.write_bytes(content.read(f"gzip/{path.name}"))
+                    partial.rename(path)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise damaged(archive, str(error)) from error
+    return paths

@@ -1,0 +1,59 @@
+"""FEMNIST: handwritten characters by writer."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.files import FolderParameters, absent, damaged, local_folder
+from fedsim.tasks.reading.leaf import LeafPart, read_leaf
+
+_PIXELS = 784
+
+
+class Femnist(DatasetComponent):
+    """FEMNIST: handwritten characters, 28 x 28, 62 classes, grouped by writer (LEAF, Caldas et al. 2018; NIST SD 19).
+
+    Read from LEAF's JSON files, ``train.json`` and ``test.json`` or folders of these names. White is 1, as in LEAF.
+    """
+
+    name: ClassVar[str] = "femnist"
+    Params = FolderParameters
+    params: FolderParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The images, grouped by writer."""
+        place = local_folder(self.name, self.params.root, folder)
+        if place is None:
+            raise absent(self.name, ["train.json", "test.json"], None)
+        train, test, writers = read_leaf(self.name, place)
+        return Dataset(
+            name=self.name,
+            train_x=_images(train, place),
+            train_y=np.array(train.y, dtype=np.int64),
+            test_x=_images(test, place),
+            test_y=np.array(test.y, dtype=np.int64),
+            classes=62,
+            class_names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
+            scale=np.full((1, 1, 1), 1 / 255, dtype=np.float32),
+            shift=np.zeros((1, 1, 1), dtype=np.float32),
+            train_groups=np.array(train.users, dtype=np.int64),
+            test_groups=np.array(test.users, dtype=np.int64),
+            group_names=writers,
+        )
+
+
+def _images(part: LeafPart, place: Path) -> npt.NDArray[Any]:
+    """The pixels as the 8-bit numbers that they were before LEAF divided them by 255, (n, 1, 28, 28)."""
+    try:
+        pixels = np.array(part.x, dtype=np.float64).reshape(len(part.x), _PIXELS)
+    except ValueError as error:
+        raise damaged(place, f"a sample has not {_PIXELS} numbers") from error
+    if not ((pixels >= 0) & (pixels <= 1)).all():
+        raise damaged(place, "pixels are outside 0 to 1")
+    return np.rint(pixels * 255).astype(np.uint8).reshape(-1, 1, 28, 28)

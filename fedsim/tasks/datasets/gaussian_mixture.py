@@ -1,0 +1,69 @@
+"""Gaussian mixture: one cloud of points a class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+
+_MEANS, _TRAIN, _TEST = 0, 1, 2
+
+
+class GaussianMixtureParameters(Parameters):
+    """Parameters of the Gaussian mixture."""
+
+    classes: int = Field(default=10, ge=2)
+    """Number of classes; labels are as even as the number of samples allows."""
+    features: int = Field(default=20, ge=1)
+    """Dimensions of a sample."""
+    samples: int = Field(default=2000, ge=1)
+    """Training samples."""
+    test_samples: int = Field(default=1000, ge=1)
+    """Test samples."""
+    mean_std: float = Field(default=0.45, ge=0)
+    """Standard deviation of the class means in each dimension: larger is easier."""
+    noise_std: float = Field(default=1.0, gt=0)
+    """Standard deviation of the samples around their class mean."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
+
+
+class GaussianMixture(DatasetComponent):
+    """A Gaussian mixture: class means ~ N(0, mean_std^2), samples ~ N(mean of the class, noise_std^2).
+
+    A cheap task on which models do not interpolate the data, so that the effect of biased participation
+    stays visible.
+    """
+
+    name: ClassVar[str] = "gaussian_mixture"
+    Params = GaussianMixtureParameters
+    params: GaussianMixtureParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The samples."""
+        params = self.params
+        stream = Stream(params.seed, Purpose.DATASET)
+        means = stream.generator(_MEANS).normal(
+            0.0, params.mean_std, (params.classes, params.features)
+        )
+        parts = []
+        for key, count in ((_TRAIN, params.samples), (_TEST, params.test_samples)):
+            rng = stream.generator(key)
+            labels = rng.permutation(np.arange(count) % params.classes).astype(np.int64)
+            noise = rng.normal(0.0, params.noise_std, (count, params.features))
+            parts.append(((means[labels] + noise).astype(np.float32), labels))
+        return Dataset(
+            name=self.name,
+            train_x=parts[0][0],
+            train_y=parts[0][1],
+            test_x=parts[1][0],
+            test_y=parts[1][1],
+            classes=params.classes,
+            class_names=tuple(str(label) for label in range(params.classes)),
+        )

@@ -1,0 +1,113 @@
+"""A user's own images: one folder a class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.files import resolve
+from fedsim.tasks.reading.splitting import held_out
+
+_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+
+
+class ImageFolderParameters(Parameters):
+    """Parameters of a folder of images."""
+
+    root: Path
+    """Folder with train/<class>/ and test/<class>/, or with <class>/ alone."""
+    size: tuple[int, int] | None = None
+    """Height and width that images are resized to; when not given, all must have the size of the first one."""
+    channels: Literal[1, 3] = 3
+    """3 for colour, 1 for grey."""
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    """Share of the images that become test samples where there is no test/ folder."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of that choice."""
+
+
+class ImageFolder(DatasetComponent):
+    """Images in folders named after their classes, as 8-bit pixels divided by 255 when used. Files are taken
+    in order of name."""
+
+    name: ClassVar[str] = "image_folder"
+    Params = ImageFolderParameters
+    params: ImageFolderParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The images."""
+        root = resolve(self.params.root, folder)
+        if not root.is_dir():
+            raise UserError(f"no such folder: {root}", where="dataset image_folder")
+        split = (root / "train").is_dir() and (root / "test").is_dir()
+        top = root / "train" if split else root
+        classes = sorted(path.name for path in top.iterdir() if path.is_dir())
+        if len(classes) < 2:
+            raise UserError(
+                f"{len(classes)} class folders",
+                where=str(top),
+                hint="put the images of each class into a folder named after it",
+            )
+        x, y, size = self._read(top, classes, self.params.size)
+        if split:
+            test_x, test_y, _ = self._read(root / "test", classes, size)
+        else:
+            test = held_out(len(y), self.params.test_share, self.params.seed)
+            x, y, test_x, test_y = x[~test], y[~test], x[test], y[test]
+        return Dataset(
+            name=root.name,
+            train_x=x,
+            train_y=y,
+            test_x=test_x,
+            test_y=test_y,
+            classes=len(classes),
+            kind="binary" if len(classes) == 2 else "classification",
+            class_names=tuple(classes),
+            scale=np.full((1, 1, 1), 1 / 255, dtype=np.float32),
+            shift=np.zeros((1, 1, 1), dtype=np.float32),
+        )
+
+    def _read(
+        self, top: Path, classes: list[str], size: tuple[int, int] | None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[int, int]]:
+        """Images (n, channels, height, width), labels (n,) and size of all files below ``top``."""
+        from PIL import Image, UnidentifiedImageError
+
+        files = [
+            (path, label)
+            for label, name in enumerate(classes)
+            for path in sorted((top / name).rglob("*"))
+            if path.suffix.lower() in _ENDINGS
+        ]
+        if not files:
+            raise UserError(
+                "no images", where=str(top), hint=f"known: {', '.join(sorted(_ENDINGS))}"
+            )
+        images = []
+        for path, _ in files:
+            try:
+                with Image.open(path) as image:
+                    pixels = image.convert("L" if self.params.channels == 1 else "RGB")
+            except (UnidentifiedImageError, OSError, ValueError) as error:
+                raise UserError(f"it cannot be read: {error}", where=str(path)) from error
+            size = size or (pixels.height, pixels.width)
+            if self.params.size is not None:
+                pixels = pixels.resize((size[1], size[0]))
+            elif (pixels.height, pixels.width) != size:
+                raise UserError(
+                    f"it has {pixels.height} x {pixels.width} pixels, others {size[0]} x {size[1]}",
+                    where=str(path),
+                    hint="give size: [height, width] to resize all images",
+                )
+            array = np.asarray(pixels, dtype=np.uint8)
+            images.append(array[None] if array.ndim == 2 else array.transpose(2, 0, 1))
+        assert size is not None
+        labels = np.array([label for _, label in files], dtype=np.int64)
+        return np.stack(images), labels, size

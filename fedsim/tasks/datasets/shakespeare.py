@@ -1,0 +1,149 @@
+"""Shakespeare: the next character, by speaking role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, local_folder, locate
+from fedsim.tasks.reading.idx import read_bytes
+from fedsim.tasks.reading.leaf import LeafPart, read_leaf
+
+_TEXT = "input.txt"
+_REMOTE = Remote(
+    (
+        "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/"
+        "data/tinyshakespeare/input.txt",
+    ),
+    "sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+)
+
+
+class ShakespeareParameters(FolderParameters):
+    """Parameters of Shakespeare."""
+
+    length: int = Field(default=80, ge=1)
+    """Characters that a model sees before the one it has to guess (plain text only; LEAF files have 80)."""
+    stride: int = Field(default=1, ge=1)
+    """Characters between the beginnings of two samples (plain text only); larger means fewer samples."""
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    """Share of each role's text, its end, that becomes test samples (plain text only)."""
+
+
+class Shakespeare(DatasetComponent):
+    """Shakespeare's plays: 80 characters in, the next one out, grouped by role (McMahan et al. 2017; LEAF,
+    Caldas et al. 2018).
+
+    Read from LEAF's JSON files, or from a plain text (``input.txt``, "tiny Shakespeare" of char-rnn) in
+    which speeches are separated by blank lines and begin with the role's name and a colon. Test samples
+    share no character with training samples.
+    """
+
+    name: ClassVar[str] = "shakespeare"
+    Params = ShakespeareParameters
+    params: ShakespeareParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The samples as character codes."""
+        place = local_folder(self.name, self.params.root, folder)
+        if place is not None and ((place / "train.json").is_file() or (place / "train").is_dir()):
+            return self._from_leaf(place)
+        path = locate(self.name, [_TEXT], self.params.root, folder, {_TEXT: _REMOTE})[_TEXT]
+        return self._from_text(path)
+
+    def _from_leaf(self, place: Path) -> Dataset:
+        train, test, roles = read_leaf(self.name, place)
+        characters = sorted(
+            {*"".join(train.x), *"".join(test.x), *"".join(train.y), *"".join(test.y)}
+        )
+        return self._dataset(
+            characters,
+            (_codes(train, characters, place), np.array(train.users, dtype=np.int64)),
+            (_codes(test, characters, place), np.array(test.users, dtype=np.int64)),
+            roles,
+        )
+
+    def _from_text(self, path: Path) -> Dataset:
+        speeches = _speeches(path)
+        characters = sorted(set().union(*speeches.values()))
+        code = {character: number for number, character in enumerate(characters)}
+        window, stride = self.params.length + 1, self.params.stride
+        parts: tuple[list[npt.NDArray[np.uint8]], list[npt.NDArray[np.uint8]]] = ([], [])
+        groups: tuple[list[int], list[int]] = ([], [])
+        roles: list[str] = []
+        for role, text in speeches.items():
+            codes = np.array([code[character] for character in text], dtype=np.uint8)
+            cut = round(len(codes) * (1 - self.params.test_share))
+            if cut < window:
+                continue
+            for part, own, piece in zip(parts, groups, (codes[:cut], codes[cut:]), strict=True):
+                if len(piece) >= window:
+                    windows = np.lib.stride_tricks.sliding_window_view(piece, window)[::stride]
+                    part.append(windows)
+                    own.extend([len(roles)] * len(windows))
+            roles.append(role)
+        if not parts[0] or not parts[1]:
+            raise damaged(path, f"no role has more than {self.params.length} characters of text")
+        return self._dataset(
+            characters,
+            (np.concatenate(parts[0]), np.array(groups[0], dtype=np.int64)),
+            (np.concatenate(parts[1]), np.array(groups[1], dtype=np.int64)),
+            tuple(roles),
+        )
+
+    def _dataset(
+        self,
+        characters: list[str],
+        train: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]],
+        test: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]],
+        roles: tuple[str, ...],
+    ) -> Dataset:
+        """From windows whose last character is the label."""
+        return Dataset(
+            name=self.name,
+            train_x=train[0][:, :-1],
+            train_y=train[0][:, -1].astype(np.int64),
+            test_x=test[0][:, :-1],
+            test_y=test[0][:, -1].astype(np.int64),
+            classes=len(characters),
+            kind="next_character",
+            class_names=tuple(characters),
+            train_groups=train[1],
+            test_groups=test[1],
+            group_names=roles,
+        )
+
+
+def _speeches(path: Path) -> dict[str, str]:
+    """All speeches of each role, joined by line ends, roles by first appearance."""
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise damaged(path, str(error)) from error
+    speeches: dict[str, list[str]] = {}
+    for block in text.split("\n\n"):
+        role, colon, speech = block.strip("\n").partition(":\n")
+        if colon and "\n" not in role:
+            speeches.setdefault(role, []).append(speech)
+    if not speeches:
+        raise damaged(path, "it has no speeches ('ROLE:' on a line, then text, then a blank line)")
+    return {role: "\n".join(parts) for role, parts in speeches.items()}
+
+
+def _codes(part: LeafPart, characters: list[str], place: Path) -> npt.NDArray[np.uint8]:
+    """Codes of each sample's characters and label, (n, length + 1)."""
+    if len(characters) > 256:
+        raise damaged(place, f"it has {len(characters)} different characters, more than 256")
+    code = {character: number for number, character in enumerate(characters)}
+    try:
+        rows: list[list[Any]] = [
+            [code[character] for character in x + y] for x, y in zip(part.x, part.y, strict=True)
+        ]
+        return np.array(rows, dtype=np.uint8)
+    except (TypeError, ValueError) as error:
+        raise damaged(place, "samples are not texts of one length") from error

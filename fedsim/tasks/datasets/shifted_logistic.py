@@ -1,0 +1,75 @@
+"""Binary labels from client-specific logistic models on client-specific inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+
+
+class ShiftedLogisticParameters(Parameters):
+    """Parameters of the shifted logistic data."""
+
+    groups: int = Field(default=10, ge=1)
+    """Number of groups (clients of the natural partition)."""
+    samples: int = Field(default=200, ge=1)
+    """Training samples of each group."""
+    test_samples: int = Field(default=50, ge=1)
+    """Test samples of each group."""
+    features: int = Field(default=40, ge=1)
+    """Dimensions of a sample."""
+    shift_std: float = Field(default=1.0, ge=0)
+    """Standard deviation of the groups' mean input, relative to that of the inputs."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
+
+
+class ShiftedLogistic(DatasetComponent):
+    """Groups with shifted Gaussian inputs and true weights of their own, for studies of personalisation.
+
+    Group i draws a mean m_i ~ N(0, shift_std^2) and weights w_i ~ N(0, 1) in each dimension; inputs are
+    N(m_i, 1) scaled by 1 / sqrt(features (1 + shift_std^2)), so that their squared norm is about 1, and
+    the label is 1 with probability 1 / (1 + exp(-sqrt(features) w_i . x)).
+    """
+
+    name: ClassVar[str] = "shifted_logistic"
+    Params = ShiftedLogisticParameters
+    params: ShiftedLogisticParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The samples, grouped."""
+        params = self.params
+        stream = Stream(params.seed, Purpose.DATASET)
+        per_group = params.samples + params.test_samples
+        inputs, labels = [], []
+        for group in range(params.groups):
+            rng = stream.generator(group)
+            mean = rng.normal(0.0, params.shift_std, params.features)
+            weights = rng.normal(size=params.features)
+            x = mean + rng.normal(size=(per_group, params.features))
+            x /= np.sqrt(params.features * (1 + params.shift_std**2))
+            probability = 1 / (1 + np.exp(-np.sqrt(params.features) * (x @ weights)))
+            inputs.append(x.astype(np.float32))
+            labels.append((rng.uniform(size=per_group) < probability).astype(np.int64))
+        x_all, y_all = np.concatenate(inputs), np.concatenate(labels)
+        group_ids = np.repeat(np.arange(params.groups), per_group)
+        is_test = np.tile(np.arange(per_group) >= params.samples, params.groups)
+        return Dataset(
+            name=self.name,
+            train_x=x_all[~is_test],
+            train_y=y_all[~is_test],
+            test_x=x_all[is_test],
+            test_y=y_all[is_test],
+            classes=2,
+            kind="binary",
+            class_names=("0", "1"),
+            train_groups=group_ids[~is_test],
+            test_groups=group_ids[is_test],
+            group_names=tuple(f"group {group}" for group in range(params.groups)),
+        )

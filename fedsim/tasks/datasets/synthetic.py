@@ -1,0 +1,86 @@
+"""Synthetic(alpha, beta) of the FedProx paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+
+_FEATURES, _CLASSES = 60, 10
+_TEST_SHARE = 0.1
+# Generator keys: one for what all devices share, then one a device.
+_SHARED, _FIRST_DEVICE = 0, 1
+
+
+class SyntheticParameters(Parameters):
+    """Parameters of synthetic(alpha, beta)."""
+
+    alpha: float = Field(default=1.0, ge=0)
+    """How much the devices' true models differ: standard deviation of the devices' mean weight."""
+    beta: float = Field(default=1.0, ge=0)
+    """How much the devices' inputs differ: standard deviation of the devices' mean input."""
+    devices: int = Field(default=30, ge=1)
+    """Number of devices (natural groups)."""
+    iid: bool = False
+    """One true model for all devices and inputs centred at zero; alpha and beta are not used then."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
+
+
+class Synthetic(DatasetComponent):
+    """Synthetic(alpha, beta): 60 features, 10 classes, sizes by a power law (Li et al., FedProx, MLSys 2020,
+    section 5.1 and C.1).
+
+    Device k has labels argmax(W_k x + b_k) with W_k, b_k ~ N(u_k, 1), u_k ~ N(0, alpha^2), and inputs x ~
+    N(v_k, diag(j^-1.2)) with v_kj ~ N(B_k, 1), B_k ~ N(0, beta^2); 50 + lognormal(4, 2) samples. As in the
+    authors' code, alpha and beta are standard deviations. A tenth of each device's samples are test samples.
+    """
+
+    name: ClassVar[str] = "synthetic"
+    Params = SyntheticParameters
+    params: SyntheticParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The samples, grouped by device."""
+        params = self.params
+        stream = Stream(params.seed, Purpose.DATASET)
+        shared = stream.generator(_SHARED)
+        sizes = shared.lognormal(4.0, 2.0, params.devices).astype(np.int64) + 50
+        mean_weights = shared.normal(0.0, params.alpha, params.devices)
+        mean_inputs = shared.normal(0.0, params.beta, params.devices)
+        common = shared.normal(size=(_FEATURES + 1, _CLASSES))
+        spread = np.arange(1, _FEATURES + 1) ** -0.6
+        inputs, labels, groups, is_test = [], [], [], []
+        for device, size in enumerate(sizes.tolist()):
+            rng = stream.generator(_FIRST_DEVICE + device)
+            centre: npt.NDArray[np.float64] | float = 0.0
+            weights = common
+            if not params.iid:
+                weights = rng.normal(mean_weights[device], 1.0, (_FEATURES + 1, _CLASSES))
+                centre = rng.normal(mean_inputs[device], 1.0, _FEATURES)
+            x = centre + spread * rng.normal(size=(size, _FEATURES))
+            inputs.append(x.astype(np.float32))
+            labels.append(np.argmax(x @ weights[:-1] + weights[-1], axis=1))
+            groups.append(np.full(size, device))
+            is_test.append(np.arange(size) >= size - max(1, round(_TEST_SHARE * size)))
+        x_all, y_all = np.concatenate(inputs), np.concatenate(labels).astype(np.int64)
+        group, test = np.concatenate(groups), np.concatenate(is_test)
+        return Dataset(
+            name=self.name,
+            train_x=x_all[~test],
+            train_y=y_all[~test],
+            test_x=x_all[test],
+            test_y=y_all[test],
+            classes=_CLASSES,
+            class_names=tuple(str(label) for label in range(_CLASSES)),
+            train_groups=group[~test],
+            test_groups=group[test],
+            group_names=tuple(f"device {device}" for device in range(params.devices)),
+        )

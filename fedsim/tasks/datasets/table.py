@@ -1,0 +1,138 @@
+"""A user's own table: one row a sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.files import resolve
+from fedsim.tasks.reading.splitting import held_out
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class TableParameters(Parameters):
+    """Parameters of a table."""
+
+    path: Path
+    """The file, .csv or .parquet, with a named column for each feature."""
+    target: str
+    """Column that holds the class."""
+    group: str | None = None
+    """Column that holds the natural group (client) of a row."""
+    features: list[str] | None = None
+    """Columns that a model sees; all others but target and group when not given. They must be numbers."""
+    standardise: bool = True
+    """Subtract each feature's mean over the training rows and divide by its standard deviation."""
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    """Share of the rows that become test samples."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of that choice."""
+
+
+class Table(DatasetComponent):
+    """A CSV or Parquet table: one row a sample, one column the class, optionally one column the client."""
+
+    name: ClassVar[str] = "table"
+    Params = TableParameters
+    params: TableParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The rows."""
+        params = self.params
+        path = resolve(params.path, folder)
+        frame = _read(path)
+        features = self._features(frame, path)
+        x = frame[features].to_numpy(dtype=np.float64)
+        self._refuse_missing(frame, features, path)
+        classes, labels = np.unique(frame[params.target].to_numpy(), return_inverse=True)
+        if len(classes) < 2:
+            raise UserError(f"column '{params.target}' holds one class only", where=str(path))
+        test = held_out(len(frame), params.test_share, params.seed)
+        if params.standardise:
+            std = x[~test].std(axis=0)
+            x = (x - x[~test].mean(axis=0)) / np.where(std > 0, std, 1.0)
+        groups = None
+        names: tuple[str, ...] = ()
+        if params.group is not None:
+            values, numbers = np.unique(frame[params.group].to_numpy(), return_inverse=True)
+            groups, names = numbers.astype(np.int64), tuple(str(value) for value in values)
+        y = labels.astype(np.int64)
+        x = x.astype(np.float32)
+        return Dataset(
+            name=path.stem,
+            train_x=x[~test],
+            train_y=y[~test],
+            test_x=x[test],
+            test_y=y[test],
+            classes=len(classes),
+            kind="binary" if len(classes) == 2 else "classification",
+            class_names=tuple(str(value) for value in classes),
+            train_groups=None if groups is None else groups[~test],
+            test_groups=None if groups is None else groups[test],
+            group_names=names,
+        )
+
+    def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
+        params = self.params
+        taken = [name for name in (params.target, params.group) if name is not None]
+        features = params.features
+        if features is None:
+            features = [name for name in frame.columns if name not in taken]
+        missing = [name for name in [*taken, *features] if name not in frame.columns]
+        if missing:
+            raise UserError(
+                f"no column {', '.join(repr(name) for name in missing)}",
+                where=str(path),
+                hint=f"its columns are: {', '.join(map(str, frame.columns))}",
+            )
+        text = [name for name in features if frame[name].dtype.kind not in "fiub"]
+        if text or not features:
+            raise UserError(
+                f"columns {', '.join(text)} are not numbers"
+                if text
+                else "it has no feature column",
+                where=str(path),
+                hint="name the numeric columns with features:, or turn text into numbers first",
+            )
+        return features
+
+    def _refuse_missing(self, frame: pd.DataFrame, features: list[str], path: Path) -> None:
+        used = [*features, self.params.target, *([self.params.group] if self.params.group else [])]
+        empty = frame[used].isna()
+        if empty.to_numpy().any():
+            column = next(name for name in used if empty[name].any())
+            row = int(np.argmax(empty[column].to_numpy()))
+            raise UserError(
+                f"{int(empty.to_numpy().sum()):,} cells are empty, the first in column '{column}', row {row}",
+                where=str(path),
+                hint="drop these rows or fill the cells first",
+            )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    if not path.is_file():
+        raise UserError("no such file", where=str(path))
+    if path.suffix not in (".csv", ".parquet"):
+        raise UserError(
+            f"'{path.suffix}' is no known kind of table",
+            where=str(path),
+            hint="give a file that ends in .csv or .parquet",
+        )
+    try:
+        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise UserError(f"it cannot be read: {error}", where=str(path)) from error
+    if not len(frame):
+        raise UserError("it has no rows", where=str(path))
+    return frame

@@ -1,0 +1,123 @@
+"""A random number of classes a client, with normal shares of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import (
+    Assignment,
+    CountedParameters,
+    Partitioner,
+    apportion,
+    deal,
+    too_many_clients,
+)
+
+_ATTEMPTS = 1000
+# (fewest, most) classes of a client by number of clients: FedCompass, appendix D.1 and the public code of
+# its authors.
+_CLASS_RANGES = {
+    1: (10, 10),
+    2: (7, 8),
+    3: (6, 8),
+    4: (5, 7),
+    5: (5, 6),
+    6: (4, 6),
+    7: (4, 5),
+    10: (3, 5),
+    20: (3, 5),
+}
+
+
+class ClassPartitionParameters(CountedParameters):
+    """Parameters of the class partition."""
+
+    classes_min: int | None = Field(default=None, ge=1)
+    """Fewest classes of a client; the paper's values for the number of clients when not given (3 above 7 clients)."""
+    classes_max: int | None = Field(default=None, ge=1)
+    """Most classes of a client; the paper's values for the number of clients when not given (5 above 7 clients)."""
+    share_mean: float = Field(default=10.0, gt=0)
+    """Mean of the normal weights by which the holders of a class divide it."""
+    share_std: float = Field(default=3.0, ge=0)
+    """Standard deviation of these weights."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ClassPartitionParameters:
+        if (self.classes_min is None) != (self.classes_max is None):
+            raise ValueError("give both classes_min and classes_max, or neither")
+        low, high = self.class_range
+        if low > high:
+            raise ValueError(f"classes_min {low} is above classes_max {high}")
+        return self
+
+    @property
+    def class_range(self) -> tuple[int, int]:
+        """Fewest and most classes of a client."""
+        if self.classes_min is not None and self.classes_max is not None:
+            return self.classes_min, self.classes_max
+        return _CLASS_RANGES.get(self.clients, (3, 5))
+
+
+class ClassPartition(Partitioner):
+    """Class partition (Li et al., FedCompass, ICLR 2024, Algorithm 4).
+
+    Every client draws a number of classes from ``classes_min .. classes_max`` and so many random classes,
+    until each class has a holder; the holders of a class divide it by weights ~ |N(share_mean,
+    share_std^2)|, rounded by largest remainders.
+    """
+
+    name: ClassVar[str] = "class_partition"
+    Params = ClassPartitionParameters
+    params: ClassPartitionParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw the classes, then divide them."""
+        clients = self.params.clients
+        if clients > len(dataset.train_y):
+            raise too_many_clients(clients, len(dataset.train_y), dataset)
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        holds = self._holders(dataset, rng)
+        counts = np.zeros((clients, dataset.classes), dtype=np.int64)
+        for label in range(dataset.classes):
+            holders = np.flatnonzero(holds[:, label])
+            if len(holders) > sizes[label]:
+                raise UserError(
+                    f"{len(holders):,} clients hold class {label}, which has {sizes[label]:,} samples",
+                    where="task.partition",
+                    hint="use fewer clients or fewer classes a client",
+                )
+            weights = np.abs(
+                rng.normal(self.params.share_mean, self.params.share_std, len(holders))
+            )
+            counts[holders, label] = apportion(int(sizes[label]), weights)
+        return Assignment(deal(counts, dataset.train_y, rng), clients)
+
+    def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Which client holds which class, (N, classes)."""
+        clients, classes = self.params.clients, dataset.classes
+        low, high = self.params.class_range
+        if high > classes or clients * high < classes:
+            raise UserError(
+                f"{clients} clients with {low} to {high} classes each do not fit the {classes} classes "
+                f"of {dataset.name}",
+                where="task.partition",
+                hint="set classes_min and classes_max so that every class can have a holder",
+            )
+        for _ in range(_ATTEMPTS):
+            holds = np.zeros((clients, classes), dtype=bool)
+            for client, number in enumerate(rng.integers(low, high + 1, clients)):
+                holds[client, rng.permutation(classes)[:number]] = True
+            if holds.any(axis=0).all():
+                return holds
+        raise UserError(
+            f"{_ATTEMPTS} draws left some class of {dataset.name} without a holder",
+            where="task.partition",
+            hint="use more clients or more classes a client",
+        )

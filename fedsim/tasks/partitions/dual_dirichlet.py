@@ -1,0 +1,74 @@
+"""Sizes and label mixes both from Dirichlet distributions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import (
+    Assignment,
+    CountedParameters,
+    Partitioner,
+    apportion,
+    deal,
+    too_many_clients,
+)
+
+_ATTEMPTS = 100
+
+
+class DualDirichletParameters(CountedParameters):
+    """Parameters of the dual Dirichlet partition."""
+
+    alpha1: float | None = Field(default=None, gt=0)
+    """Concentration of the clients' sizes, divided evenly among them; the number of clients when not given."""
+    alpha2: float = Field(default=0.5, gt=0)
+    """Concentration of each client's label mix, divided among the classes by their sizes."""
+    min_samples: int = Field(default=1, ge=1)
+    """The draws are repeated until every client has so many samples."""
+
+
+class DualDirichlet(Partitioner):
+    """Dual Dirichlet partition (Li et al., FedCompass, ICLR 2024, Algorithm 5).
+
+    Client weights u ~ Dir(alpha1 / N, ...), label weights V_i ~ Dir(alpha2 x class shares); client i gets
+    |c| u_i V_ic / sum_j u_j V_jc of the |c| samples of class c. All samples are dealt.
+    """
+
+    name: ClassVar[str] = "dual_dirichlet"
+    Params = DualDirichletParameters
+    params: DualDirichletParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw until every class is wanted and every client has enough."""
+        params, clients = self.params, self.params.clients
+        if clients > len(dataset.train_y):
+            raise too_many_clients(clients, len(dataset.train_y), dataset)
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        present = np.flatnonzero(sizes)
+        concentration = (params.alpha1 or float(clients)) / clients
+        for _ in range(_ATTEMPTS):
+            size_weights = rng.dirichlet(np.full(clients, concentration))
+            label_weights = rng.dirichlet(
+                params.alpha2 * sizes[present] / sizes.sum(), size=clients
+            )
+            weights = size_weights[:, None] * label_weights
+            # Very small concentrations underflow: to zero, or to no number at all.
+            if not (np.isfinite(weights).all() and (weights.sum(axis=0) > 0).all()):
+                continue
+            counts = np.zeros((clients, dataset.classes), dtype=np.int64)
+            for column, label in enumerate(present):
+                counts[:, label] = apportion(int(sizes[label]), weights[:, column])
+            if counts.sum(axis=1).min() >= params.min_samples:
+                return Assignment(deal(counts, dataset.train_y, rng), clients)
+        raise UserError(
+            f"{_ATTEMPTS} draws gave no partition in which all {clients:,} clients have "
+            f"{params.min_samples:,} samples or more",
+            where="task.partition",
+            hint="use fewer clients, a smaller min_samples, or larger alpha1 and alpha2",
+        )

@@ -1,0 +1,80 @@
+"""A partition that was made elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import UNUSED, Assignment, Partitioner, PartitionParameters
+from fedsim.tasks.reading.files import resolve
+
+
+class FileParameters(PartitionParameters):
+    """Parameters of a partition from a file."""
+
+    path: Path
+    """Table (.csv or .parquet) with the columns sample (row of the training data, from 0) and client (number
+    from 0)."""
+
+
+class FromFile(Partitioner):
+    """Sample and client from a table; samples that it does not name are not used."""
+
+    name: ClassVar[str] = "file"
+    Params = FileParameters
+    params: FileParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Read and check the table."""
+        path = resolve(self.params.path, folder)
+        sample, client = _read(path)
+        total = len(dataset.train_y)
+        if sample.min() < 0 or sample.max() >= total:
+            wrong = sample[(sample < 0) | (sample >= total)][0]
+            raise UserError(
+                f"there is no sample {wrong}; {dataset.name} has samples 0 to {total - 1}",
+                where=str(path),
+            )
+        values, first = np.unique(sample, return_index=True)
+        if len(values) < len(sample):
+            again = int(np.setdiff1d(np.arange(len(sample)), first)[0])
+            raise UserError(
+                f"sample {sample[again]} is given twice, the second time in row {again + 1}",
+                where=str(path),
+                hint="a sample belongs to one client at most",
+            )
+        clients = int(client.max()) + 1
+        idle = np.setdiff1d(np.arange(clients), client)
+        if client.min() < 0 or len(idle):
+            raise UserError(
+                f"client {client.min() if client.min() < 0 else idle[0]} is negative or has no samples",
+                where=str(path),
+                hint="number the clients 0, 1, 2, ... without gaps",
+            )
+        owners = np.full(total, UNUSED, dtype=np.int64)
+        owners[sample] = client
+        return Assignment(owners, clients)
+
+
+def _read(path: Path) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
+    import pandas as pd
+    import pyarrow as pa
+
+    if not path.is_file():
+        raise UserError("no such file", where=str(path), hint="paths are relative to the scenario")
+    try:
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise UserError(f"it cannot be read: {error}", where=str(path)) from error
+    for column in ("sample", "client"):
+        if column not in table.columns or table[column].dtype.kind not in "iu" or not len(table):
+            raise UserError(
+                f"it has no rows, or no column '{column}' of whole numbers",
+                where=str(path),
+                hint=f"its columns are: {', '.join(map(str, table.columns))}",
+            )
+    return tuple(table[column].to_numpy(dtype=np.int64) for column in ("sample", "client"))

@@ -1,0 +1,75 @@
+"""One label for most of a client's samples, and a share of any other."""
+
+from __future__ import annotations
+
+import heapq
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import (
+    Assignment,
+    CountedParameters,
+    Partitioner,
+    too_many_clients,
+)
+
+
+class MajorityLabelParameters(CountedParameters):
+    """Parameters of the majority-label partition."""
+
+    similarity: float = Field(default=0.05, ge=0, le=1)
+    """Share of the samples that go to any client, whatever their label; 0 is one label a client, 1 is the
+    same mix for all."""
+
+
+class MajorityLabel(Partitioner):
+    """One majority label a client (Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary
+    Client Participation, 2022).
+
+    Client i owns label floor(i x classes / N), so labels take blocks of neighbouring clients. Each sample
+    goes, with probability ``similarity``, to a client drawn uniformly; otherwise to the smallest client
+    (first among equals) of those that own its label.
+    """
+
+    name: ClassVar[str] = "majority_label"
+    Params = MajorityLabelParameters
+    params: MajorityLabelParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Walk over the samples in their order."""
+        clients, samples = self.params.clients, len(dataset.train_y)
+        if clients > samples:
+            raise too_many_clients(clients, samples, dataset)
+        if clients < dataset.classes:
+            raise UserError(
+                f"{clients} clients cannot each own one of the {dataset.classes} labels of {dataset.name}",
+                where="task.partition",
+                hint=f"use at least {dataset.classes} clients",
+            )
+        anywhere = rng.uniform(size=samples) < self.params.similarity
+        drawn = rng.integers(clients, size=samples)
+        owned = np.arange(clients) * dataset.classes // clients
+        # Entries (size, client); one whose size is out of date is renewed when it comes up.
+        heaps = [
+            [(0, client) for client in np.flatnonzero(owned == label).tolist()]
+            for label in range(dataset.classes)
+        ]
+        sizes = [0] * clients
+        owners = np.empty(samples, dtype=np.int64)
+        for row, label in enumerate(dataset.train_y.tolist()):
+            if anywhere[row]:
+                client = int(drawn[row])
+            else:
+                heap = heaps[label]
+                while heap[0][0] != sizes[heap[0][1]]:
+                    heapq.heapreplace(heap, (sizes[heap[0][1]], heap[0][1]))
+                client = heap[0][1]
+                heapq.heapreplace(heap, (sizes[client] + 1, client))
+            sizes[client] += 1
+            owners[row] = client
+        return Assignment(owners, clients)

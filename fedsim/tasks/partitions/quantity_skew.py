@@ -1,0 +1,53 @@
+"""The same mix for everybody, in different amounts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import (
+    Assignment,
+    CountedParameters,
+    Partitioner,
+    apportion,
+    raise_minimum,
+    too_many_clients,
+)
+
+
+class QuantitySkewParameters(CountedParameters):
+    """Parameters of the quantity-skew partition."""
+
+    alpha: float = Field(default=0.5, gt=0)
+    """Concentration of the clients' shares: small means a few clients hold most samples."""
+    min_samples: int = Field(default=1, ge=1)
+    """Clients left with fewer samples are given random ones of whoever holds most."""
+
+
+class QuantitySkew(Partitioner):
+    """Quantity skew: shuffled samples in shares drawn from Dirichlet(alpha) over the clients (NIID-Bench, Li
+    et al. 2022)."""
+
+    name: ClassVar[str] = "quantity_skew"
+    Params = QuantitySkewParameters
+    params: QuantitySkewParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw the shares and deal shuffled samples."""
+        clients, samples = self.params.clients, len(dataset.train_y)
+        if clients > samples:
+            raise too_many_clients(clients, samples, dataset)
+        # Gamma weights divided by their sum are a Dirichlet draw; the smallest number keeps tiny alphas from
+        # dividing by zero.
+        weights = rng.standard_gamma(self.params.alpha, clients) + np.finfo(np.float64).tiny
+        owners = np.empty(samples, dtype=np.int64)
+        owners[rng.permutation(samples)] = np.repeat(
+            np.arange(clients), apportion(samples, weights)
+        )
+        return Assignment(
+            raise_minimum(owners, clients, self.params.min_samples, rng, dataset), clients
+        )

@@ -1,0 +1,2 @@
+"""Finding, downloading and parsing the files of datasets; every parser refuses what is damaged, and executes
+nothing."""
