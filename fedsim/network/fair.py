@@ -1,0 +1,361 @@
+"""Max-min fair sharing of links among flows, with the exact instants at which flows complete.
+
+An allocation is max-min fair when no flow can have more without taking from one that has no more than it (Bertsekas and
+Gallager, *Data Networks*, section 6.5.2). It is kept here as one **level** per link: a flow's rate is the least level
+on its route, and a link is right when it carries just its capacity at its level, or, its level being infinite, no more
+than its capacity. Once all links are right, every flow has a bottleneck, a full link on which no flow has more than it,
+and that is the condition for max-min fairness. When flows come and go, only the links whose flows changed are looked at
+again, and so on along the flows that this changes, until all are right: the lowest bottleneck is settled first, then
+the next, so this ends. Each look is one sorted filling of one link, vectorised over its flows.
+
+Nothing here knows the simulation: time is what the caller says it is, in integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import InvariantViolation
+from fedsim.network.base import BIT_NS_PER_BYTE, NEVER
+from fedsim.network.static import column_view, rate_column_bps
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_NO_LINK = 0  # fills up short routes; never a bottleneck
+_SAME_LEVEL = 4e-15  # a level found again differs by no more than the rounding of a sum
+
+
+def fill_level(offers: FloatArray, capacity: float) -> float:
+    """The level at which a link is full: ``sum(minimum(offers, level)) == capacity``.
+
+    Args:
+        offers: rate that each flow could have but for this link, possibly infinite; not empty.
+        capacity: capacity of the link, zero or more, in the same unit.
+
+    Returns:
+        The level; infinite when the link carries all that is offered.
+    """
+    if offers.sum() <= capacity:
+        return np.inf
+    offers = np.sort(offers)
+    lower = np.zeros(len(offers))
+    np.cumsum(offers[:-1], out=lower[1:])
+    unfilled = np.arange(len(offers), 0, -1)
+    # Load of the link when its level is just the k-th offer: not decreasing in k.
+    load = lower + offers * unfilled
+    k = min(int(load.searchsorted(capacity)), len(offers) - 1)
+    return float((capacity - lower[k]) / unfilled[k])
+
+
+class FairNetwork:
+    """Flows over routes of links whose capacities they share max-min fairly.
+
+    Instants must not go backwards from call to call. A flow completes at the nanosecond nearest to the instant at which
+    its last bit has passed, and rates change at those nanoseconds. Changes made at one instant are settled together,
+    when time moves on or the next completion is asked for: starting a thousand flows at once costs one settlement.
+
+    Args:
+        capacity_bps: capacity of each link, zero or more, possibly infinite; shape ``(links,)``.
+    """
+
+    def __init__(self, capacity_bps: npt.ArrayLike) -> None:
+        capacities = np.asarray(capacity_bps, dtype=np.float64)
+        self._capacity_of = column_view(rate_column_bps(capacities, len(capacities), "links"))
+        self._now_ns = 0
+        self._stale = False
+        self._next_ns = NEVER
+        self._started = 0
+        self._completed: dict[int, tuple[int, float]] = {}
+
+        # Flows in slots 0..n-1 without holes.
+        self._slot: dict[int, int] = {}
+        self._flow: list[int] = []
+        self._routes: IntArray = np.zeros((4, 16), np.int64)
+        self._size_bytes: FloatArray = np.zeros(16)
+        self._work: FloatArray = np.zeros(16)  # left at the anchor, in bit/s x ns
+        self._rate: FloatArray = np.zeros(16)
+        self._anchor_ns: IntArray = np.zeros(16, np.int64)
+        self._end_ns: IntArray = np.zeros(16, np.int64)
+        self._order: IntArray = np.zeros(16, np.int64)
+
+        # Links in use, renumbered so that idle ones cost nothing.
+        self._place: dict[int, int] = {}
+        self._number: list[int] = [-1]
+        self._free: list[int] = []
+        self._capacity: FloatArray = np.full(16, np.inf)
+        self._level: FloatArray = np.full(16, np.inf)
+        self._users: IntArray = np.zeros(16, np.int64)
+        self._touched: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
+
+    def __len__(self) -> int:
+        """Number of flows on the links."""
+        return len(self._flow)
+
+    def start(self, flow_id: int, route: Sequence[int], size_bytes: float, now_ns: int) -> None:
+        """Put a flow on the links of ``route``.
+
+        A flow of no bytes, or whose links are all infinite, completes at once.
+
+        Args:
+            flow_id: the caller's number for the flow, not in use.
+            route: numbers of the links it passes, each once.
+            size_bytes: bytes to move, zero or more.
+            now_ns: the instant.
+
+        Raises:
+            ValueError: the number is in use, or a link comes twice.
+        """
+        if flow_id in self._slot or flow_id in self._completed:
+            raise ValueError(f"flow {flow_id} is under way already")
+        if len(set(route)) < len(route):
+            raise ValueError(f"the route of flow {flow_id} passes a link twice: {list(route)}")
+        self._advance(now_ns)
+        links = [link for link in route if self._capacity_of[link] < np.inf]
+        if size_bytes == 0 or not links:
+            self._completed[flow_id] = (now_ns, float(size_bytes))
+            return
+        slot = len(self._flow)
+        if slot == len(self._rate) or len(links) > len(self._routes):
+            self._make_room(len(links))
+        self._slot[flow_id] = slot
+        self._flow.append(flow_id)
+        column = self._routes[:, slot]
+        column[:] = _NO_LINK
+        for row, link in enumerate(links):
+            column[row] = self._join(link)
+        self._size_bytes[slot] = size_bytes
+        self._work[slot] = size_bytes * BIT_NS_PER_BYTE
+        self._rate[slot] = 0.0
+        self._anchor_ns[slot] = now_ns
+        self._end_ns[slot] = NEVER
+        self._order[slot] = self._started
+        self._started += 1
+        self._stale = True
+
+    def cancel(self, flow_id: int, now_ns: int) -> float:
+        """Take a flow off the links.
+
+        Returns:
+            Bytes it has moved; its size if it had completed without having been popped.
+
+        Raises:
+            KeyError: no such flow.
+        """
+        self._advance(now_ns)
+        if flow_id in self._completed:
+            return self._completed.pop(flow_id)[1]
+        slot = self._slot[flow_id]
+        passed_ns = now_ns - int(self._anchor_ns[slot])
+        left_bytes = (self._work[slot] - self._rate[slot] * passed_ns) / BIT_NS_PER_BYTE
+        size_bytes = self._size_bytes[slot]
+        self._remove(slot)
+        return float(min(max(size_bytes - left_bytes, 0.0), size_bytes))
+
+    def next_completion_ns(self) -> int:
+        """The instant at which the next flow completes as things stand; :data:`NEVER` if none will."""
+        if self._completed:
+            return next(iter(self._completed.values()))[0]
+        if self._stale:
+            self._settle()
+        return self._next_ns
+
+    def pop_completed(self, now_ns: int) -> list[tuple[int, int]]:
+        """Flows that have completed by ``now_ns``, as (instant, flow), in order of time and then of their start.
+
+        A flow that completes at ``now_ns`` only because of what left at ``now_ns`` is given by the next call.
+        """
+        self._advance(now_ns)
+        while self.next_completion_ns() <= now_ns and not self._completed:
+            self._complete_next()
+        done = [(time_ns, flow_id) for flow_id, (time_ns, _) in self._completed.items()]
+        self._completed.clear()
+        return done
+
+    def rate_bps(self, flow_id: int) -> float:
+        """The rate that a flow has now.
+
+        Raises:
+            KeyError: no such flow on the links.
+        """
+        if self._stale:
+            self._settle()
+        return float(self._rate[self._slot[flow_id]])
+
+    def _advance(self, now_ns: int) -> None:
+        if now_ns == self._now_ns:
+            return
+        if now_ns < self._now_ns:
+            raise ValueError(f"time went backwards, from {self._now_ns} ns to {now_ns} ns")
+        if self._stale:
+            self._settle()
+        while self._next_ns <= now_ns:
+            self._complete_next()
+            self._settle()
+        self._now_ns = now_ns
+
+    def _complete_next(self) -> None:
+        self._now_ns = self._next_ns
+        slots = np.flatnonzero(self._end_ns[: len(self._flow)] == self._next_ns)
+        flows = [self._flow[slot] for slot in slots[self._order[slots].argsort()]]
+        for flow_id in flows:
+            slot = self._slot[flow_id]
+            self._completed[flow_id] = (self._now_ns, float(self._size_bytes[slot]))
+            self._remove(slot)
+
+    def _join(self, link: int) -> int:
+        """Count one more user of ``link``; its place among the links in use."""
+        place = self._place.get(link)
+        if place is None:
+            if self._free:
+                place = self._free.pop()
+                self._number[place] = link
+            else:
+                place = len(self._number)
+                self._number.append(link)
+                if place == len(self._level):
+                    self._capacity = _longer(self._capacity)
+                    self._level = _longer(self._level)
+                    self._users = _longer(self._users)
+                    self._touched = _longer(self._touched)
+            self._place[link] = place
+            self._capacity[place] = self._capacity_of[link]
+            self._users[place] = 0
+        self._users[place] += 1
+        # A link of one's own is a bottleneck at its capacity; a link newly shared is not one until proved.
+        if self._users[place] == 1:
+            self._level[place] = self._capacity[place]
+        elif self._users[place] == 2:
+            self._level[place] = np.inf
+        self._touched[place] = True
+        return place
+
+    def _leave(self, place: int) -> None:
+        self._users[place] -= 1
+        self._touched[place] = True
+        if self._users[place] == 1:
+            self._level[place] = self._capacity[place]
+        elif self._users[place] == 0:
+            self._touched[place] = False
+            del self._place[self._number[place]]
+            self._free.append(place)
+
+    def _remove(self, slot: int) -> None:
+        for place in self._routes[:, slot].tolist():
+            if place != _NO_LINK:
+                self._leave(place)
+        del self._slot[self._flow[slot]]
+        last = len(self._flow) - 1
+        if slot != last:
+            moved = self._flow[last]
+            self._flow[slot] = moved
+            self._slot[moved] = slot
+            self._routes[:, slot] = self._routes[:, last]
+            for column in (self._size_bytes, self._work, self._rate):
+                column[slot] = column[last]
+            for whole in (self._anchor_ns, self._end_ns, self._order):
+                whole[slot] = whole[last]
+        self._flow.pop()
+        self._stale = True
+
+    def _make_room(self, depth: int) -> None:
+        rows, columns = self._routes.shape
+        grown = np.zeros((max(rows, depth), max(columns, 2 * len(self._flow))), np.int64)
+        grown[:rows, :columns] = self._routes
+        self._routes = grown
+        if len(self._flow) == len(self._rate):
+            self._size_bytes = _longer(self._size_bytes)
+            self._work = _longer(self._work)
+            self._rate = _longer(self._rate)
+            self._anchor_ns = _longer(self._anchor_ns)
+            self._end_ns = _longer(self._end_ns)
+            self._order = _longer(self._order)
+
+    def _settle(self) -> None:
+        """Make every link right, then let the new rates hold from now on."""
+        self._stale = False
+        count = len(self._flow)
+        if count == 0:
+            self._next_ns = NEVER
+            return
+        rates = self._fair_rates(count)
+        changed = np.flatnonzero(rates != self._rate[:count])
+        now_ns = self._now_ns
+        passed_ns = now_ns - self._anchor_ns[changed]
+        work = self._work[changed] - self._rate[changed] * passed_ns
+        np.maximum(work, 0.0, out=work)
+        new = rates[changed]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wire_ns = work / new
+        # The comparison is false for a rate of 0 as well, where the quotient is infinite or not a number.
+        ends = wire_ns < NEVER - now_ns
+        self._work[changed] = work
+        self._rate[changed] = new
+        self._anchor_ns[changed] = now_ns
+        self._end_ns[changed] = NEVER
+        self._end_ns[changed[ends]] = now_ns + np.rint(wire_ns[ends]).astype(np.int64)
+        self._next_ns = int(self._end_ns[:count].min())
+
+    def _fair_rates(self, count: int) -> FloatArray:
+        """The max-min fair rates of all flows; shape ``(count,)``."""
+        rows = [row[:count] for row in self._routes]
+        rates = _least(self._level, rows)
+        touched = self._touched
+        self._touch(rows, np.flatnonzero(rates != self._rate[:count]))
+        places = len(self._number)
+        shared = self._users[:places] > 1
+        capacity, level = self._capacity[:places], self._level[:places]
+        for _ in range(places * places + 64):
+            load = np.bincount(rows[0], rates, places)
+            for row in rows[1:]:
+                load += np.bincount(row, rates, places)
+            wrong = touched[:places] & shared & ((level < np.inf) | (load > capacity))
+            touched[:] = False
+            links = np.flatnonzero(wrong)
+            if len(links) == 0:
+                return rates
+            touched[links] = True
+            for link in links.tolist():
+                self._fill(link, rows, rates)
+        raise InvariantViolation(f"fair rates of {count} flows over {places} links do not settle")
+
+    def _fill(self, link: int, rows: list[IntArray], rates: FloatArray) -> None:
+        """Make one link right; mark the other links of the flows that this changes."""
+        on_link = rows[0] == link
+        for row in rows[1:]:
+            on_link |= row == link
+        flows = np.flatnonzero(on_link)
+        old = self._level[link]
+        self._level[link] = np.inf
+        offers = _least(self._level, [row[flows] for row in rows])
+        level = fill_level(offers, float(self._capacity[link]))
+        if old < np.inf and abs(level - old) <= _SAME_LEVEL * old:
+            level = old
+        self._level[link] = level
+        np.minimum(offers, level, out=offers)
+        changed = flows[offers != rates[flows]]
+        rates[flows] = offers
+        self._touch(rows, changed)
+        self._touched[link] = False
+
+    def _touch(self, rows: list[IntArray], flows: IntArray) -> None:
+        if len(flows):
+            for row in rows:
+                self._touched[row[flows]] = True
+
+
+def _least(level: FloatArray, rows: list[IntArray]) -> FloatArray:
+    """The least level on each flow's route."""
+    least: FloatArray = level[rows[0]]
+    for row in rows[1:]:
+        np.minimum(least, level[row], out=least)
+    return least
+
+
+def _longer(column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    return np.concatenate([column, np.zeros_like(column)])

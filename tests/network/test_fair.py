@@ -1,0 +1,283 @@
+"""Max-min fair sharing against hand-worked cases and against an exact fluid integrator."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from fractions import Fraction
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fedsim.network.base import NEVER
+from fedsim.network.fair import FairNetwork, fill_level
+from .exact import Flow, filling, integrate
+
+S = 1_000_000_000
+MB = 1_000_000
+
+
+def run_out(network: FairNetwork) -> list[tuple[int, int]]:
+    """All completions as (instant, flow)."""
+    done: list[tuple[int, int]] = []
+    while (time_ns := network.next_completion_ns()) < NEVER:
+        done += network.pop_completed(time_ns)
+    return done
+
+
+def test_a_flow_alone_has_its_narrowest_link() -> None:
+    network = FairNetwork([16e6, 8e6, 12e6])
+    network.start(7, [0, 1, 2], 3 * MB, S)
+    assert network.rate_bps(7) == 8e6
+    assert network.next_completion_ns() == 4 * S
+    assert network.pop_completed(4 * S - 1) == []
+    assert network.pop_completed(4 * S) == [(4 * S, 7)]
+    assert network.next_completion_ns() == NEVER
+    assert len(network) == 0
+
+
+def test_two_flows_share_one_link() -> None:
+    # 8 Mbit/s. A: 2 MB at 0 s; B: 2 MB at 1 s. A alone moves 1 MB, then both move 0.5 MB/s: A is done at 3 s, and B,
+    # with 1 MB left, alone again, at 4 s.
+    network = FairNetwork([8e6])
+    network.start(0, [0], 2 * MB, 0)
+    network.start(1, [0], 2 * MB, S)
+    assert (network.rate_bps(0), network.rate_bps(1)) == (4e6, 4e6)
+    assert run_out(network) == [(3 * S, 0), (4 * S, 1)]
+
+
+def test_a_slow_flow_leaves_its_share_to_the_other() -> None:
+    network = FairNetwork([10e6, 2e6])
+    network.start(0, [0, 1], MB, 0)
+    network.start(1, [0], MB, 0)
+    assert (network.rate_bps(0), network.rate_bps(1)) == (2e6, 8e6)
+    assert run_out(network) == [(1 * S, 1), (4 * S, 0)]
+
+
+def test_parking_lot() -> None:
+    # Links of 10, 4 and 6 Mbit/s in a row; flow 0 passes all, flows 1, 2, 3 one each. Link 1 fills first, at 2 each;
+    # flow 0 held at 2 leaves 8 on link 0 and 4 on link 2.
+    network = FairNetwork([10e6, 4e6, 6e6])
+    network.start(0, [0, 1, 2], 2 * MB, 0)
+    for flow, size_mb in ((1, 2), (2, 1), (3, 4)):
+        network.start(flow, [flow - 1], size_mb * MB, 0)
+    assert [network.rate_bps(flow) for flow in range(4)] == [2e6, 8e6, 2e6, 4e6]
+    # 2 s: flow 1 is done. 4 s: flow 2 is done (1 MB at 2 Mbit/s); flow 0 has moved 1 MB and then has
+    # min(10, 4, 3) = 3 Mbit/s, flow 3 too, with 2 MB left. Flow 0 is done 8/3 s later; flow 3 has moved 1 MB more by
+    # then, and the last one goes at 6 Mbit/s in 4/3 s.
+    assert run_out(network) == [
+        (2 * S, 1),
+        (4 * S, 2),
+        (round(Fraction(20, 3) * S), 0),
+        (8 * S, 3),
+    ]
+
+
+def test_a_flow_that_leaves_can_slow_another_down() -> None:
+    # Flow 0 shares link 0 (10 Mbit/s) with flow 1 and link 1 (9) with flow 2. Link 1 fills first, at 4.5 each, which
+    # leaves 5.5 to flow 1. Without flow 2, flow 0 rises to 5, and flow 1 falls to 5.
+    network = FairNetwork([10e6, 9e6])
+    network.start(0, [0, 1], 100 * MB, 0)
+    network.start(1, [0], 100 * MB, 0)
+    network.start(2, [1], 100 * MB, 0)
+    assert [network.rate_bps(flow) for flow in range(3)] == [4.5e6, 5.5e6, 4.5e6]
+    network.cancel(2, S)
+    assert [network.rate_bps(flow) for flow in range(2)] == [5e6, 5e6]
+
+
+def test_cancel_gives_the_bytes_moved() -> None:
+    network = FairNetwork([8e6])
+    network.start(0, [0], 2 * MB, 0)
+    network.start(1, [0], 2 * MB, S)
+    assert network.cancel(0, 2 * S) == 1.5 * MB
+    assert run_out(network) == [(int(3.5 * S), 1)]
+    network.start(2, [0], MB, 4 * S)
+    assert network.cancel(2, 4 * S) == 0
+    with pytest.raises(KeyError):
+        network.cancel(2, 4 * S)
+
+
+def test_cancel_at_the_instant_of_completion_has_moved_everything() -> None:
+    network = FairNetwork([8e6])
+    network.start(0, [0], MB, 0)
+    assert network.cancel(0, S) == MB
+    assert network.next_completion_ns() == NEVER
+
+
+def test_completions_at_one_instant_come_in_order_of_start() -> None:
+    network = FairNetwork([8e6, 8e6, 8e6])
+    for flow, link in ((5, 2), (3, 0), (4, 1)):
+        network.start(flow, [link], MB, 0)
+    network.start(9, [0], 0, S // 2)
+    assert network.next_completion_ns() == S // 2
+    assert network.pop_completed(2 * S) == [(S // 2, 9), (S, 5), (S, 3), (S, 4)]
+
+
+def test_time_may_leap_over_completions() -> None:
+    network = FairNetwork([8e6])
+    network.start(0, [0], 2 * MB, 0)
+    network.start(1, [0], 2 * MB, S)
+    network.start(2, [0], MB, 10 * S)
+    assert network.next_completion_ns() == 3 * S
+    assert network.pop_completed(10 * S) == [(3 * S, 0), (4 * S, 1)]
+    assert run_out(network) == [(11 * S, 2)]
+
+
+def test_a_broken_link_delivers_nothing() -> None:
+    network = FairNetwork([0.0, 8e6])
+    network.start(0, [0, 1], MB, 0)
+    network.start(1, [1], MB, 0)
+    network.start(2, [0], MB, 0)
+    assert run_out(network) == [(S, 1)]
+    assert network.cancel(0, 5 * S) == 0
+
+
+def test_links_without_limit_carry_at_once() -> None:
+    network = FairNetwork([np.inf, 8e6])
+    network.start(0, [0], MB, 3)
+    network.start(1, [], MB, 3)
+    network.start(2, [0, 1], MB, 3)
+    assert run_out(network) == [(3, 0), (3, 1), (S + 3, 2)]
+
+
+def test_misuse_is_refused() -> None:
+    network = FairNetwork([8e6])
+    network.start(0, [0], MB, 10)
+    with pytest.raises(ValueError, match="under way"):
+        network.start(0, [0], MB, 10)
+    with pytest.raises(ValueError, match="twice"):
+        network.start(1, [0, 0], MB, 10)
+    with pytest.raises(ValueError, match="backwards"):
+        network.start(1, [0], MB, 9)
+
+
+@pytest.mark.parametrize(
+    ("offers", "capacity", "level"),
+    [
+        ([1.0, 2.0, 3.0], 6.0, np.inf),
+        ([1.0, 2.0, 3.0], 5.0, 2.0),
+        ([3.0, 1.0, 2.0], 4.5, 1.75),
+        ([np.inf, np.inf, 1.0], 9.0, 4.0),
+        ([np.inf], 3.0, 3.0),
+        ([2.0, 2.0], 0.0, 0.0),
+        ([0.0, 5.0], 4.0, 4.0),
+    ],
+)
+def test_fill_level(offers: list[float], capacity: float, level: float) -> None:
+    assert fill_level(np.array(offers), capacity) == level
+
+
+@st.composite
+def routes_on_a_graph(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]]]:
+    """A random graph (tree, scale-free or Waxman) and shortest routes between random nodes, or to node 0."""
+    seed = draw(st.integers(0, 10**6))
+    nodes = draw(st.integers(3, 12))
+    kind = draw(st.sampled_from(["tree", "scale-free", "waxman", "path"]))
+    if kind == "tree":
+        graph = nx.random_labeled_tree(nodes, seed=seed)
+    elif kind == "scale-free":
+        graph = nx.barabasi_albert_graph(nodes, 2, seed=seed)
+    elif kind == "path":
+        graph = nx.path_graph(nodes)
+    else:
+        graph = nx.waxman_graph(nodes, beta=0.9, alpha=0.5, seed=seed)
+        graph = nx.compose(graph, nx.path_graph(nodes))
+    links = {arc: number for number, arc in enumerate(graph.to_directed().edges)}
+    chosen = random.Random(seed)
+    to_server = draw(st.booleans())
+    routes = []
+    for _ in range(draw(st.integers(1, 14))):
+        source, target = chosen.sample(range(nodes), 2)
+        if to_server and source != 0:
+            target = 0
+        path = nx.shortest_path(graph, source, target)
+        routes.append(tuple(links[arc] for arc in itertools.pairwise(path)))
+    return len(links), routes
+
+
+CAPACITIES_BPS = st.one_of(
+    st.sampled_from([10**6, 2 * 10**6, 3 * 10**6, 10**7]),  # ties and exact fits
+    st.integers(10**5, 10**8),
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(graph=routes_on_a_graph(), data=st.data())
+def test_rates_are_those_of_exact_filling(
+    graph: tuple[int, list[tuple[int, ...]]], data: st.DataObject
+) -> None:
+    links, routes = graph
+    capacity = data.draw(st.lists(CAPACITIES_BPS, min_size=links, max_size=links))
+    network = FairNetwork(capacity)
+    alive: dict[int, tuple[int, ...]] = {}
+    for flow, route in enumerate(routes):
+        network.start(flow, route, 10**15, 0)
+        alive[flow] = route
+        if data.draw(st.integers(0, 3)) == 0:
+            gone = data.draw(st.sampled_from(sorted(alive)))
+            network.cancel(gone, 0)
+            del alive[gone]
+        if data.draw(st.booleans()):
+            expected = filling(alive, [Fraction(value) for value in capacity])
+            for number, rate in expected.items():
+                assert network.rate_bps(number) == pytest.approx(float(rate), rel=1e-12)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(graph=routes_on_a_graph(), data=st.data())
+def test_completions_are_those_of_exact_integration(
+    graph: tuple[int, list[tuple[int, ...]]], data: st.DataObject
+) -> None:
+    links, routes = graph
+    capacity = data.draw(st.lists(CAPACITIES_BPS, min_size=links, max_size=links))
+    starts = data.draw(st.lists(st.integers(0, 60_000), min_size=len(routes), max_size=len(routes)))
+    sizes = data.draw(
+        st.lists(st.integers(10 * MB, 1000 * MB), min_size=len(routes), max_size=len(routes))
+    )
+    lives = data.draw(
+        st.lists(
+            st.one_of(st.none(), st.integers(1, 60_000)), min_size=len(routes), max_size=len(routes)
+        )
+    )
+    flows = [
+        Flow(
+            Fraction(start, 1000),
+            Fraction(8 * size),
+            route,
+            None if life is None else Fraction(start + life, 1000),
+        )
+        for start, size, route, life in zip(starts, sizes, routes, lives, strict=True)
+    ]
+    done, cut = integrate(flows, [Fraction(value) for value in capacity])
+
+    network = FairNetwork(capacity)
+    events = sorted(
+        [(flow.start, 1, number) for number, flow in enumerate(flows)]
+        + [(flow.stop, 0, number) for number, flow in enumerate(flows) if flow.stop is not None]
+    )
+    finished: dict[int, int] = {}
+    moved: dict[int, float] = {}
+    for instant, is_start, number in events:
+        now_ns = int(instant * S)
+        finished |= {flow: time_ns for time_ns, flow in network.pop_completed(now_ns)}
+        if is_start:
+            network.start(number, routes[number], sizes[number], now_ns)
+        elif number not in finished:
+            moved[number] = network.cancel(number, now_ns)
+    finished |= {flow: time_ns for time_ns, flow in run_out(network)}
+
+    for number, exact_s in done.items():
+        # A completion within a grain of the cancellation may fall on either side of it.
+        if number in moved:
+            assert moved[number] == pytest.approx(sizes[number], rel=1e-9)
+        else:
+            assert abs(finished[number] - exact_s * S) <= exact_s * S / 10**9
+    for number, bits in cut.items():
+        if number in finished:
+            assert float(bits) == pytest.approx(8 * sizes[number], rel=1e-9)
+        else:
+            assert moved[number] == pytest.approx(float(bits / 8), rel=1e-9, abs=1)
+    assert len(finished) + len(moved) == len(flows)
