@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedsim.network.base import NEVER
 from fedsim.network.fair import FairNetwork, fill_level
+
 from .exact import Flow, filling, integrate
 
 S = 1_000_000_000
