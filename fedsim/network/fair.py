@@ -194,14 +194,17 @@ class FairNetwork:
             raise ValueError(f"time went backwards, from {self._now_ns} ns to {now_ns} ns")
         if self._stale:
             self._settle()
-        while self._next_ns <= now_ns:
+        while self._next_ns < now_ns:
             self._complete_next()
             self._settle()
+        # What else happens at this instant is settled together with these completions.
+        if self._next_ns == now_ns:
+            self._complete_next()
         self._now_ns = now_ns
 
     def _complete_next(self) -> None:
         self._now_ns = self._next_ns
-        slots = np.flatnonzero(self._end_ns[: len(self._flow)] == self._next_ns)
+        slots = (self._end_ns[: len(self._flow)] == self._next_ns).nonzero()[0]
         flows = [self._flow[slot] for slot in slots[self._order[slots].argsort()]]
         for flow_id in flows:
             slot = self._slot[flow_id]
@@ -284,7 +287,7 @@ class FairNetwork:
             self._next_ns = NEVER
             return
         rates = self._fair_rates(count)
-        changed = np.flatnonzero(rates != self._rate[:count])
+        changed = (rates != self._rate[:count]).nonzero()[0]
         now_ns = self._now_ns
         passed_ns = now_ns - self._anchor_ns[changed]
         work = self._work[changed] - self._rate[changed] * passed_ns
@@ -306,7 +309,7 @@ class FairNetwork:
         rows = [row[:count] for row in self._routes]
         rates = _least(self._level, rows)
         touched = self._touched
-        self._touch(rows, np.flatnonzero(rates != self._rate[:count]))
+        self._touch(rows, (rates != self._rate[:count]).nonzero()[0])
         places = len(self._number)
         shared = self._users[:places] > 1
         capacity, level = self._capacity[:places], self._level[:places]
@@ -316,7 +319,7 @@ class FairNetwork:
                 load += np.bincount(row, rates, places)
             wrong = touched[:places] & shared & ((level < np.inf) | (load > capacity))
             touched[:] = False
-            links = np.flatnonzero(wrong)
+            links = wrong.nonzero()[0]
             if len(links) == 0:
                 return rates
             touched[links] = True
@@ -329,7 +332,7 @@ class FairNetwork:
         on_link = rows[0] == link
         for row in rows[1:]:
             on_link |= row == link
-        flows = np.flatnonzero(on_link)
+        flows = on_link.nonzero()[0]
         old = self._level[link]
         self._level[link] = np.inf
         offers = _least(self._level, [row[flows] for row in rows])
