@@ -1,7 +1,8 @@
 """The interval index: who is online at an instant, until when, and when next, for one client or for all of them.
 
-Intervals lie in columns, ordered by device and start (compressed sparse rows); a client is a range of rows, a period
-and an offset, so clients that replay one device share its rows. Nothing here is an event: every question about any
+The edges of all intervals (start, end, start, ...) lie in one column, ordered by device (compressed sparse rows); a
+client is a range of edges, an offset and a period, so clients that replay one device share its edges, and a client is
+online where an odd number of its edges lie at or before the instant. Nothing here is an event: every question about any
 instant, past the trace's end as well, is answered in closed form. Inside, times are integer microseconds of the bundle;
 the interface speaks integer nanoseconds of simulated time. That is exact: a half-open interval whose ends are whole
 microseconds holds an instant just when it holds the whole microsecond below it.
@@ -22,11 +23,12 @@ from fedsim.traces.bundle import OnEnd, TraceBundle
 from fedsim.traces.intervals import (
     FAR_US,
     NEVER,
-    device_intervals,
+    device_edges,
     device_periods,
     first_at_or_after,
-    held,
+    hold_ends,
     ranks,
+    subtract_by_device,
 )
 from fedsim.units import NS_PER_S
 
@@ -53,40 +55,36 @@ class AvailabilityIndex:
 
     def __init__(
         self,
-        starts_us: Int64Array,
-        ends_us: Int64Array,
+        edges_us: Int64Array,
         first: Int64Array,
         last: Int64Array,
         offset_us: Int64Array,
         period_us: Int64Array,
-        base_us: Int64Array,
         horizon_ns: int = NEVER,
     ) -> None:
-        if not len(starts_us):
-            # A row that no client refers to, so that gathers always have something to read.
-            starts_us, ends_us = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        if not len(edges_us):
+            # Edges that no client refers to, so that gathers always have something to read.
+            edges_us = np.zeros(2, np.int64)
         self.clients = len(first)
         self.horizon_ns = horizon_ns
-        self._starts, self._ends = starts_us, ends_us
-        self._first, self._last = first, last
-        self._offset, self._period, self._base = offset_us, period_us, base_us
+        self._edges = edges_us
+        # One row a client, so that a look-up of one client reads one cache line of it.
+        self._layout = np.stack([first, last, offset_us, period_us], axis=1)
         self._wraps = bool(period_us.any())
         # Memory views give Python integers several times faster than numpy scalars.
-        self._starts_view, self._ends_view = starts_us.data, ends_us.data
-        self._first_view, self._last_view = first.data, last.data
-        self._offset_view, self._period_view = offset_us.data, period_us.data
-        self._base_view = base_us.data
+        self._edges_view = edges_us.data
+        self._layout_view = self._layout.reshape(-1).data
         self._before_us: Int64Array | None = None
         self._before_view: memoryview[int] | None = None
         self._sweep = Sweep(self)
-        total_us = np.sum(ends_us, dtype=np.float64) - np.sum(starts_us, dtype=np.float64)
-        self.mean_session_ns = int(min(float(total_us) / len(starts_us) * _NS, NEVER))
+        total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
+        self.mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
 
     @classmethod
     def always(cls, clients: int) -> AvailabilityIndex:
         """Everybody is online all the time."""
         zeros = np.zeros(clients, np.int64)
-        return cls(np.array([-FAR_US]), np.array([FAR_US]), zeros, zeros + 1, zeros, zeros, zeros)
+        return cls(np.array([-FAR_US, FAR_US]), zeros, zeros + 2, zeros, zeros)
 
     @classmethod
     def from_bundle(
@@ -112,31 +110,30 @@ class AvailabilityIndex:
         Raises:
             UserError: the availability contradicts itself (overlaps, reversed intervals, unknown devices ...).
         """
-        starts, ends, row_first, row_last = device_intervals(bundle)
+        edges, first_of, last_of = device_edges(bundle)
         window_start = bundle.numpy("devices", "window_start_us")
         window_end = bundle.numpy("devices", "window_end_us")
         if device_rows is None:
             device_rows = np.arange(bundle.device_count)
         rows = np.asarray(device_rows, dtype=np.int64)
-        mode = on_end or bundle.manifest.on_end
-        if mode == "hold":
-            starts, ends = held(starts, ends, row_first, row_last, window_start, window_end)
-        first, last = row_first[rows], row_last[rows]
+        first, last = first_of[rows], last_of[rows]
         if eligible is not None:
             last = np.where(np.asarray(eligible, dtype=np.bool_), last, first)
         offset = np.full(len(rows), start_us, np.int64)
         if shift_ns is not None:
             offset += (np.asarray(shift_ns, dtype=np.int64) + _NS // 2) // _NS
         period = np.zeros(len(rows), np.int64)
-        base = np.zeros(len(rows), np.int64)
         horizon_ns = NEVER
+        mode = on_end or bundle.manifest.on_end
         if mode == "wrap":
             period = device_periods(bundle, window_end - window_start)[rows]
-            base = window_start[rows]
-            offset -= base
+            offset -= window_start[rows]
+            subtract_by_device(edges, first_of, last_of, window_start)
+        elif mode == "hold":
+            hold_ends(edges, first_of, last_of, window_start, window_end)
         elif mode == "error" and len(rows):
             horizon_ns = int((window_end[rows] - offset).min()) * _NS
-        return cls(starts, ends, first, last, offset, period, base, horizon_ns)
+        return cls(edges, first, last, offset, period, horizon_ns)
 
     # One client -----------------------------------------------------------------------------------------------------
 
@@ -144,13 +141,13 @@ class AvailabilityIndex:
         """Whether ``client`` is online at ``t_ns``."""
         if t_ns >= self.horizon_ns:
             self._refuse(t_ns)
-        position = t_ns // _NS + self._offset_view[client]
-        period = self._period_view[client]
+        layout = self._layout_view
+        at = client << 2
+        position = t_ns // _NS + layout[at + 2]
+        period = layout[at + 3]
         if period:
-            position = position % period + self._base_view[client]
-        first = self._first_view[client]
-        row = bisect_right(self._starts_view, position, first, self._last_view[client])
-        return row > first and self._ends_view[row - 1] > position
+            position %= period
+        return bisect_right(self._edges_view, position, layout[at], layout[at + 1]) & 1 == 1
 
     def online_until(self, client: int, t_ns: int) -> int:
         """Exclusive end (ns) of the time online that holds ``t_ns``; ``t_ns`` itself when offline, NEVER when endless.
@@ -159,24 +156,23 @@ class AvailabilityIndex:
         """
         if t_ns >= self.horizon_ns:
             self._refuse(t_ns)
+        layout, edges = self._layout_view, self._edges_view
+        at = client << 2
         time_us = t_ns // _NS
-        position = time_us + self._offset_view[client]
-        period = self._period_view[client]
+        position = time_us + layout[at + 2]
+        period = layout[at + 3]
         if period:
-            base = self._base_view[client]
-            position = position % period + base
-        first = self._first_view[client]
-        row = bisect_right(self._starts_view, position, first, self._last_view[client])
-        if row == first:
+            position %= period
+        first = layout[at]
+        edge = bisect_right(edges, position, first, layout[at + 1])
+        if not edge & 1:
             return t_ns
-        end = self._ends_view[row - 1]
-        if end <= position:
-            return t_ns
+        end = edges[edge]
         if period:
-            if end == base + period and self._starts_view[first] == base:
-                if row - 1 == first:
+            if end == period and not edges[first]:
+                if edge == first + 1:
                     return NEVER
-                end = self._ends_view[first] + period
+                end = edges[first + 1] + period
         elif end == FAR_US:
             return NEVER
         return (time_us + end - position) * _NS
@@ -185,19 +181,21 @@ class AvailabilityIndex:
         """First instant (ns) from ``t_ns`` on at which ``client`` is online; NEVER if there is none."""
         if t_ns >= self.horizon_ns:
             self._refuse(t_ns)
+        layout, edges = self._layout_view, self._edges_view
+        at = client << 2
         time_us = t_ns // _NS
-        position = time_us + self._offset_view[client]
-        period = self._period_view[client]
+        position = time_us + layout[at + 2]
+        period = layout[at + 3]
         if period:
-            position = position % period + self._base_view[client]
-        first, last = self._first_view[client], self._last_view[client]
-        row = bisect_right(self._starts_view, position, first, last)
-        if row > first and self._ends_view[row - 1] > position:
+            position %= period
+        first, last = layout[at], layout[at + 1]
+        edge = bisect_right(edges, position, first, last)
+        if edge & 1:
             return t_ns
-        if row < last:
-            return (time_us + self._starts_view[row] - position) * _NS
+        if edge < last:
+            return (time_us + edges[edge] - position) * _NS
         if period and first < last:
-            return (time_us + self._starts_view[first] + period - position) * _NS
+            return (time_us + edges[first] + period - position) * _NS
         return NEVER
 
     def finish_after(self, client: int, t_ns: int, work_ns: int) -> int:
@@ -209,36 +207,38 @@ class AvailabilityIndex:
             self._refuse(t_ns)
         if work_ns <= 0:
             return t_ns
-        first, last = self._first_view[client], self._last_view[client]
+        layout, edges = self._layout_view, self._edges_view
+        first, last, offset_us, period_us = layout[client << 2 : (client << 2) + 4]
         if first == last:
             return NEVER
         before = self._before()
-        starts, ends = self._starts_view, self._ends_view
-        shift_ns = self._offset_view[client] * _NS
-        position = t_ns + shift_ns
-        period = self._period_view[client] * _NS
-        lap_ns = 0
+        period = period_us * _NS
+        position = t_ns + offset_us * _NS
+        lap_start = 0
         if period:
-            lap_ns = position // period * period
-            # From here on, times are relative to the start of the lap that holds t.
-            shift_ns += self._base_view[client] * _NS
-            position += self._base_view[client] * _NS - lap_ns
-        row = bisect_right(starts, position // _NS, first, last) - 1
+            lap_start = position // period * period
+            position -= lap_start
+        edge = bisect_right(edges, position // _NS, first, last)
         done = 0
-        if row >= first:
-            done = before[row] * _NS + min(position, ends[row] * _NS) - starts[row] * _NS
+        if edge & 1:
+            done = position - edges[edge - 1] * _NS + before[edge >> 1] * _NS
+        elif edge > first:
+            done = self._done_through(edge - 2) * _NS
         target = done + work_ns
         if period:
-            a_lap = (before[last - 1] + ends[last - 1] - starts[last - 1]) * _NS
-            laps, target = divmod(target - 1, a_lap)
+            laps, target = divmod(target - 1, self._done_through(last - 2) * _NS)
             target += 1
-            lap_ns += laps * period
-        # The last row before which less than the target has been done.
-        row = bisect_left(before, -(-target // _NS), first, last) - 1
-        finish = starts[row] * _NS + target - before[row] * _NS
-        if not period and (finish > ends[row] * _NS or finish >= NEVER - abs(shift_ns)):
+            lap_start += laps * period
+        # The last interval before which less than the target has been done.
+        row = bisect_left(before, -(-target // _NS), first >> 1, last >> 1) - 1
+        finish = edges[2 * row] * _NS + target - before[row] * _NS
+        if not period and (finish > edges[2 * row + 1] * _NS or finish >= NEVER):
             return NEVER
-        return finish + lap_ns - shift_ns
+        return finish + lap_start - offset_us * _NS
+
+    def _done_through(self, edge: int) -> int:
+        """Time online (us) of a device from its first interval through the one that starts at ``edge``."""
+        return self._before()[edge >> 1] + self._edges_view[edge + 1] - self._edges_view[edge]
 
     # Many clients ---------------------------------------------------------------------------------------------------
 
@@ -251,56 +251,38 @@ class AvailabilityIndex:
             clients: client ids, shape (n,).
             t_ns: one instant, or one for each client.
         """
-        ids = np.asarray(clients)
         time_us = np.asarray(t_ns, dtype=np.int64)
         if self.horizon_ns < NEVER and time_us.size and time_us.max() >= self.horizon_ns:
             self._refuse(int(time_us.max()))
         time_us = time_us // _NS
-        first, last = self._first[ids], self._last[ids]
-        position = time_us + self._offset[ids]
-        if not self._wraps:
-            row = self._rows_at_or_before(position, first, last)
-            on, target = self._change(position, row, first, last)
-        else:
-            period, base = self._period[ids], self._base[ids]
-            wraps = period > 0
-            position = np.where(wraps, position % np.maximum(period, 1) + base, position)
-            row = self._rows_at_or_before(position, first, last)
-            on, target = self._change(position, row, first, last)
-            head = np.minimum(first, len(self._starts) - 1)
-            head_start, head_end = self._starts[head], self._ends[head]
-            seam = wraps & on & (target == base + period) & (head_start == base)
-            endless = seam & (row == first)
-            target = np.where(seam, head_end + period, target)
-            target = np.where(endless, FAR_US, target)
-            round_again = wraps & ~on & (target == FAR_US) & (first < last)
-            target = np.where(round_again, head_start + period, target)
+        first, last, offset, period = self._layout[np.asarray(clients)].T
+        position = time_us + offset
+        if self._wraps:
+            position = np.where(period > 0, position % np.maximum(period, 1), position)
+        edge = self._edge_after(position, first, last)
+        on: BoolArray = (edge & 1) == 1
+        target = np.where(edge < last, self._edges.take(edge, mode="clip"), FAR_US)
+        if self._wraps:
+            start = self._edges.take(first, mode="clip")
+            end = self._edges.take(first + 1, mode="clip")
+            seam = on & (target == period) & (start == 0)
+            target = np.where(seam, np.where(edge == first + 1, FAR_US, end + period), target)
+            round_again = (period > 0) & (edge == last) & (first < last)
+            target = np.where(round_again, start + period, target)
         change: Int64Array = np.where(
             target >= FAR_US, NEVER, (time_us + (target - position)) * _NS
         )
         return on, change
 
-    def _change(
-        self, position: Int64Array, row: Int64Array, first: Int64Array, last: Int64Array
-    ) -> tuple[BoolArray, Int64Array]:
-        """Online or not, and the trace instant (us) at which the row ends or the next one starts, in this lap."""
-        end = self._ends.take(row, mode="clip")
-        on: BoolArray = (row >= first) & (end > position)
-        following = self._starts.take(row + 1, mode="clip")
-        target: Int64Array = np.where(on, end, np.where(row + 1 < last, following, FAR_US))
-        return on, target
-
-    def _rows_at_or_before(
-        self, position: Int64Array, first: Int64Array, last: Int64Array
-    ) -> Int64Array:
-        """Last row of each client that starts at or before ``position``; ``first - 1`` where there is none."""
+    def _edge_after(self, position: Int64Array, first: Int64Array, last: Int64Array) -> Int64Array:
+        """First edge of each client after ``position`` (us, in its lap); ``last`` where there is none."""
         low, high = first.copy(), last.copy()
         for _ in range(int((high - low).max(initial=0)).bit_length()):
             middle = (low + high) >> 1
-            right = (self._starts.take(middle, mode="clip") <= position) & (low < high)
+            right = (self._edges.take(middle, mode="clip") <= position) & (low < high)
             np.copyto(low, middle + 1, where=right)
             np.copyto(high, middle, where=~right)
-        return low - 1
+        return low
 
     def is_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> BoolArray:
         """:meth:`is_online` for arrays, shape (n,)."""
@@ -337,7 +319,8 @@ class AvailabilityIndex:
         waiting = ~self._sweep.online
         if among is not None:
             waiting &= among
-        return int(self._sweep.change_ns.min(initial=NEVER, where=waiting))
+        change_us = int(self._sweep.change_us.min(initial=FAR_US, where=waiting))
+        return change_us * _NS if change_us < FAR_US else NEVER
 
     def intervals_between(
         self, clients: npt.ArrayLike, start_ns: int, end_ns: int
@@ -349,31 +332,26 @@ class AvailabilityIndex:
         """
         if end_ns > self.horizon_ns:
             self._refuse(end_ns)
-        ids = np.asarray(clients, dtype=np.int64)
         low, high = start_ns // _NS, -(-end_ns // _NS)
-        who = np.arange(len(ids))
-        offset, period, base = self._offset[ids], self._period[ids], self._base[ids]
+        first, last, offset, period = self._layout[np.asarray(clients)].T
         safe_period = np.maximum(period, 1)
         lap = np.where(period > 0, (low + offset) // safe_period, 0)
         final_lap = np.where(period > 0, (high - 1 + offset) // safe_period, 0)
         laps = np.maximum(final_lap - lap + 1, 0)
-        who = np.repeat(who, laps)
+        who = np.repeat(np.arange(len(first)), laps)
         lap = np.repeat(lap, laps) + ranks(laps)
-        ids, period = ids[who], period[who]
-        # What to add to a trace instant of this lap for simulated time.
-        to_time = lap * period - offset[who] - base[who]
-        first, last = self._first[ids], self._last[ids]
-        row_low = self._rows_at_or_before(low - to_time, first, last)
-        row_low = np.maximum(row_low, first)
-        row_high = self._rows_at_or_before(high - 1 - to_time, first, last) + 1
+        # What to add to an edge of this lap for simulated time.
+        to_time = lap * period[who] - offset[who]
+        first, last = first[who], last[who]
+        row_low = self._edge_after(low - to_time, first, last) >> 1
+        row_high = (self._edge_after(high - 1 - to_time, first, last) + 1) >> 1
         count = np.maximum(row_high - row_low, 0)
-        row = np.repeat(row_low, count) + ranks(count)
+        edge = 2 * (np.repeat(row_low, count) + ranks(count))
         to_time = np.repeat(to_time, count)
         who = np.repeat(who, count)
-        begin = np.maximum((self._starts[row] + to_time) * _NS, start_ns)
-        # Endless rows would overflow in nanoseconds.
-        end = np.minimum(np.minimum(self._ends[row], FAR_US // 2) + to_time, high) * _NS
-        end = np.minimum(end, end_ns)
+        begin = np.maximum(np.maximum(self._edges[edge], -FAR_US // 2) + to_time, low) * _NS
+        end = np.minimum(np.minimum(self._edges[edge + 1], FAR_US // 2) + to_time, high) * _NS
+        begin, end = np.maximum(begin, start_ns), np.minimum(end, end_ns)
         kept = end > begin
         who, begin, end = who[kept], begin[kept], end[kept]
         joins = np.zeros(len(who), np.bool_)
@@ -386,8 +364,9 @@ class AvailabilityIndex:
     def _chunks(self, start_ns: int, end_ns: int) -> Iterator[Int64Array]:
         """Runs of clients whose intervals in a span of time fit in memory together."""
         span_us = -(-(end_ns - start_ns) // _NS)
-        laps = np.where(self._period > 0, span_us // np.maximum(self._period, 1) + 2, 1)
-        total = np.cumsum((self._last - self._first) * laps + 1)
+        first, last, _, period = self._layout.T
+        laps = np.where(period > 0, span_us // np.maximum(period, 1) + 2, 1)
+        total = np.cumsum((last - first) // 2 * laps + 1)
         cuts = np.searchsorted(total, np.arange(_CHUNK_ROWS, int(total[-1]), _CHUNK_ROWS))
         edges = np.unique(np.concatenate([[0], cuts, [self.clients]]))
         for low, high in itertools.pairwise(edges):
@@ -416,31 +395,32 @@ class AvailabilityIndex:
         """Time online (ns) of each client from a fixed instant of its own until ``t_ns``, shape (clients,)."""
         self._before()
         assert self._before_us is not None
-        first, last = self._first, self._last
-        position = t_ns // _NS + self._offset
-        wraps = self._period > 0
-        lap: Int64Array = np.where(wraps, position // np.maximum(self._period, 1), 0)
-        position = position - lap * self._period + self._base
-        row = self._rows_at_or_before(position, first, last)
-        started = row >= first
-        end = self._ends.take(row, mode="clip")
-        in_row = np.minimum(position, end) - self._starts.take(row, mode="clip")
-        until_row = self._before_us.take(row, mode="clip")
-        done: Int64Array = np.where(started, until_row + in_row, 0)
-        tail = last - 1
-        a_lap = self._before_us.take(tail, mode="clip") + self._ends.take(tail, mode="clip")
-        a_lap = a_lap - self._starts.take(tail, mode="clip")
-        a_lap = np.where(wraps & (first < last), a_lap, 0)
-        below_us = np.where(started & (end > position), t_ns % _NS, 0)
-        result: Int64Array = (done + lap * a_lap) * _NS + below_us
+        first, last, offset, period = self._layout.T
+        position = t_ns // _NS + offset
+        lap: Int64Array = np.where(period > 0, position // np.maximum(period, 1), 0)
+        position = position - lap * period
+        edge = self._edge_after(position, first, last)
+        on = (edge & 1) == 1
+        row = edge >> 1
+        previous_end = self._edges.take(edge - 1, mode="clip")
+        through = self._before_us.take(row - 1, mode="clip") + previous_end
+        through -= self._edges.take(edge - 2, mode="clip")
+        inside = self._before_us.take(row, mode="clip") + position - previous_end
+        done = np.where(on, inside, np.where(edge > first, through, 0))
+        a_lap = self._before_us.take((last >> 1) - 1, mode="clip")
+        a_lap = a_lap + self._edges.take(last - 1, mode="clip")
+        a_lap = a_lap - self._edges.take(last - 2, mode="clip")
+        a_lap = np.where(first < last, a_lap, 0)
+        result: Int64Array = (done + lap * a_lap) * _NS + np.where(on, t_ns % _NS, 0)
         return result
 
     def _before(self) -> memoryview[int]:
-        """Time online (us) of a row's device before the row; made when it is first asked for."""
+        """Time online (us) of each interval's device before the interval; made when it is first asked for."""
         if self._before_view is None:
-            length = self._ends - self._starts
+            length = self._edges[1::2] - self._edges[::2]
             before = np.cumsum(length) - length
-            heads = np.unique(self._first[self._first < self._last])
+            first, last = self._layout[:, 0], self._layout[:, 1]
+            heads = np.unique(first[first < last]) >> 1
             if len(heads):
                 sizes = np.diff(np.append(heads, len(before)))
                 before[heads[0] :] -= np.repeat(before[heads], sizes)
@@ -456,34 +436,82 @@ class AvailabilityIndex:
 
 
 class Sweep:
-    """The state of all clients at one instant, brought forward cheaply.
+    """The state of all clients at one instant, brought forward at a cost that goes with what has changed since.
 
     Args:
         index: the population.
 
     Attributes:
         online: who is online, shape (clients,).
-        change_ns: when that changes next (ns; NEVER if it does not), shape (clients,).
+        change_us: when that changes next (us of simulated time; FAR_US if it does not), shape (clients,). Where an
+            interval crosses the seam of two laps, it is the instant of the seam.
     """
+
+    _STEPS = 4
 
     def __init__(self, index: AvailabilityIndex) -> None:
         self._index = index
         self._now_ns: int | None = None
         self.online = np.zeros(0, np.bool_)
-        self.change_ns = np.zeros(0, np.int64)
+        self.change_us = np.zeros(0, np.int64)
 
     def advance(self, t_ns: int) -> None:
         """Move to ``t_ns``; an earlier instant than the last one costs a look-up of every client."""
         if t_ns == self._now_ns:
             return
+        if t_ns >= self._index.horizon_ns:
+            self._index._refuse(t_ns)
+        time_us = t_ns // _NS
         if self._now_ns is None or t_ns < self._now_ns:
-            self.online, self.change_ns = self._index.state_many(
-                np.arange(self._index.clients), t_ns
-            )
+            clients = self._index.clients
+            self._cursor = np.zeros(clients, np.int64)
+            self._to_time = np.zeros(clients, np.int64)
+            self.online = np.zeros(clients, np.bool_)
+            self.change_us = np.zeros(clients, np.int64)
+            self._seek(np.arange(clients), time_us)
         else:
-            changed = np.flatnonzero(self.change_ns <= t_ns)
-            self.online[changed], self.change_ns[changed] = self._index.state_many(changed, t_ns)
+            behind = np.flatnonzero(self.change_us <= time_us)
+            for _ in range(self._STEPS):
+                behind = self._step(behind, time_us)
+            if len(behind):
+                self._seek(behind, time_us)
         self._now_ns = t_ns
+
+    def _seek(self, clients: npt.NDArray[np.intp], time_us: int) -> None:
+        """Find the next edge of each client by search."""
+        first, last, offset, period = self._index._layout[clients].T
+        position = time_us + offset
+        lap_start = position // np.maximum(period, 1) * period
+        edge = self._index._edge_after(position - lap_start, first, last)
+        self._place(clients, edge, lap_start - offset, first, last, period)
+
+    def _step(self, clients: npt.NDArray[np.intp], time_us: int) -> npt.NDArray[np.intp]:
+        """Move each client past one edge; returns those whose next edge is not after ``time_us`` either."""
+        first, last, _, period = self._index._layout[clients].T
+        self._place(clients, self._cursor[clients] + 1, self._to_time[clients], first, last, period)
+        behind: npt.NDArray[np.intp] = clients[self.change_us[clients] <= time_us]
+        return behind
+
+    def _place(
+        self,
+        clients: npt.NDArray[np.intp],
+        edge: Int64Array,
+        to_time: Int64Array,
+        first: Int64Array,
+        last: Int64Array,
+        period: Int64Array,
+    ) -> None:
+        """Set the next edge of each client, its first one of the next lap where this lap has none left."""
+        over = edge == last
+        again = over & (period > 0) & (first < last)
+        edge = np.where(again, first, edge)
+        to_time = np.where(again, to_time + period, to_time)
+        change = self._index._edges.take(edge, mode="clip")
+        never = (over & ~again) | (change == FAR_US)
+        self._cursor[clients] = edge
+        self._to_time[clients] = to_time
+        self.change_us[clients] = np.where(never, FAR_US, change + to_time)
+        self.online[clients] = (edge & 1) == 1
 
 
 class OnlineSampler:
@@ -499,9 +527,9 @@ class OnlineSampler:
         stream: random numbers of these draws; one sampler a stream.
     """
 
-    _BLOCK = 4096
+    _BLOCK_BITS = 12
     _ATTEMPTS = 64
-    _LISTED = 1 << 20
+    _KEYS_FROM = 1 << 20
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -562,13 +590,15 @@ class OnlineSampler:
             self._list(t_ns)
         if busy is not self._busy:
             self._busy, self._busy_view = busy, busy.data
-        block, place = divmod(draw, self._BLOCK)
+        block = draw >> self._BLOCK_BITS
         if block != self._block:
-            first = block * self._BLOCK
-            self._uniforms = self._stream.uniforms(np.arange(first, first + self._BLOCK)).tolist()
+            first = block << self._BLOCK_BITS
+            self._uniforms = self._stream.uniforms(
+                np.arange(first, first + (1 << self._BLOCK_BITS))
+            ).tolist()
             self._block = block
         count = self._count
-        uniform = self._uniforms[place]
+        uniform = self._uniforms[draw & ((1 << self._BLOCK_BITS) - 1)]
         attempt = 0
         while attempt < self._ATTEMPTS and count:
             at = int(uniform * count)
@@ -587,7 +617,7 @@ class OnlineSampler:
         places = np.flatnonzero(~busy[self._listed])
         clients = self._listed[places]
         clients = clients[self._online(places, clients, t_ns)]
-        keys = self._stream.hashes(draw, clients + self._LISTED)
+        keys = self._stream.hashes(draw, clients + self._KEYS_FROM)
         if k < len(clients):
             some = np.argpartition(keys, k - 1)[:k]
             clients, keys = clients[some], keys[some]
@@ -604,10 +634,10 @@ class OnlineSampler:
         self._bin_start = t_ns // self._bin_ns * self._bin_ns
         self._bin_end = self._bin_start + self._bin_ns
         self._sweep.advance(self._bin_start)
-        online, change_ns = self._sweep.online, self._sweep.change_ns
-        self._listed = np.flatnonzero(online | (change_ns < self._bin_end))
+        online, change_us = self._sweep.online, self._sweep.change_us
+        self._listed = np.flatnonzero(online | (change_us < -(-self._bin_end // _NS)))
         self._count = len(self._listed)
         # Whoever is online when the bin starts is so until its next change; nothing is known here of the others.
-        self._sure_until = np.where(online[self._listed], change_ns[self._listed], 0)
+        self._sure_until = np.where(online[self._listed], change_us[self._listed] * _NS, 0)
         self._listed_view = self._listed.data
         self._sure_until_view = self._sure_until.data

@@ -197,6 +197,8 @@ class TraceBundle:
                     where=str(file),
                     hint="copy the bundle again, or make it anew with its manifest's command",
                 )
+        # Decoding leaves the pool with twice the memory that the tables need.
+        pa.default_memory_pool().release_unused()
         return cls(manifest, loaded, path)
 
     def write(self, path: Path | str, *, overwrite: bool = False) -> None:

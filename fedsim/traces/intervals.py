@@ -38,10 +38,16 @@ def first_at_or_after(times: Int64Array, instants: Int64Array) -> npt.NDArray[np
     return np.searchsorted(times, instants, side="left")
 
 
-def device_intervals(
-    bundle: TraceBundle,
-) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Starts, ends (us) of all times online, separated, and the range of rows of each device."""
+def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """All times online of a bundle, touching ones joined.
+
+    Returns:
+        The edges (us): start, end, start, end, ..., by device; and for each device its first edge and the one after its
+        last, both even.
+
+    Raises:
+        UserError: the availability contradicts itself.
+    """
     table = bundle.table("availability")
     rows = bundle.device_rows("availability")
     starts: Int64Array = bundle.numpy("availability", "start_us")
@@ -65,11 +71,13 @@ def device_intervals(
     last = np.zeros(bundle.device_count, np.int64)
     if len(rows):
         heads = np.append(0, np.flatnonzero(rows[1:] != rows[:-1]) + 1)
-        first[rows[heads]] = heads
-        last[rows[heads]] = np.append(heads[1:], len(rows))
+        first[rows[heads]] = 2 * heads
+        last[rows[heads]] = 2 * np.append(heads[1:], len(rows))
     valid = bundle.numpy("devices", "valid").astype(np.bool_)
     last[~valid] = first[~valid]
-    return starts, ends, first, last
+    edges = np.empty(2 * len(rows), np.int64)
+    edges[::2], edges[1::2] = starts, ends
+    return edges, first, last
 
 
 def _sound(
@@ -108,18 +116,29 @@ def device_periods(bundle: TraceBundle, window: Int64Array) -> Int64Array:
     return result
 
 
-def held(
-    starts: Int64Array,
-    ends: Int64Array,
+def hold_ends(
+    edges: Int64Array,
     first: Int64Array,
     last: Int64Array,
     window_start: Int64Array,
     window_end: Int64Array,
-) -> tuple[Int64Array, Int64Array]:
-    """Let what holds at either end of a device's window hold for ever beyond it."""
-    starts, ends = starts.copy(), ends.copy()
+) -> None:
+    """Let what holds at either end of a device's window hold for ever beyond it; changes ``edges``."""
     some = first < last
     heads, tails = first[some], last[some] - 1
-    starts[heads] = np.where(starts[heads] == window_start[some], -FAR_US, starts[heads])
-    ends[tails] = np.where(ends[tails] == window_end[some], FAR_US, ends[tails])
-    return starts, ends
+    edges[heads] = np.where(edges[heads] == window_start[some], -FAR_US, edges[heads])
+    edges[tails] = np.where(edges[tails] == window_end[some], FAR_US, edges[tails])
+
+
+def subtract_by_device(
+    edges: Int64Array, first: Int64Array, last: Int64Array, origin: Int64Array
+) -> None:
+    """Make the edges (us) of each device relative to an origin of its own; changes ``edges``."""
+    if not origin.any():
+        return
+    devices = np.flatnonzero(first < last)
+    devices = devices[np.argsort(first[devices])]
+    lengths = last[devices] - first[devices]
+    # Edges of devices that are not valid belong to nobody and stay as they are.
+    positions = np.repeat(first[devices], lengths) + ranks(lengths)
+    edges[positions] -= np.repeat(origin[devices], lengths)
