@@ -20,6 +20,7 @@ $(BIN)/python:
 
 # torch comes first and pinned, so that nothing that follows can pull another build of it.
 $(VENV)/.torch: $(BIN)/python constraints.txt
+	@echo "installing torch (a download of about 200 MB)"
 	$(PIP) install --quiet -c constraints.txt torch
 	@touch $@
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from fedsim.components import Component, Parameters
+from fedsim.scenario.catalog import Catalog, Kind
+from fedsim.units import Duration
+
+
+class Nothing(Parameters):
+    """No parameters."""
+
+
+class Mixing(Parameters):
+    """Parameters of a part that mixes."""
+
+    alpha: float = Field(default=0.5, gt=0)
+    """How much."""
+    wait: Duration | None = None
+    """How long."""
+    file: Path | None = None
+    """From where."""
+    width: int = Field(default=3, alias="lambda")
+    """A name that Python reserves."""
+
+
+class Needy(Parameters):
+    """A parameter without a default."""
+
+    size: int
+    """How many."""
+
+
+def part(name: str, params: type[Parameters] = Nothing, **attributes: Any) -> type[Component]:
+    return type(name, (Component,), {"name": name, "Params": params, "__doc__": name, **attributes})
+
+
+def kind(*parts: type[Component]) -> Kind:
+    registry = {one.name: one for one in parts}
+    return Kind(lambda: registry, lambda: Component)
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return Catalog(
+        {
+            "dataset": kind(part("digits"), part("mnist", Mixing)),
+            "partition": kind(part("iid"), part("dirichlet", Mixing), part("shards", Needy)),
+            "model": kind(part("mlp")),
+            "method": kind(
+                part("fedavg", Mixing),
+                part("fedbuff", companions={"schedule": {"name": "buffered", "alpha": 3}}),
+            ),
+            "selection": kind(part("uniform")),
+            "schedule": kind(part("sync"), part("buffered", Mixing)),
+            "compute": kind(part("trace", Mixing), part("values")),
+            "availability": kind(part("trace"), part("always")),
+            "network": kind(part("static", Mixing)),
+        }
+    )

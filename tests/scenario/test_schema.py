@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+
+from fedsim.scenario.catalog import Catalog
+from fedsim.scenario.schema import json_schema
+
+
+def test_every_reference_of_the_schema_leads_somewhere(catalog: Catalog) -> None:
+    schema = json_schema(catalog)
+    text = json.dumps(schema)
+    references = {part.split('"')[0] for part in text.split('"$ref": "')[1:]}
+    assert references
+    for reference in references:
+        assert reference.removeprefix("#/$defs/") in schema["$defs"]
+
+
+def test_the_schema_holds_the_parameters_of_parts(catalog: Catalog) -> None:
+    definitions = json_schema(catalog)["$defs"]
+    dirichlet = definitions["partition.dirichlet"]
+    assert dirichlet["properties"]["name"]["const"] == "dirichlet"
+    assert dirichlet["properties"]["alpha"]["exclusiveMinimum"] == 0
+    assert "lambda" in dirichlet["properties"]
+    assert dirichlet["additionalProperties"] is False
+    assert dirichlet["required"] == ["name"]
+    assert definitions["partition.shards"]["required"] == ["name", "size"]
+
+
+def test_places_of_parts_offer_all_of_their_kind(catalog: Catalog) -> None:
+    definitions = json_schema(catalog)["$defs"]
+    partition = definitions["SupervisedTask"]["properties"]["partition"]
+    assert [option["$ref"].rpartition("/")[2] for option in partition["anyOf"]] == [
+        "partition.dirichlet",
+        "partition.iid",
+        "partition.shards",
+        "partition.own",
+    ]
+    assert "x-fedsim-kind" not in json.dumps(definitions)

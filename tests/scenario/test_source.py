@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim.errors import UserError
+from fedsim.scenario.source import parse_yaml, read_yaml
+from fedsim.scenario.writing import to_yaml
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1e-3", 0.001),
+        ("1E5", 1e5),
+        (".5", 0.5),
+        ("+5", 5),
+        ("012", 12),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("-.inf", -math.inf),
+        ("no", "no"),
+        ("on", "on"),
+        ("Yes", "Yes"),
+        ("true", True),
+        ("FALSE", False),
+        ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("~", None),
+        ("", None),
+        ('"12"', "12"),
+        ("!!str 12", "12"),
+        ("15min", "15min"),
+        ("<<", "<<"),
+    ],
+)
+def test_scalars_mean_what_they_look_like(written: str, meant: object) -> None:
+    value = parse_yaml(f"key: {written}\n", "x.yaml").data["key"]
+    assert value == meant
+    assert type(value) is type(meant)
+
+
+def test_keys_are_text_whatever_they_look_like() -> None:
+    assert parse_yaml("{on: 1, 2: 3, no: 4, null: 5}", "x").data == {
+        "on": 1,
+        "2": 3,
+        "no": 4,
+        "null": 5,
+    }
+
+
+def test_yaml_1_1_directive_changes_nothing() -> None:
+    assert parse_yaml("%YAML 1.1\n---\na: no\nb: 1:30\n", "x").data == {"a": "no", "b": "1:30"}
+
+
+def test_places_are_one_based_line_and_column() -> None:
+    source = parse_yaml("a: 1\nb:\n  - x\n  - c: 2\n", "file.yaml")
+    assert source.key_place(("b",)) == "file.yaml:2:1"
+    assert source.value_place(("a",)) == "file.yaml:1:4"
+    assert source.value_place(("b", 0)) == "file.yaml:3:5"
+    assert source.key_place(("b", 1, "c")) == "file.yaml:4:5"
+    assert source.value_place(("b", 1, "c")) == "file.yaml:4:8"
+
+
+def test_what_is_not_written_is_placed_at_what_is_around_it() -> None:
+    source = parse_yaml("a:\n  b: 1\n", "file.yaml")
+    assert source.key_place(("a", "missing", "deeper")) == "file.yaml:1:1"
+    assert source.key_place(("missing",)) == "file.yaml"
+
+
+def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
+    source = parse_yaml("a: &x {lr: 1}\nb: *x\n", "f")
+    assert source.data == {"a": {"lr": 1}, "b": {"lr": 1}}
+    assert source.data["a"] is not source.data["b"]
+    assert source.value_place(("b", "lr")) == "f:1:12"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("a:\n\tb: 1\n", "f:2:1", "a tab where YAML wants spaces"),
+        ("a: 1\nb: 2\na: 3\n", "f:3:1", "'a' is given twice"),
+        ("a: !!python/object:os.system x\n", "f:1:4", "python/object"),
+        ("a: !mine {b: 1}\n", "f:1:4", "!mine"),
+        ("a: !!binary aGk=\n", "f:1:4", "!!binary"),
+        ("a: *nowhere\n", "f:1:4", "nowhere"),
+        ("a: &x [*x]\n", "f:1:4", "unfold without bound"),
+        ("a: 1\n---\nb: 2\n", "f:2:1", "second document"),
+        ("a: [1, 2\n", "f:2:1", "not YAML"),
+        ("a: 1\n b: 2\n", "f:2:3", "not YAML"),
+        ("? [a, b]\n: 1\n", "f:1:3", "plain text"),
+        ("a: 1\nb: \x01\n", "f:2", "'\\x01'"),
+        ("[" * 5000, "f", "too deeply"),
+    ],
+)
+def test_errors_say_where_and_what(text: str, place: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, "f")
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(place)
+    assert message in caught.value.message
+
+
+def test_alias_bomb_is_refused_quickly() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    with pytest.raises(UserError, match="unfold without bound"):
+        parse_yaml("\n".join(lines), "f")
+
+
+def test_byte_order_mark_is_no_part_of_the_first_key(tmp_path) -> None:
+    path = tmp_path / "bom.yaml"
+    path.write_bytes(b"\xef\xbb\xbfname: x\n")
+    assert read_yaml(path).data == {"name": "x"}
+
+
+def test_missing_file_names_its_neighbours(tmp_path) -> None:
+    (tmp_path / "night.yaml").write_text("a: 1\n")
+    with pytest.raises(UserError, match="no such file") as caught:
+        read_yaml(tmp_path / "nigth.yaml")
+    assert "night.yaml" in str(caught.value.hint)
+
+
+_plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn", "Co"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("abcxyz_0123456789", min_size=1), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "no", "12", "key"]), _plain, min_size=1))
+def test_what_is_written_is_read_back(data: dict[str, object]) -> None:
+    assert parse_yaml(to_yaml(data), "f").data == data
