@@ -16,6 +16,7 @@ from simpy.events import EventPriority
 
 TIMER_ORDER = 1 << 60
 EVALUATION_ORDER = 1 << 61
+LAST_ORDER = 1 << 62
 
 
 class ScheduledCall(simpy.Event):
@@ -74,13 +75,17 @@ class Engine:
         self._stopped = True
 
     def run(self, until_ns: int | None) -> None:
-        """Process events in order until none is left, :meth:`stop` is called, or the next lies after ``until_ns``.
+        """Process events in order until none is left, :meth:`stop` is called, or the time is up.
 
-        Events at ``until_ns`` itself are processed; the clock then stands at ``until_ns`` at the most.
+        Events at ``until_ns`` itself are processed, and unless stopped before the clock then stands there.
         """
-        env = self.env
-        while not self._stopped:
-            due = env.peek()
-            if due == simpy.core.Infinity or (until_ns is not None and due > until_ns):
-                break
-            env.step()
+        if until_ns is not None:
+            self.call_at(until_ns, self.stop, LAST_ORDER)
+        step, peek = self.env.step, self.env.peek
+        while not self._stopped and peek() != simpy.core.Infinity:
+            step()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no event is left."""
+        return self.env.peek() == simpy.core.Infinity

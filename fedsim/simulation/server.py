@@ -22,6 +22,7 @@ from fedsim.traces.availability import NEVER, OnlineSampler
 from fedsim.units import NS_PER_S, to_ns
 
 _NAN = float("nan")
+_PATIENCE_NS = 366 * 86_400 * NS_PER_S
 
 
 class _Clock(Protocol):
@@ -146,6 +147,7 @@ class Server:
         self._arrived = 0
         self._evaluated: tuple[int, int] | None = None
         self._busy_until_ns = 0
+        self._handed_out_ns = 0
         self._held: dict[int, tuple[Dispatch, Plan]] = {}
         self._waiting: set[int] = set()
         self._waiters: list[Callable[[], None]] = []
@@ -291,6 +293,7 @@ class Server:
             self._dispatched, client, sequence, self._version, self._round, steps, now
         )
         self._dispatched += 1
+        self._handed_out_ns = now
         self._busy[client] = True
         if self._plane is not None:
             self._plane.hold(self._version)
@@ -315,6 +318,13 @@ class Server:
 
     def _wake(self) -> None:
         self._wake_due = False
+        if self._limits.until_ns is None and self._clock.now > self._handed_out_ns + _PATIENCE_NS:
+            raise UserError(
+                f"the server has waited {_PATIENCE_NS // (86_400 * NS_PER_S)} simulated days without finding enough "
+                "clients to work",
+                where="server.schedule",
+                hint="check the devices' availability and memory and the size of the cohort, or give stop.simulated_time",
+            )
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
             callback()
@@ -438,6 +448,8 @@ class Server:
         self._evaluate()
         every = self._limits.evaluate_every_ns
         assert every is not None
+        if self._engine.idle:
+            return
         self._engine.call_at(self.now_ns + every, self._evaluate_and_again, EVALUATION_ORDER)
 
     def _evaluate(self) -> None:

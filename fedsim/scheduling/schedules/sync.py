@@ -61,7 +61,8 @@ class Sync(Schedule):
             )
         self._outstanding: dict[int, Dispatch] = {}
         self._arrived: list[Dispatch] = []
-        self._handouts: dict[int, Timer] = {}
+        self._waiting: set[int] = set()
+        self._handouts: list[Timer] = []
         self._needed = 0
         self._started_ns = 0
         self._instant_rounds = 0
@@ -86,15 +87,16 @@ class Sync(Schedule):
         if self.params.deadline is not None:
             deadline_ns = self.server.now_ns + to_ns(self.params.deadline)
             self._deadline = self.server.call_at(deadline_ns, self._close)
-        for client in clients:
-            self._handouts[client] = self.server.dispatch(
-                client, deadline_ns=deadline_ns, on_dispatched=self._on_dispatched
-            )
+        self._waiting = set(clients)
+        self._handouts = [
+            self.server.dispatch(client, deadline_ns=deadline_ns, on_dispatched=self._on_dispatched)
+            for client in clients
+        ]
         if not clients and self._deadline is None:
             self._close()
 
     def _on_dispatched(self, dispatch: Dispatch) -> None:
-        self._handouts.pop(dispatch.client, None)
+        self._waiting.discard(dispatch.client)
         self._outstanding[dispatch.dispatch_id] = dispatch
 
     def on_arrival(self, dispatch: Dispatch) -> None:
@@ -114,16 +116,15 @@ class Sync(Schedule):
             self._close_if_nothing_can_come()
 
     def _close_if_nothing_can_come(self) -> None:
-        if not self._outstanding and not self._handouts:
+        if not self._outstanding and not self._waiting:
             self._close()
 
     def _close(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        for handout in self._handouts.values():
+        for handout in self._handouts:
             handout.cancel()
-        self._handouts = {}
         stragglers = list(self._outstanding.values())
         self._outstanding = {}
         if self.params.stragglers == "cut":

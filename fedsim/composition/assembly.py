@@ -1,0 +1,298 @@
+"""Builds the objects of one run from a checked scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedsim.catalog import CATALOG
+from fedsim.composition.population import Bundles, build_population
+from fedsim.devices.population import Population
+from fedsim.errors import UserError
+from fedsim.learning.device import Execution
+from fedsim.learning.rates import learning_rate
+from fedsim.methods.base import Method, MethodContext
+from fedsim.network.base import Direction
+from fedsim.randomness import Purpose, Stream
+from fedsim.runs.targets import higher_is_better
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import QuadraticTask as QuadraticSection
+from fedsim.scenario.model import Scenario, TimingTask
+from fedsim.scenario.model import SupervisedTask as SupervisedSection
+from fedsim.scheduling.base import Schedule
+from fedsim.simulation.engine import Engine
+from fedsim.simulation.life import PlannedLife
+from fedsim.simulation.plan import Planner
+from fedsim.simulation.server import Limits, Recorder, Server, Work
+from fedsim.tasks.base import Task
+from fedsim.tasks.layout import Layout
+from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.supervised import SupervisedTask
+from fedsim.timeline import LearningPlane
+from fedsim.units import NS_PER_S, to_ns
+
+DEFAULT_LOCAL_STEPS = 10
+_ITEM_BYTES = {"float32": 4, "float64": 8}
+_NO_LAYOUT_NAME = "model"
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The parts of a run that do not change while it goes on.
+
+    Attributes:
+        loaded: the scenario.
+        task: what is learned; None where only time is simulated.
+        method: the learning rules.
+        layout: of the model.
+        samples: training samples of each client, (N,).
+        work: local steps of a full piece of work.
+        population: the devices.
+        bytes_down, bytes_up: bytes of one download and one upload.
+        execution: where tensors live; None where only time is simulated.
+    """
+
+    loaded: LoadedScenario
+    task: Task | None
+    method: Method
+    layout: Layout
+    samples: npt.NDArray[np.int64]
+    work: Work
+    population: Population
+    bytes_down: float
+    bytes_up: float
+    execution: Execution | None
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario's sections."""
+        return self.loaded.scenario
+
+    def expected_duration_s(self, client: int) -> float:
+        """Duration of a full piece of work of a client at its nominal speed and rates."""
+        population, network = self.population, self.population.network
+        transfers = sum(
+            network.latency_ns(client, direction) / NS_PER_S
+            + size * 8 / network.rate_bps(client, direction)
+            for direction, size in (
+                (Direction.DOWN, self.bytes_down),
+                (Direction.UP, self.bytes_up),
+            )
+            if size
+        )
+        return transfers + float(self.work.steps[client]) * float(population.compute.step_s[client])
+
+
+def assemble(
+    loaded: LoadedScenario, bundles: Bundles | None = None, *, timing_only: bool = False
+) -> Assembly:
+    """Build task, method and population.
+
+    Args:
+        loaded: the scenario.
+        bundles: trace bundles already read, to share them between runs.
+        timing_only: leave the learning out.
+
+    Raises:
+        UserError: parts of the scenario do not fit together.
+    """
+    scenario = loaded.scenario
+    task = _build_task(loaded)
+    training = scenario.training
+    timing = task is None or timing_only
+    if timing and scenario.stop.target:
+        raise UserError(
+            "a target needs training, but this run simulates time alone",
+            where="stop.target",
+            hint="leave out the target, or run without --timing-only on a task that learns",
+        )
+    execution = None if timing else Execution.of(training)
+    if task is not None:
+        layout, samples = task.layout, task.samples
+    else:
+        section = scenario.task
+        assert isinstance(section, TimingTask)
+        layout = Layout.of([(_NO_LAYOUT_NAME, (section.parameters,))])
+        samples = np.full(section.clients, section.samples, dtype=np.int64)
+    work = _work(scenario, samples)
+    method_class, method_params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
+    method: Method = method_class(
+        method_params,
+        MethodContext(
+            layout=layout,
+            clients=len(samples),
+            samples=samples,
+            learning_rate=learning_rate(training),
+            local_steps=work.steps,
+            dtype=execution.dtype if execution else torch.float32,
+            device=execution.device if execution else torch.device("cpu"),
+            seed=scenario.seed,
+        ),
+    )
+    item = _ITEM_BYTES[training.dtype]
+    server = scenario.server
+    bytes_down = (
+        sum(vector.elements for vector in method.download()) * item * server.download_compression
+    )
+    bytes_up = sum(vector.elements for vector in method.upload()) * item * server.compression
+    population = build_population(
+        loaded,
+        samples,
+        flops_per_sample=_flops(scenario, task),
+        compute_factor=method.compute_factor(),
+        memory_needed_bytes=_memory_needed(layout, method, item),
+        bundles=bundles or Bundles(),
+    )
+    return Assembly(
+        loaded, task, method, layout, samples, work, population, bytes_down, bytes_up, execution
+    )
+
+
+def build_server(
+    assembly: Assembly,
+    plane: LearningPlane | None,
+    recorder: Recorder,
+    *,
+    until_ns: int | None = None,
+) -> tuple[Engine, Server]:
+    """The time plane of a run, ready to go.
+
+    Raises:
+        UserError: schedule, selection, method and devices do not fit together.
+    """
+    scenario, population = assembly.scenario, assembly.population
+    stop, evaluation, section = scenario.stop, scenario.evaluation, scenario.server
+    every_versions = evaluation.every_rounds
+    if every_versions is None and evaluation.every is None:
+        every_versions = 1
+    engine = Engine()
+    server = Server(
+        engine,
+        population,
+        assembly.samples,
+        assembly.work,
+        plane,
+        recorder,
+        Limits(
+            until_ns=None if stop.simulated_time is None else to_ns(stop.simulated_time),
+            rounds=stop.rounds,
+            dispatches=stop.dispatches,
+            arrivals=stop.arrivals,
+            reached=_target_test(stop.target) if stop.target else None,
+            evaluate_every_ns=None if evaluation.every is None else to_ns(evaluation.every),
+            evaluate_every_versions=every_versions,
+            evaluate_at_start=evaluation.at_start,
+        ),
+        failure_detection=section.failure_detection,
+        aggregation_time_s=section.aggregation_time,
+        expected_duration_s=assembly.expected_duration_s,
+        seed=scenario.seed,
+    )
+    folder = assembly.loaded.folder
+    selection_class, selection_params = CATALOG.resolve("selection", section.selection, folder)
+    schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
+    _check_combination(assembly.method, schedule_class)
+    selection = selection_class(selection_params, server)
+    schedule = schedule_class(schedule_params, server, selection)
+    planner = Planner(
+        population,
+        scenario.devices.failures,
+        assembly.bytes_down,
+        assembly.bytes_up,
+        send_partial_work=section.partial_work == "send",
+        seed=scenario.seed,
+    )
+    server.attach(schedule, selection, PlannedLife(engine, planner, server.on_end))
+    return engine, server
+
+
+def _check_combination(method: Method, schedule: type[Schedule]) -> None:
+    if method.only_synchronous and not schedule.synchronous:
+        raise UserError(
+            f"{method.title or method.name} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
+            where="server.schedule",
+            hint="use the sync schedule",
+        )
+
+
+def _build_task(loaded: LoadedScenario) -> Task | None:
+    section = loaded.scenario.task
+    if isinstance(section, TimingTask):
+        return None
+    if isinstance(section, QuadraticSection):
+        return QuadraticTask(section)
+    assert isinstance(section, SupervisedSection)
+    dataset_class, dataset_params = CATALOG.resolve("dataset", section.dataset, loaded.folder)
+    partition_class, partition_params = CATALOG.resolve(
+        "partition", section.partition, loaded.folder
+    )
+    model_class, model_params = CATALOG.resolve("model", section.model, loaded.folder)
+    dataset = dataset_class(dataset_params).load(loaded.folder)
+    partition = partition_class(partition_params).split(
+        dataset, Stream(loaded.scenario.seed, Purpose.PARTITION)
+    )
+    return SupervisedTask(dataset, partition, model_class(model_params))
+
+
+def _work(scenario: Scenario, samples: npt.NDArray[np.int64]) -> Work:
+    training = scenario.training
+    steps_per_epoch = np.maximum(1, -(-samples // training.batch_size))
+    if training.local_epochs is not None:
+        steps = np.ceil(training.local_epochs * steps_per_epoch - 1e-9).astype(np.int64)
+        return Work(np.maximum(1, steps))
+    steps = np.full(len(samples), training.local_steps or DEFAULT_LOCAL_STEPS, dtype=np.int64)
+    if training.time_budget is not None:
+        return Work(steps, to_ns(training.time_budget))
+    return Work(steps)
+
+
+def _flops(scenario: Scenario, task: Task | None) -> float | None:
+    if isinstance(scenario.task, TimingTask):
+        return scenario.task.flops_per_sample
+    # Counting costs a forward and a backward pass: only where some compute model asks for it.
+    needs = "flops" in scenario.devices.compute.name
+    return float(task.flops_per_sample()) if task is not None and needs else None
+
+
+def _memory_needed(layout: Layout, method: Method, item_bytes: int) -> float:
+    """Bytes on a device: model, gradient, one optimizer buffer, and what the method keeps there."""
+    kept = sum(
+        memory.elements for memory in method.memories().values() if memory.keeper == "client"
+    )
+    return float((3 * layout.size + kept) * item_bytes)
+
+
+def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]], bool]:
+    def reached(metrics: Mapping[str, float]) -> bool:
+        for name, value in target.items():
+            if name not in metrics:
+                raise UserError(
+                    f"there is no metric '{name}' to stop at",
+                    where="stop.target",
+                    hint=f"this task measures: {', '.join(sorted(metrics))}",
+                )
+            better = metrics[name] >= value if higher_is_better(name) else metrics[name] <= value
+            if not better:
+                return False
+        return True
+
+    return reached
+
+
+def partition_rows(task: Task | None) -> dict[str, Any] | None:
+    """Clients x labels of a classification task, for the report; None where there are no labels."""
+    if not isinstance(task, SupervisedTask) or task.dataset.kind == "next_character":
+        return None
+    owners = np.repeat(np.arange(task.clients), np.diff(task.offsets))
+    labels = np.asarray(task.dataset.train_y)[task.rows]
+    keys, counts = np.unique(owners * task.dataset.classes + labels, return_counts=True)
+    return {
+        "client_id": keys // task.dataset.classes,
+        "label": keys % task.dataset.classes,
+        "count": counts,
+    }

@@ -1,0 +1,181 @@
+"""Builds the population of a run from the scenario's ``devices`` section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.catalog import CATALOG
+from fedsim.devices.availability.base import AvailabilityParams
+from fedsim.devices.compute.base import ComputeParams, ComputeTimes
+from fedsim.devices.context import DeviceContext
+from fedsim.devices.population import Population, Power
+from fedsim.errors import UserError
+from fedsim.network.base import NetworkContext
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import Devices, Energy, Part
+from fedsim.traces.bundle import TraceBundle
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class Bundles:
+    """Trace bundles by folder, each read once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[Path, TraceBundle] = {}
+
+    def read(self, path: Path) -> TraceBundle:
+        """The bundle in ``path``.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        path = path.resolve()
+        if path not in self._loaded:
+            self._loaded[path] = TraceBundle.read(path)
+        return self._loaded[path]
+
+
+def build_population(
+    loaded: LoadedScenario,
+    samples: Int64Array,
+    *,
+    flops_per_sample: float | None,
+    compute_factor: float,
+    memory_needed_bytes: float,
+    bundles: Bundles,
+) -> Population:
+    """The devices of all clients.
+
+    Args:
+        loaded: the scenario.
+        samples: training samples of each client, (N,).
+        flops_per_sample: counted operations of a forward and backward pass, where there is a model.
+        compute_factor: the method's cost of a local step.
+        memory_needed_bytes: memory that model and batch take on a device.
+        bundles: trace bundles.
+
+    Raises:
+        UserError: the section and the traces do not fit the clients.
+    """
+    devices, seed, clients = loaded.scenario.devices, loaded.scenario.seed, len(samples)
+
+    def context_for(part: Part, eligible: npt.NDArray[np.bool_]) -> DeviceContext:
+        bundle = _bundle_of(devices, part, bundles)
+        return DeviceContext(
+            clients=clients,
+            seed=seed,
+            folder=loaded.folder,
+            bundle=bundle,
+            device_rows=_device_rows(bundle, clients, devices, seed),
+            batch_samples=np.minimum(samples, loaded.scenario.training.batch_size),
+            flops_per_sample=flops_per_sample,
+            eligible=eligible,
+            compute_factor=compute_factor,
+        )
+
+    everybody = np.ones(clients, dtype=np.bool_)
+    main = _bundle_of(devices, devices.compute, bundles)
+    rows = _device_rows(main, clients, devices, seed)
+    eligible = _memory_of(main, rows, devices) >= memory_needed_bytes
+    compute_class, options = CATALOG.resolve("compute", devices.compute, loaded.folder)
+    compute_params = cast(ComputeParams, options)
+    compute_context = context_for(devices.compute, everybody)
+    step_s = compute_class(compute_params, compute_context).step_s()
+    availability_class, options = CATALOG.resolve(
+        "availability", devices.availability, loaded.folder
+    )
+    availability_params = cast(AvailabilityParams, options)
+    index = availability_class(
+        availability_params, context_for(devices.availability, eligible)
+    ).index()
+    network_class, network_params = CATALOG.resolve("network", devices.network, loaded.folder)
+    network_bundle = _bundle_of(devices, devices.network, bundles)
+    network = network_class(network_params).build(
+        NetworkContext(
+            clients,
+            network_bundle,
+            _device_rows(network_bundle, clients, devices, seed),
+            lambda purpose, *keys: Stream(seed, purpose, *keys),
+            loaded.folder,
+        )
+    )
+    return Population(
+        clients=clients,
+        availability=index,
+        on_disconnect=availability_params.on_disconnect,
+        compute=ComputeTimes(step_s, compute_params, compute_context),
+        network=network,
+        power=_power(devices.energy, main, rows, clients),
+        eligible=eligible,
+        device_ids=_device_names(main, rows, clients),
+    )
+
+
+def _bundle_of(devices: Devices, part: Part, bundles: Bundles) -> TraceBundle | None:
+    own = part.options.get("trace")
+    path = own if own is not None else devices.trace
+    return bundles.read(Path(path)) if path is not None else None
+
+
+def _device_rows(
+    bundle: TraceBundle | None, clients: int, devices: Devices, seed: int
+) -> Int64Array:
+    """Row of each client's device in a bundle; client i is the same device in every bundle that has it."""
+    if bundle is None:
+        return np.empty(0, dtype=np.int64)
+    count = bundle.device_count
+    if devices.assign == "sample":
+        u = Stream(seed, Purpose.TRACE).uniforms(np.arange(clients))
+        return np.minimum((u * count).astype(np.int64), count - 1)
+    if count < clients:
+        raise UserError(
+            f"the trace bundle has {count} devices for {clients} clients",
+            where=bundle.where,
+            hint="use fewer clients, a larger bundle (fedsim traces sample), or devices.assign: sample",
+        )
+    return np.arange(clients, dtype=np.int64)
+
+
+def _memory_of(
+    bundle: TraceBundle | None, rows: Int64Array, devices: Devices
+) -> npt.NDArray[np.float64]:
+    """Memory of each client's device in bytes; endless where nothing is known."""
+    memory = np.inf if devices.memory is None else devices.memory
+    if bundle is None or "compute" not in bundle.tables:
+        return np.asarray(memory, dtype=np.float64)
+    of_device = np.full(bundle.device_count, np.nan)
+    of_device[bundle.device_rows("compute")] = bundle.numpy("compute", "ram_bytes")
+    of_client = of_device[rows]
+    return np.where(np.isnan(of_client), memory, of_client)
+
+
+def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:
+    columns = {
+        name: np.full(clients, getattr(energy, name))
+        for name in ("compute_w", "download_w", "upload_w")
+    }
+    if energy.classes:
+        if bundle is None:
+            raise UserError(
+                "power by kind of device needs a trace bundle that tells the kinds",
+                where="devices.energy.classes",
+            )
+        kinds = np.asarray(bundle.devices.column("kind").to_pylist(), dtype=object)[rows]
+        for kind, figures in energy.classes.items():
+            for name, column in columns.items():
+                column[kinds == kind] = getattr(figures, name)
+    return Power(**columns)
+
+
+def _device_names(
+    bundle: TraceBundle | None, rows: Int64Array, clients: int
+) -> npt.NDArray[np.object_]:
+    if bundle is None:
+        return np.asarray([str(client) for client in range(clients)], dtype=object)
+    return np.asarray(bundle.device_ids.to_pandas(), dtype=object)[rows]

@@ -1,0 +1,217 @@
+"""A tiny world for exact tests of the time plane: every time in whole seconds, every figure on paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsim.devices.compute.base import ComputeParams, ComputeTimes
+from fedsim.devices.context import DeviceContext
+from fedsim.devices.population import Population, Power
+from fedsim.network.static import StaticNetwork
+from fedsim.outcomes import Outcome
+from fedsim.scenario.model import Failures
+from fedsim.scheduling.schedules import registry as schedules
+from fedsim.scheduling.selections import registry as selections
+from fedsim.simulation.engine import Engine
+from fedsim.simulation.life import PlannedLife
+from fedsim.simulation.plan import Planner
+from fedsim.simulation.server import Limits, Server, Work
+from fedsim.timeline import Aggregate
+from fedsim.traces.availability import AvailabilityIndex
+from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.tables import make_table
+from fedsim.units import to_ns
+
+COLUMNS = [
+    "dispatch_id",
+    "client",
+    "version",
+    "round",
+    "dispatched",
+    "downloaded",
+    "computed",
+    "arrived",
+    "steps_assigned",
+    "steps_done",
+    "outcome",
+    "staleness",
+    "aggregated_version",
+    "bytes_down",
+    "bytes_up",
+    "energy",
+    "sequence",
+    "group",
+    "ended",
+]
+
+
+@dataclass
+class Book:
+    """What the time plane wrote."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    aggregates: list[Aggregate] = field(default_factory=list)
+
+    def append_dispatch(self, *values: Any) -> None:
+        """Keep a dispatch row."""
+        self.rows.append(dict(zip(COLUMNS, values, strict=True)))
+
+    def append_aggregation(self, aggregate: Aggregate) -> None:
+        """Keep a server update."""
+        self.aggregates.append(aggregate)
+
+    def row(self, dispatch_id: int) -> dict[str, Any]:
+        """The row of a dispatch."""
+        return next(row for row in self.rows if row["dispatch_id"] == dispatch_id)
+
+    def outcomes(self) -> dict[int, str]:
+        """Outcome of each dispatch, in order of dispatching."""
+        rows = sorted(self.rows, key=lambda row: int(row["dispatch_id"]))
+        return {row["dispatch_id"]: Outcome(row["outcome"]).label for row in rows}
+
+
+def online_bundle(*clients: list[tuple[float, float]], horizon_s: float = 1e6) -> TraceBundle:
+    """A trace bundle from intervals in seconds, one list a client; unavailable after the horizon."""
+    ids = [f"d{i}" for i in range(len(clients))]
+    rows = [(ids[i], a, b) for i, intervals in enumerate(clients) for a, b in intervals]
+    horizon_us = round(horizon_s * 1e6)
+    return TraceBundle(
+        Manifest(
+            name="hand",
+            horizon_us=horizon_us,
+            importer="hand",
+            importer_version="1",
+            on_end="unavailable",
+        ),
+        {
+            "devices": make_table(
+                "devices",
+                {
+                    "device_id": ids,
+                    "window_start_us": [0] * len(ids),
+                    "window_end_us": [horizon_us] * len(ids),
+                    "valid": [True] * len(ids),
+                },
+            ),
+            "availability": make_table(
+                "availability",
+                {
+                    "device_id": [row[0] for row in rows],
+                    "start_us": [round(row[1] * 1e6) for row in rows],
+                    "end_us": [round(row[2] * 1e6) for row in rows],
+                },
+            ),
+        },
+    )
+
+
+def online(*clients: list[tuple[float, float]]) -> AvailabilityIndex:
+    """Availability from intervals in seconds, one list a client."""
+    return AvailabilityIndex.from_bundle(online_bundle(*clients))
+
+
+def simulate(
+    *,
+    step_s: list[float],
+    steps: int | list[int] = 10,
+    availability: AvailabilityIndex | None = None,
+    latency_s: float = 0.0,
+    down_bps: float = 8e6,
+    up_bps: float = 8e6,
+    bytes_down: float = 1e6,
+    bytes_up: float = 1e6,
+    schedule: dict[str, Any] | None = None,
+    selection: dict[str, Any] | None = None,
+    on_disconnect: Any = "drop",
+    failures: dict[str, Any] | None = None,
+    partial_work: str = "drop",
+    until_s: float | None = None,
+    rounds: int | None = None,
+    dispatches: int | None = None,
+    arrivals: int | None = None,
+    failure_detection: Any = 0.0,
+    aggregation_time: float = 0.0,
+    jitter: dict[str, Any] | None = None,
+    seed: int = 0,
+    samples: list[int] | None = None,
+) -> Book:
+    """Run the time plane alone and give back its book.
+
+    With the default rates a transfer of 1 MB takes exactly 1 s.
+    """
+    clients = len(step_s)
+    counts = np.asarray(samples if samples is not None else [1] * clients, dtype=np.int64)
+    context = DeviceContext(
+        clients=clients,
+        seed=seed,
+        folder=Path(),
+        bundle=None,
+        device_rows=np.empty(0, dtype=np.int64),
+        batch_samples=np.ones(clients, dtype=np.int64),
+        flops_per_sample=None,
+        eligible=np.ones(clients, dtype=np.bool_),
+    )
+    watts = np.ones(clients)
+    population = Population(
+        clients=clients,
+        availability=availability
+        if availability is not None
+        else AvailabilityIndex.always(clients),
+        on_disconnect=on_disconnect,
+        compute=ComputeTimes(
+            np.asarray(step_s, dtype=np.float64), ComputeParams(jitter=jitter or {}), context
+        ),
+        network=StaticNetwork(
+            latency_s=latency_s, down_bps=down_bps, up_bps=up_bps, clients=clients
+        ),
+        power=Power(watts * 2, watts, watts * 3),
+        eligible=context.eligible,
+        device_ids=np.array([str(client) for client in range(clients)], dtype=object),
+    )
+    book, engine = Book(), Engine()
+    server = Server(
+        engine,
+        population,
+        counts,
+        Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
+        None,
+        book,
+        Limits(
+            until_ns=None if until_s is None else to_ns(until_s),
+            rounds=rounds,
+            dispatches=dispatches,
+            arrivals=arrivals,
+            reached=None,
+            evaluate_every_ns=None,
+            evaluate_every_versions=None,
+            evaluate_at_start=False,
+        ),
+        failure_detection=failure_detection,
+        aggregation_time_s=aggregation_time,
+        expected_duration_s=lambda client: float(step_s[client]),
+        seed=seed,
+    )
+    schedule = dict(schedule or {"name": "sync"})
+    selection = dict(selection or {"name": "uniform"})
+    schedule_class = schedules()[schedule.pop("name")]
+    selection_class = selections()[selection.pop("name")]
+    picker = selection_class(selection_class.Params(**selection), server)
+    planner = Planner(
+        population,
+        Failures(**(failures or {})),
+        bytes_down,
+        bytes_up,
+        send_partial_work=partial_work == "send",
+        seed=seed,
+    )
+    server.attach(
+        schedule_class(schedule_class.Params(**schedule), server, picker),
+        picker,
+        PlannedLife(engine, planner, server.on_end),
+    )
+    server.run()
+    return book
