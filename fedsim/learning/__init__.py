@@ -1,0 +1,1 @@
+"""The learning plane: deferred, batched local training, aggregation and evaluation."""

@@ -1,0 +1,175 @@
+"""Which samples each local step sees: a counter-based order, computed on the device without a loop over clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.randomness import GOLDEN, MIX_1, MIX_2, Purpose, Stream
+
+IntArray = npt.NDArray[np.int64]
+
+# Sorting keys hold the number of a permutation above this many bits of its hashes.
+_HASH_BITS = 43
+_MOST_PERMUTATIONS = 1 << (63 - _HASH_BITS)
+# Products of one sample are summed in another order, so that a batch of one would not be the same in every group.
+_NARROWEST = 8
+
+
+def _signed(value: int) -> int:
+    """The int64 with the bits of an unsigned 64-bit ``value``."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+_GOLDEN, _MIX_1, _MIX_2 = _signed(GOLDEN), _signed(MIX_1), _signed(MIX_2)
+
+
+def _shift(values: Tensor, bits: int) -> Tensor:
+    """Logical right shift of int64 bits."""
+    return (values >> bits).bitwise_and_((1 << (64 - bits)) - 1)
+
+
+def mix(values: Tensor) -> Tensor:
+    """:func:`fedsim.randomness.mix64` on the bits of an int64 tensor."""
+    values = (values ^ _shift(values, 30)).mul_(_MIX_1)
+    values = (values ^ _shift(values, 27)).mul_(_MIX_2)
+    return values ^ _shift(values, 31)
+
+
+def fold(keys: Tensor, counters: Tensor) -> Tensor:
+    """Keys of streams told apart by ``counters``, as :class:`fedsim.randomness.Stream` derives them."""
+    return mix((counters + 1).mul_(_GOLDEN).add_(keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The mini-batches of B dispatches over S consecutive local steps.
+
+    Attributes:
+        first: number of the first of these steps.
+        rows: sample numbers, (S, B, width) int64; places beyond ``counts`` repeat the batch's first sample.
+        counts: samples of each batch, (S, B) int64; what stands where a dispatch has ended has no meaning.
+    """
+
+    first: int
+    rows: Tensor
+    counts: Tensor
+
+
+class BatchOrder:
+    """The order in which clients go through their samples.
+
+    Every epoch of a dispatch visits all samples of its client once, in an order drawn from (seed, client, sequence,
+    phase, epoch); batches are consecutive pieces of that order and the last batch of an epoch may be short. The order
+    depends on nothing else: not on the group, the device or the number of workers.
+
+    Args:
+        seed: the scenario's seed.
+        offsets: client i holds ``rows[offsets[i] : offsets[i + 1]]``, (N + 1,).
+        rows: sample numbers.
+        batch_size: samples of a mini-batch.
+        device: where the orders are computed and used.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        offsets: IntArray,
+        rows: IntArray,
+        batch_size: int,
+        device: torch.device,
+    ) -> None:
+        self._key = _signed(Stream(seed, Purpose.DATA_ORDER).key)
+        self._offsets = offsets
+        self._rows = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
+        self._device = device
+        self.batch_size = batch_size
+        self.samples: IntArray = np.diff(offsets)
+        self.steps_per_epoch: IntArray = np.maximum(-(-self.samples // batch_size), 1)
+
+    def widths(self, clients: IntArray) -> IntArray:
+        """Places of a client's padded batches: ``batch_size``, or less where it never has that many samples."""
+        fewest = np.maximum(self.samples[clients], _NARROWEST)
+        rounded = 1 << np.ceil(np.log2(fewest)).astype(np.int64)
+        result: IntArray = np.minimum(rounded, max(self.batch_size, _NARROWEST))
+        return result
+
+    def batches(
+        self,
+        clients: IntArray,
+        sequences: IntArray,
+        *,
+        first: int,
+        last: int,
+        phase: int = 0,
+    ) -> Batches:
+        """The mini-batches of steps ``first <= step < last``; all clients must have equal :meth:`widths`."""
+        width = int(self.widths(clients[:1])[0])
+        samples, per_epoch = self.samples[clients], self.steps_per_epoch[clients]
+        first_epoch = first // per_epoch
+        epochs = -(-last // per_epoch) - first_epoch
+        starts = np.concatenate([[0], np.cumsum(epochs * samples)])
+        order = self._orders(clients, sequences, phase, first_epoch, epochs, starts)
+
+        columns = torch.from_numpy(np.stack([per_epoch, first_epoch, samples, starts[:-1]]))
+        per_epoch_d, first_epoch_d, samples_d, starts_d = columns.to(self._device)
+        step = torch.arange(first, last, device=self._device).unsqueeze(1)
+        epoch = torch.div(step, per_epoch_d, rounding_mode="floor")
+        within = (step - epoch * per_epoch_d) * self.batch_size
+        counts = (samples_d - within).clamp_(max=self.batch_size)
+        begin = (epoch - first_epoch_d) * samples_d + starts_d + within
+        place = torch.arange(width, device=self._device)
+        rows = begin.unsqueeze(2) + torch.where(place < counts.unsqueeze(2), place, 0)
+        return Batches(first, order[rows], counts)
+
+    def _orders(
+        self,
+        clients: IntArray,
+        sequences: IntArray,
+        phase: int,
+        first_epoch: IntArray,
+        epochs: IntArray,
+        starts: IntArray,
+    ) -> Tensor:
+        """Sample numbers, permuted within each epoch of each client; epochs and clients one after the other."""
+        device = self._device
+        permutations = np.concatenate([[0], np.cumsum(epochs)])
+        if permutations[-1] > _MOST_PERMUTATIONS:
+            raise ValueError("too many permutations at once; ask for fewer steps")
+        columns = torch.from_numpy(
+            np.stack(
+                [
+                    clients,
+                    sequences,
+                    self.samples[clients],
+                    first_epoch,
+                    permutations[:-1],
+                    self._offsets[clients],
+                    starts[:-1],
+                    np.diff(starts),
+                ]
+            )
+        ).to(device)
+        client, sequence, samples, epoch_0, permutation_0, offset, start, length = columns
+        keys = fold(torch.full_like(client, self._key), client)
+        keys = fold(fold(keys, sequence), torch.full_like(client, phase))
+
+        total = int(starts[-1])
+        per_element = torch.repeat_interleave(
+            torch.stack([keys, samples, epoch_0, permutation_0, offset, start]),
+            length,
+            dim=1,
+            output_size=total,
+        )
+        key, samples, epoch_0, permutation_0, offset, start = per_element
+        within = torch.arange(total, device=device) - start
+        epoch = torch.div(within, samples, rounding_mode="floor")
+        local = within - epoch * samples
+        hashes = fold(fold(key, epoch_0 + epoch), local)
+        sort_key = ((permutation_0 + epoch) << _HASH_BITS) | _shift(hashes, 64 - _HASH_BITS)
+        order = torch.sort(sort_key, stable=True).indices
+        return self._rows[(offset + local)[order]]

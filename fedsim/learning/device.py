@@ -1,0 +1,118 @@
+"""On what hardware, and with what precision, the learning plane works."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from fedsim.errors import UserError
+from fedsim.scenario.training import Training
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+# cuBLAS gives the same bits twice only with a workspace of fixed size; read when CUDA starts.
+_CUBLAS_WORKSPACE = ":4096:8"
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where tensors live and steps are executed.
+
+    Attributes:
+        device: of models, data and memories.
+        dtype: floating-point type of models and gradients.
+        autocast: reduced precision inside forward and backward passes, or None.
+        threads: worker threads of local training (1 on CUDA); never changes a result.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    autocast: torch.dtype | None
+    threads: int
+
+    @classmethod
+    def of(cls, training: Training) -> Execution:
+        """What a scenario's training section asks for on this machine.
+
+        Raises:
+            UserError: CUDA is asked for and there is none, or bfloat16 autocast without CUDA.
+        """
+        cuda = torch.cuda.is_available()
+        if training.device == "cuda" and not cuda:
+            raise UserError(
+                "no CUDA device was found",
+                where="training.device",
+                hint="use 'auto' or 'cpu', or install a build of torch with CUDA",
+            )
+        on_cuda = cuda and training.device != "cpu"
+        if training.autocast != "none" and not on_cuda:
+            raise UserError(
+                f"{training.autocast} autocast needs a CUDA device",
+                where="training.autocast",
+                hint="leave it at 'none' on CPU",
+            )
+        if on_cuda:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _CUBLAS_WORKSPACE)
+        return cls(
+            device=torch.device("cuda", torch.cuda.current_device())
+            if on_cuda
+            else torch.device("cpu"),
+            dtype=_DTYPES[training.dtype],
+            autocast=torch.bfloat16 if training.autocast == "bfloat16" else None,
+            threads=1 if on_cuda else training.threads or _usable_cores(),
+        )
+
+    def describe(self) -> Mapping[str, str | int]:
+        """What the bits of a result may depend on, for ``run.json``."""
+        described: dict[str, str | int] = {
+            "device": self.device.type,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "threads": self.threads,
+            "torch": torch.__version__,
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        }
+        if self.autocast is not None:
+            described["autocast"] = str(self.autocast).removeprefix("torch.")
+        if self.device.type == "cuda":
+            described["gpu"] = torch.cuda.get_device_name(self.device)
+            described["cuda"] = str(torch.version.cuda)
+        return described
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Inside, torch works with deterministic algorithms and one intra-op thread; outside, as the caller had it.
+
+    With more intra-op threads sums are split otherwise and differ in the last bit; parallel work comes from worker
+    threads.
+    """
+    threads = torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    fill = torch._C._get_deterministic_fill_uninitialized_memory()
+    cudnn_benchmark = torch.backends.cudnn.benchmark
+    precision = torch.get_float32_matmul_precision()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    # Otherwise every empty tensor is filled with NaN first, which costs more than some steps.
+    torch._C._set_deterministic_fill_uninitialized_memory(False)
+    torch.backends.cudnn.benchmark = False
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch._C._set_deterministic_fill_uninitialized_memory(fill)
+        torch.backends.cudnn.benchmark = cudnn_benchmark
+        torch.set_float32_matmul_precision(precision)

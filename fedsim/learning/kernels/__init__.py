@@ -1,0 +1,81 @@
+"""Interchangeable gradient kernels, and the rule that chooses among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedsim.errors import UserError
+from fedsim.learning.batches import BatchOrder
+from fedsim.learning.device import Execution
+from fedsim.learning.kernels.base import Kernel, Session
+from fedsim.learning.kernels.linear_stack import LinearStackKernel
+from fedsim.learning.kernels.loop import LoopKernel, draws_random_numbers
+from fedsim.learning.kernels.quadratic import QuadraticKernel
+from fedsim.learning.kernels.vmap import VmapKernel
+from fedsim.learning.samples import Samples
+from fedsim.scenario.training import Training
+from fedsim.tasks.base import Task
+from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.supervised import SupervisedTask
+
+__all__ = [
+    "Choice",
+    "Kernel",
+    "LinearStackKernel",
+    "LoopKernel",
+    "QuadraticKernel",
+    "Session",
+    "VmapKernel",
+    "choose",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kernel and how many workers may use replicas of it at once."""
+
+    kernel: Kernel
+    workers: int
+
+
+def choose(
+    task: Task, training: Training, execution: Execution, samples: Samples | None, seed: int
+) -> Choice:
+    """The kernel for a task, by this rule.
+
+    The quadratic task has its own. Stacks of linear layers with cross-entropy take ``linear_stack``. Other modules
+    take ``loop``, spread over worker threads, on CPU and ``vmap`` on CUDA; modules with batch statistics or dropout,
+    and those that cannot be vectorised, take ``loop`` everywhere. ``training.executor`` overrides: ``stacked`` takes
+    ``linear_stack`` or ``vmap``, ``parallel`` and ``plain`` take ``loop``. Dropout draws from torch's one global
+    generator, so such modules have one worker.
+
+    Raises:
+        UserError: ``stacked`` is asked for and the module cannot be vectorised.
+    """
+    if isinstance(task, QuadraticTask):
+        return Choice(QuadraticKernel(task, seed), 1)
+    if not isinstance(task, SupervisedTask) or samples is None:
+        raise TypeError(f"no kernel for {type(task).__name__}")
+    order = BatchOrder(seed, task.offsets, task.rows, training.batch_size, execution.device)
+    executor = training.executor
+    linear = (
+        task.model_family in ("linear", "mlp")
+        and task.loss.kind == "cross_entropy"
+        and not task.loss.penalty
+        and execution.autocast is None
+    )
+    if executor in ("auto", "stacked") and linear:
+        return Choice(LinearStackKernel(task, samples, order, execution), execution.threads)
+    random = draws_random_numbers(task)
+    vectorised = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
+    if vectorised and not random and VmapKernel.fits(task):
+        return Choice(VmapKernel(task, samples, order, execution), execution.threads)
+    if executor == "stacked":
+        reason = "draws random numbers" if random else "cannot be vectorised over clients"
+        raise UserError(
+            f"model {task.model.name} {reason}",
+            where="training.executor",
+            hint="use 'auto', 'parallel' or 'plain'",
+        )
+    loop = LoopKernel(task, samples, order, execution, seed=seed, random=random)
+    return Choice(loop, 1 if random or executor == "plain" else execution.threads)

@@ -1,0 +1,212 @@
+"""Gradients of any module, one client after the other, on views of the flat vectors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.device import Execution
+from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
+from fedsim.learning.samples import Samples
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.supervised import SupervisedTask
+
+_SEED_MASK = (1 << 63) - 1
+
+
+class BoundModule:
+    """A copy of a module whose parameters and buffers can be laid onto a row of a weight matrix.
+
+    Args:
+        task: whose module it is.
+        device: where it works.
+    """
+
+    def __init__(self, task: SupervisedTask, device: torch.device) -> None:
+        self.module = copy.deepcopy(task.module).to(device)
+        self.channels_last = device.type == "cpu" and any(
+            isinstance(layer, nn.Conv2d) for layer in self.module.modules()
+        )
+        parameters = dict(self.module.named_parameters())
+        buffers = dict(self.module.named_buffers())
+        layout = task.layout
+        self._tensors = [parameters.get(name, buffers.get(name)) for name in layout.names]
+        self._layout = layout
+        self.parameters = [parameters[name] for name in layout.names if name in parameters]
+        for parameter in self.parameters:
+            parameter.requires_grad_()
+
+    def views(self, row: Tensor) -> list[Tensor]:
+        """The parts of ``row`` (P,) in the order of the layout; buffers last."""
+        return list(self._layout.views(row).values())
+
+    def bind(self, views: list[Tensor]) -> None:
+        """Lay parameters and buffers onto these views."""
+        for tensor, view in zip(self._tensors, views, strict=True):
+            assert tensor is not None
+            tensor.data = view
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The module's outputs for these inputs, with what it is laid onto."""
+        if self.channels_last and inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        result: Tensor = self.module(inputs)
+        return result
+
+
+def draws_random_numbers(task: SupervisedTask) -> bool:
+    """Whether the module draws random numbers in training (dropout in any form)."""
+    with torch.random.fork_rng(devices=[]):
+        before = torch.get_rng_state()
+        was_training = task.module.training
+        # In evaluation mode normalisation layers leave their statistics alone; dropout needs training mode.
+        probe = copy.deepcopy(task.module).train()
+        with torch.no_grad():
+            probe(task.inputs(task.train_x[[0, -1]]))
+        task.module.train(was_training)
+        return not torch.equal(before, torch.get_rng_state())
+
+
+class _LoopSession(SupervisedSession):
+    def __init__(
+        self,
+        kernel: LoopKernel,
+        clients: IntArray,
+        sequences: IntArray,
+        steps: IntArray,
+        phase: int,
+    ) -> None:
+        super().__init__(kernel, clients, sequences, steps, phase)
+        self._kernel = kernel
+        self._bound = kernel.bound
+        self._loss = kernel.task.loss
+        self._autocast = kernel.execution.autocast
+        self._labels: Tensor
+        self._counts: list[list[int]]
+        self._views: list[list[Tensor]] = []
+        self._rates: list[float] = []
+
+    def _on_draw(self, drawn: Batches) -> None:
+        self._labels = self.samples.y[drawn.rows]
+        self._counts = drawn.counts.tolist()
+        self._first = drawn.first
+
+    def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
+        losses = []
+        for row in range(len(weights)):
+            loss, gradients = self._backward(step, row, weights)
+            targets = self._bound.views(out[row])[: len(gradients)]
+            torch._foreach_copy_(targets, gradients)
+            losses.append(loss)
+        return torch.stack(losses)
+
+    def descend(self, step: int, weights: Tensor, rates: Tensor) -> Tensor:
+        if not self._rates:
+            self._rates = rates.tolist()
+        losses = []
+        for row in range(len(weights)):
+            loss, gradients = self._backward(step, row, weights)
+            targets = self._views[row][: len(gradients)]
+            torch._foreach_add_(targets, gradients, alpha=-self._rates[row])
+            losses.append(loss)
+        return torch.stack(losses)
+
+    def _backward(self, step: int, row: int, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Mini-batch loss and gradients of one client at its row of ``weights``."""
+        if not self._views:
+            self._views = [self._bound.views(weight) for weight in weights]
+        rows, _ = self.draw(step, len(weights))
+        at = step - self._first
+        # Its own samples and no padding: statistics of normalisation layers must not see any.
+        count = self._counts[at][row]
+        inputs = self.samples.gather(rows[row, :count])
+        bound = self._bound
+        bound.bind(self._views[row])
+        with (
+            self._randomness(row, step),
+            torch.enable_grad(),
+            torch.autocast(weights.device.type, self._autocast)
+            if self._autocast is not None
+            else nullcontext(),
+        ):
+            outputs = bound.forward(inputs)
+            loss = self._loss.per_sample(outputs, self._labels[at, row, :count]).mean()
+            if self._loss.penalty:
+                loss = loss + self._loss.penalties(bound.parameters)
+        gradients = torch.autograd.grad(loss, bound.parameters)
+        return loss.detach().to(weights.dtype), gradients
+
+    @contextmanager
+    def _randomness(self, row: int, step: int) -> Iterator[None]:
+        """Torch's global generators, where the module draws from them, keyed by dispatch and step."""
+        if not self._kernel.random:
+            yield
+            return
+        keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
+        seed = Stream(self._kernel.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
+
+
+class LoopKernel(SupervisedKernel):
+    """One client at a time by automatic differentiation, without copies of models or gradients; for any module.
+
+    Args:
+        task, samples, order, execution: as in :class:`SupervisedKernel`.
+        seed: the scenario's seed, for modules that draw random numbers.
+        random: whether the module draws random numbers in training; such a kernel must be the only one at work,
+            because it sets torch's global generator.
+    """
+
+    name = "loop"
+    revision = 1
+    group_invariant = True
+    fused = True
+
+    def __init__(
+        self,
+        task: SupervisedTask,
+        samples: Samples,
+        order: BatchOrder,
+        execution: Execution,
+        *,
+        seed: int,
+        random: bool = False,
+    ) -> None:
+        super().__init__(task, samples, order, execution)
+        self.seed = seed
+        self.random = random
+        self.bound = BoundModule(task, execution.device)
+        self.bound.module.train()
+
+    def replica(self) -> Kernel:
+        """A kernel with a module of its own."""
+        return LoopKernel(
+            self.task,
+            self.samples,
+            self.order,
+            self.execution,
+            seed=self.seed,
+            random=self.random,
+        )
+
+    def session(
+        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
+    ) -> Session:
+        """Automatic differentiation client by client."""
+        return _LoopSession(self, clients, sequences, steps, phase)
+
+    def shape_class(self, clients: IntArray) -> IntArray:
+        """The width of a client's batches."""
+        return self.order.widths(clients)
+
+    def largest_group(self) -> int:
+        """One: a model that is trained to its end stays in the cache."""
+        return 1

@@ -1,0 +1,72 @@
+"""Exact gradients of the quadratic task."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.quadratic import QuadraticTask
+
+_LARGEST_GROUP = 1024
+# Steps of later phases draw their noise far behind those of the first.
+_PHASE_STRIDE = 1 << 20
+
+
+class _QuadraticSession(Session):
+    def __init__(
+        self,
+        task: QuadraticTask,
+        stream: Stream,
+        clients: IntArray,
+        sequences: IntArray,
+        first: int,
+    ) -> None:
+        self._task = task
+        self._stream = stream
+        self._clients = clients
+        self._sequences = sequences
+        self._first = first
+
+    def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
+        clients = self._clients[: len(weights)]
+        out.copy_(self._task.gradients(clients, weights))
+        if self._task.noisy:
+            sequences = self._sequences[: len(weights)]
+            noise = self._task.noise(self._stream, clients, sequences, self._first + step)
+            out.add_(noise.to(out))
+        return self._task.losses(clients, weights)
+
+
+class QuadraticKernel(Kernel):
+    """The task's own gradients, with its noise where it has any. The batch size has no meaning here.
+
+    Args:
+        task: the quadratic task.
+        seed: the scenario's seed, for the noise.
+    """
+
+    name = "quadratic"
+    revision = 1
+    group_invariant = True
+
+    def __init__(self, task: QuadraticTask, seed: int) -> None:
+        self._task = task
+        self._stream = Stream(seed, Purpose.GRADIENT_NOISE)
+
+    def replica(self) -> QuadraticKernel:
+        """Itself: it has no work space."""
+        return self
+
+    def session(
+        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
+    ) -> Session:
+        """Gradients of these clients' objectives."""
+        return _QuadraticSession(
+            self._task, self._stream, clients, np.asarray(sequences), phase * _PHASE_STRIDE
+        )
+
+    def largest_group(self) -> int:
+        """Rows are short; the host's work per step is what counts."""
+        return _LARGEST_GROUP

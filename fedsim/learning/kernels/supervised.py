@@ -1,0 +1,95 @@
+"""Mini-batches of a group of dispatches, shared by the kernels of supervised tasks."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.device import Execution
+from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.samples import Samples
+from fedsim.tasks.supervised import SupervisedTask
+
+# Sample numbers drawn at once.
+_MOST_PLACES = 1 << 22
+
+
+class SupervisedKernel(Kernel):
+    """A kernel that works on mini-batches of samples.
+
+    Args:
+        task: model, loss and partition.
+        samples: training samples on the compute device.
+        order: which samples each step sees.
+        execution: device and precision.
+    """
+
+    def __init__(
+        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
+    ) -> None:
+        self.task = task
+        self.samples = samples
+        self.order = order
+        self.execution = execution
+
+    def replica(self) -> Kernel:
+        """A kernel of the same kind on the same data."""
+        return type(self)(self.task, self.samples, self.order, self.execution)
+
+
+class SupervisedSession(Session):
+    """Draws the batch order of the dispatches still at work, some steps ahead."""
+
+    def __init__(
+        self,
+        kernel: SupervisedKernel,
+        clients: IntArray,
+        sequences: IntArray,
+        steps: IntArray,
+        phase: int,
+    ) -> None:
+        self.order = kernel.order
+        self.samples = kernel.samples
+        self._clients = clients
+        self._sequences = sequences
+        self._steps = steps
+        self._phase = phase
+        self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
+        self._drawn: Batches | None = None
+
+    def draw(self, step: int, active: int) -> tuple[Tensor, Tensor]:
+        """Sample numbers (b, width) and sample counts (b,) of the first b = ``active`` dispatches at ``step``."""
+        drawn = self._drawn
+        if drawn is None or step >= drawn.first + len(drawn.rows):
+            ahead = max(1, _MOST_PLACES // (active * self.width))
+            drawn = self.order.batches(
+                self._clients[:active],
+                self._sequences[:active],
+                first=step,
+                last=min(int(self._steps[0]), step + ahead),
+                phase=self._phase,
+            )
+            self._drawn = drawn
+            self._on_draw(drawn)
+        at = step - drawn.first
+        return drawn.rows[at, :active], drawn.counts[at, :active]
+
+    @abstractmethod
+    def _on_draw(self, drawn: Batches) -> None:
+        """Prepare what all batches just drawn need."""
+
+
+def place_weights(drawn: Batches, width: int, dtype: torch.dtype) -> Tensor:
+    """Weight of each place in its batch's mean, (S, B, width): 1 / count, and 0 in the padding."""
+    place = torch.arange(width, device=drawn.counts.device)
+    counts = drawn.counts.clamp(min=1).unsqueeze(2)
+    return (place < counts).to(dtype) / counts
+
+
+def group_rows(row_bytes: int, *, budget_bytes: int, fewest: int, most: int) -> int:
+    """Rows of a group so that its models take about ``budget_bytes``."""
+    return int(np.clip(budget_bytes // max(row_bytes, 1), fewest, most))

@@ -1,0 +1,139 @@
+"""Gradients of any module for all clients of a group at once, by ``torch.func``."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.device import Execution
+from fedsim.learning.kernels.base import IntArray, Session
+from fedsim.learning.kernels.supervised import (
+    SupervisedKernel,
+    SupervisedSession,
+    group_rows,
+    place_weights,
+)
+from fedsim.learning.samples import Samples
+from fedsim.tasks.supervised import SupervisedTask
+
+_CPU_GROUP = 8
+_CUDA_GROUP_BYTES = 2 << 30
+_CUDA_GROUPS = (16, 512)
+
+
+class _VmapSession(SupervisedSession):
+    def __init__(
+        self,
+        kernel: VmapKernel,
+        clients: IntArray,
+        sequences: IntArray,
+        steps: IntArray,
+        phase: int,
+    ) -> None:
+        super().__init__(kernel, clients, sequences, steps, phase)
+        self._kernel = kernel
+        self._labels: Tensor
+        self._place_weights: Tensor
+
+    def _on_draw(self, drawn: Batches) -> None:
+        self._labels = self.samples.y[drawn.rows]
+        self._place_weights = place_weights(drawn, self.width, self._kernel.execution.dtype)
+        self._first = drawn.first
+
+    def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
+        active = len(weights)
+        rows, _ = self.draw(step, active)
+        gathered = self.samples.gather(rows.reshape(-1))
+        inputs = gathered.view(active, self.width, *gathered.shape[1:])
+        at = step - self._first
+        layout = self._kernel.task.layout
+        autocast = self._kernel.execution.autocast
+        with (
+            torch.autocast(weights.device.type, autocast) if autocast is not None else nullcontext()
+        ):
+            gradients, losses = self._kernel.function(
+                layout.views(weights),
+                inputs,
+                self._labels[at, :active],
+                self._place_weights[at, :active],
+            )
+        targets = layout.views(out)
+        for name, gradient in gradients.items():
+            targets[name].copy_(gradient)
+        result: Tensor = losses.to(weights.dtype)
+        return result
+
+
+class VmapKernel(SupervisedKernel):
+    """Vectorised automatic differentiation; on CUDA, where a step of one small model does not fill the device.
+
+    Padding takes part in the forward pass with weight zero, so modules must treat samples independently (no batch
+    normalisation) and draw no random numbers.
+    """
+
+    name = "vmap"
+    revision = 1
+    # Convolutions choose their algorithm by the number of clients.
+    group_invariant = False
+
+    def __init__(
+        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
+    ) -> None:
+        super().__init__(task, samples, order, execution)
+        module = copy.deepcopy(task.module).to(execution.device).train()
+        loss = task.loss
+
+        def mean_loss(
+            parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, places: Tensor
+        ) -> Tensor:
+            outputs = functional_call(module, parameters, (inputs,))
+            total = (loss.per_sample(outputs, labels) * places).sum()
+            return total + loss.penalties(parameters.values()) if loss.penalty else total
+
+        self.function = vmap(grad_and_value(mean_loss))
+
+    @staticmethod
+    def fits(task: SupervisedTask) -> bool:
+        """Whether the module has no buffers that training changes and all its operations can be vectorised."""
+        if task.layout.buffers:
+            return False
+        execution = Execution(torch.device("cpu"), torch.float32, None, 1)
+        samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
+        order = BatchOrder(0, task.offsets[:2], task.rows[:1], 1, execution.device)
+        kernel = VmapKernel(task, samples, order, execution)
+        inputs = samples.x.expand(2, 2, *samples.x.shape[1:])
+        labels, places = samples.y.expand(2, 2), torch.ones(2, 2)
+        try:
+            kernel.function(
+                task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, places
+            )
+        except (RuntimeError, NotImplementedError):
+            return False
+        return True
+
+    def session(
+        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
+    ) -> Session:
+        """Vectorised differentiation over these dispatches."""
+        return _VmapSession(self, clients, sequences, steps, phase)
+
+    def shape_class(self, clients: IntArray) -> IntArray:
+        """The width of a client's batches."""
+        return self.order.widths(clients)
+
+    def largest_group(self) -> int:
+        """A part of the GPU's memory; a few clients on CPU."""
+        if self.execution.device.type != "cuda":
+            return _CPU_GROUP
+        fewest, most = _CUDA_GROUPS
+        return group_rows(
+            self.task.layout.size * self.execution.dtype.itemsize,
+            budget_bytes=_CUDA_GROUP_BYTES,
+            fewest=fewest,
+            most=most,
+        )

@@ -1,0 +1,571 @@
+"""The learning plane: executes the timeline, behind the time plane, in waves."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.errors import InvariantViolation, UserError
+from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.evaluation import ClientMetrics, evaluator, personal_model
+from fedsim.learning.kernels import choose
+from fedsim.learning.local_training import LocalTrainer
+from fedsim.learning.memory import Budget, StateStore
+from fedsim.learning.rates import learning_rate
+from fedsim.learning.samples import Samples
+from fedsim.learning.updates import Contributions, WaitingUpdates
+from fedsim.learning.versions import Versions
+from fedsim.methods.base import Cohort, LocalUpdate, Method, MethodContext, ServerState
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.training import Training
+from fedsim.tasks.base import Task
+from fedsim.tasks.supervised import SupervisedTask
+from fedsim.timeline import Aggregate, Evaluate, Instruction, Train
+
+IntArray = npt.NDArray[np.int64]
+
+# Trained and evaluated together at most; enough to fill the hardware, few enough that a run can be
+# stopped and its metrics seen while it goes on.
+_CPU_PENDING = 256
+_CUDA_PENDING = 2048
+_PENDING_EVALUATIONS = 32
+_LEDGER_START = 1024
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def method_context(
+    task: Task,
+    training: Training,
+    *,
+    seed: int,
+    local_steps: IntArray,
+    execution: Execution | None = None,
+    availability_cycle_s: float = 86_400.0,
+) -> MethodContext:
+    """What a method is told of the run it belongs to."""
+    execution = Execution.of(training) if execution is None else execution
+    return MethodContext(
+        layout=task.layout,
+        clients=task.clients,
+        samples=task.samples,
+        learning_rate=learning_rate(training),
+        local_steps=local_steps,
+        dtype=execution.dtype,
+        device=execution.device,
+        seed=seed,
+        availability_cycle_s=availability_cycle_s,
+    )
+
+
+class Learner:
+    """Executes the timeline: see :class:`fedsim.timeline.LearningPlane`.
+
+    Instructions are kept until enough of them are pending, then executed in waves: all dispatches that a pending
+    aggregation needs and whose version exists (of clients with memories at most one, in the order of submission);
+    then every aggregation and evaluation that is ready, in order; and so on. What a wave holds follows from the
+    timeline alone. Updates that no aggregation uses are never trained.
+
+    Args:
+        task: what is learned from which data.
+        method: the rules of learning, made with :func:`method_context`.
+        training: what a local step is.
+        seed: the scenario's seed.
+        on_metrics: receives the result of every submitted evaluation, in order.
+        on_rest: called whenever everything submitted has been executed; the moment for a checkpoint.
+        per_client: also measure models on each client's own test samples.
+        eager: execute every instruction when it is submitted, one dispatch at a time: for verification.
+        max_pending: pending dispatches after which execution starts; by device where None.
+        folder: for rows that do not fit into memory.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        method: Method,
+        training: Training,
+        *,
+        seed: int,
+        on_metrics: Callable[[Evaluate, Mapping[str, float]], None] | None = None,
+        on_rest: Callable[[], None] | None = None,
+        per_client: bool = False,
+        eager: bool = False,
+        max_pending: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.task = task
+        self.method = method
+        self.execution = execution = Execution.of(training)
+        self._on_metrics = on_metrics
+        self._on_rest = on_rest
+        self._per_client = per_client and not method.personal
+        self._eager = eager
+        on_cuda = execution.device.type == "cuda"
+        self._max_pending = max_pending or (_CUDA_PENDING if on_cuda else _CPU_PENDING)
+
+        with reproducible():
+            samples = (
+                Samples(task, task.train_x, task.train_y, execution)
+                if isinstance(task, SupervisedTask)
+                else None
+            )
+            choice = choose(task, training, execution, samples, seed)
+            self.kernel = choice.kernel
+            self._workers = choice.workers
+            self._evaluator = evaluator(task, execution)
+            model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
+            self._server: ServerState = method.initial_state(model.to(execution.device))
+        self._trainers: SimpleQueue[LocalTrainer] = SimpleQueue()
+        for number in range(self._workers):
+            kernel = self.kernel if number == 0 else self.kernel.replica()
+            self._trainers.put(LocalTrainer(kernel, task.layout, training))
+        self._pool: ThreadPoolExecutor | None = None
+
+        memories = method.memories()
+        budget = Budget.of(training, execution.device, folder)
+        self.store = StateStore(memories, execution.dtype, execution.device, budget)
+        self._one_at_a_time = bool(self.store.of_clients)
+        self._evaluate_in_order = method.personal
+        self._waiting = WaitingUpdates(
+            method.upload(), execution.dtype, execution.device, folder=folder
+        )
+        self._versions = Versions(tuple(vector.name for vector in method.download()))
+        self._versions.publish(0, self._server)
+        self._version = 0
+
+        # Dispatches that were submitted and not aggregated, the untrained ones among them, and these by client.
+        self._trains: dict[int, Train] = {}
+        self._untrained: dict[int, Train] = {}
+        self._of_client: dict[int, deque[Train]] = {}
+        self._queue: deque[Aggregate | Evaluate] = deque()
+        self._queued_contributions = 0
+        self._queued_evaluations = 0
+        self._unmeasured: list[Evaluate] = []
+        self._losses = np.full(_LEDGER_START, np.nan)
+        self._answers: dict[str, dict[str, float]] = {}
+
+        # After a restore the first instructions are replayed: they are noted but not executed again.
+        self._submitted = 0
+        self._executed_before = 0
+        self._untrained_before: frozenset[int] = frozenset()
+
+    # -- the timeline -----------------------------------------------------------------------------------------------
+
+    def hold(self, version: int) -> None:
+        """See :class:`fedsim.timeline.LearningPlane`."""
+        self._versions.hold(version)
+
+    def drop(self, version: int) -> None:
+        """See :class:`fedsim.timeline.LearningPlane`."""
+        self._versions.release(version)
+
+    def submit(self, instruction: Instruction) -> None:
+        """See :class:`fedsim.timeline.LearningPlane`."""
+        self._submitted += 1
+        replayed = self._submitted <= self._executed_before
+        if isinstance(instruction, Train):
+            self._submit_train(instruction, replayed)
+            return
+        if isinstance(instruction, Aggregate):
+            self._versions.announce(instruction.version)
+            self._queued_contributions += 0 if replayed else len(instruction.contributions)
+        elif replayed:
+            self._deliver(instruction, self._answers[_key(instruction)])
+        else:
+            self._hold_evaluation(instruction)
+            self._queued_evaluations += 1
+        if replayed:
+            return
+        self._queue.append(instruction)
+        if (
+            self._eager
+            or self._queued_contributions >= self._max_pending
+            or self._queued_evaluations >= _PENDING_EVALUATIONS
+        ):
+            self.flush()
+
+    def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
+        """See :class:`fedsim.timeline.LearningPlane`."""
+        key = _key(instruction)
+        if self._submitted <= self._executed_before and key in self._answers:
+            return self._answers[key]
+        self.flush()
+        self._require_current(instruction)
+        with reproducible():
+            self._answers[key] = self._measure(self._server)
+        return self._answers[key]
+
+    def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+        """See :class:`fedsim.timeline.LearningPlane`."""
+        ids = np.asarray(dispatch_ids, dtype=np.int64)
+        if not self._known_losses(ids).all():
+            self.flush()
+            with reproducible():
+                while wave := self._select(ids.tolist()):
+                    self._train(wave)
+        if not self._known_losses(ids).all():
+            unknown = ids[~self._known_losses(ids)].tolist()
+            raise InvariantViolation(f"dispatches {unknown} were never submitted for training")
+        losses: npt.NDArray[np.float64] = self._losses[ids]
+        return losses
+
+    def flush(self) -> None:
+        """Execute everything that was submitted."""
+        if not self._queue:
+            return
+        with reproducible():
+            while self._queue:
+                wave = self._select(self._wanted())
+                if wave:
+                    self._train(wave)
+                if not self._run_ready() and not wave:
+                    raise InvariantViolation(
+                        f"{self._queue[0]} uses a dispatch that was never submitted for training"
+                    )
+            self._measure_pending()
+        self._queued_contributions = self._queued_evaluations = 0
+        if self._on_rest is not None:
+            self._on_rest()
+
+    def close(self) -> None:
+        """Execute what is pending and end the worker threads."""
+        self.flush()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The newest version that was executed."""
+        return self._version
+
+    @property
+    def server(self) -> ServerState:
+        """The server state at :attr:`version`."""
+        return self._server
+
+    def named_model(self) -> dict[str, Tensor]:
+        """The global model at :attr:`version` by the names of its tensors, on the CPU."""
+        views = self.task.layout.views(self._server["model"].cpu())
+        return {name: view.clone() for name, view in views.items()}
+
+    def client_metrics(self) -> ClientMetrics | None:
+        """Metrics of each client's own model (or the global one) on its own test samples; None where there are none."""
+        self.flush()
+        with reproducible():
+            return self._evaluator.measure_clients(
+                personal_model(self.method, self._server, self.store)
+            )
+
+    def describe(self) -> dict[str, str | int]:
+        """What the bits of the results may depend on, for ``run.json``."""
+        return {
+            **self.execution.describe(),
+            "kernel": f"{self.kernel.name}/{self.kernel.revision}",
+            "workers": self._workers,
+        }
+
+    # -- checkpoints ------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything a resumed run needs, as named tensors and what JSON can hold.
+
+        Only while nothing is pending: in ``on_rest``, or after :meth:`flush`.
+        """
+        if self._queue:
+            raise RuntimeError(
+                "instructions are pending; take the state in on_rest or after flush()"
+            )
+        tensors = {f"server/{name}": value for name, value in self._server.items()}
+        for version, sent in self._versions.kept().items():
+            if version != self._version:
+                tensors |= {f"sent/{version}/{name}": value for name, value in sent.items()}
+        tensors |= {f"memory/{name}": value for name, value in self.store.tensors().items()}
+        waiting = self._waiting.ids()
+        for dispatch_id in waiting:
+            for name in self._waiting.elements:
+                tensors[f"waiting/{dispatch_id}/{name}"] = self._waiting.row(dispatch_id, name)
+        tensors["losses"] = torch.from_numpy(self._losses.copy())
+        meta = {
+            "learning": self._identity(),
+            "version": self._version,
+            "executed": self._submitted,
+            "untrained": list(self._untrained),
+            "waiting": waiting,
+            "answers": self._answers,
+        }
+        return tensors, meta
+
+    def restore(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Take over a state before the first instruction; the timeline is then submitted again from its beginning.
+
+        Instructions that the state already contains are not executed again; their metrics are delivered again.
+
+        Raises:
+            UserError: the state was written with another kernel, device type or precision.
+        """
+        if self._submitted:
+            raise RuntimeError("restore comes before the first instruction")
+        if meta["learning"] != self._identity():
+            raise UserError(
+                f"the checkpoint was written with {meta['learning']}, this run uses {self._identity()}",
+                where="checkpoint",
+                hint="resume on the same kind of device with the same version of fedsim, or run the scenario again",
+            )
+        device = self.execution.device
+        groups: dict[str, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            section, _, rest = name.partition("/")
+            groups.setdefault(section, {})[rest] = value
+        self._server = {name: value.to(device) for name, value in groups["server"].items()}
+        self._version = int(meta["version"])
+        self._versions.restore(
+            self._version, self._server, _numbered(groups.get("sent", {}), device)
+        )
+        self.store.load(groups.get("memory", {}))
+        for dispatch_id, vectors in _numbered(groups.get("waiting", {}), device).items():
+            rows = {name: vector.unsqueeze(0) for name, vector in vectors.items()}
+            self._waiting.put([dispatch_id], rows)
+        self._losses = tensors["losses"].numpy().copy()
+        self._executed_before = int(meta["executed"])
+        self._untrained_before = frozenset(meta["untrained"])
+        self._answers = {key: dict(values) for key, values in meta["answers"].items()}
+
+    def _identity(self) -> dict[str, str]:
+        return {
+            "kernel": f"{self.kernel.name}/{self.kernel.revision}",
+            "device": self.execution.device.type,
+            "dtype": str(self.execution.dtype).removeprefix("torch."),
+        }
+
+    # -- execution --------------------------------------------------------------------------------------------------
+
+    def _submit_train(self, train: Train, replayed: bool) -> None:
+        if not self._versions.held(train.version):
+            raise InvariantViolation(
+                f"dispatch {train.dispatch_id} is to be trained from version {train.version}, "
+                "which nobody has held for it"
+            )
+        if replayed and train.dispatch_id not in self._untrained_before:
+            self._versions.release(train.version)
+            if train.dispatch_id in self._waiting:
+                self._trains[train.dispatch_id] = train
+            return
+        self._trains[train.dispatch_id] = self._untrained[train.dispatch_id] = train
+        if self._one_at_a_time:
+            self._of_client.setdefault(train.client, deque()).append(train)
+        if self._eager:
+            with reproducible():
+                self._train([train])
+
+    def _hold_evaluation(self, instruction: Evaluate) -> None:
+        if instruction.version < self._version:
+            raise InvariantViolation(f"version {instruction.version} is to be evaluated too late")
+        exists = instruction.version == self._version
+        self._versions.hold_evaluation(instruction.version, self._server if exists else None)
+
+    def _require_current(self, instruction: Evaluate) -> None:
+        if instruction.version != self._version:
+            raise InvariantViolation(
+                f"version {instruction.version} is asked for, the newest is {self._version}"
+            )
+
+    def _wanted(self) -> Iterable[int]:
+        """Dispatches that pending aggregations use, in order, up to where a wave must stop."""
+        for instruction in self._queue:
+            if isinstance(instruction, Aggregate):
+                for contribution in instruction.contributions:
+                    yield contribution.dispatch_id
+            elif self._evaluate_in_order:
+                return
+
+    def _select(self, dispatch_ids: Iterable[int]) -> list[Train]:
+        """The next wave: those of the dispatches (and of what must come before them) that can be trained now."""
+        wave: dict[int, Train] = {}
+        busy: set[int] = set()
+        for dispatch_id in dispatch_ids:
+            train = self._untrained.get(dispatch_id)
+            if train is None:
+                continue
+            if self._one_at_a_time:
+                if train.client in busy:
+                    continue
+                train = self._of_client[train.client][0]
+                busy.add(train.client)
+            if train.version in self._versions:
+                wave[train.dispatch_id] = train
+                if len(wave) >= self._waiting.room:
+                    break
+        return list(wave.values())
+
+    def _train(self, wave: Sequence[Train]) -> None:
+        groups = self._groups(wave)
+        for trains, update in zip(groups, self._spread(self._train_group, groups), strict=True):
+            clients = np.array([train.client for train in trains])
+            self._waiting.put([train.dispatch_id for train in trains], update.vectors)
+            for name, rows in update.memory.items():
+                self.store[name].put(clients, rows)
+            for train, loss in zip(trains, update.loss.tolist(), strict=True):
+                self._note_loss(train.dispatch_id, loss)
+                del self._untrained[train.dispatch_id]
+                if self._one_at_a_time:
+                    self._of_client[train.client].popleft()
+                    if not self._of_client[train.client]:
+                        del self._of_client[train.client]
+                self._versions.release(train.version)
+
+    def _groups(self, wave: Sequence[Train]) -> list[list[Train]]:
+        """The wave in groups of one shape, each sorted by steps, most first."""
+        clients = np.array([train.client for train in wave])
+        steps = np.array([train.steps for train in wave])
+        shapes = self.kernel.shape_class(clients)
+        order = np.lexsort((-steps, shapes))
+        largest = self.kernel.largest_group()
+        groups: list[list[Train]] = []
+        for shape in np.unique(shapes):
+            members = order[shapes[order] == shape]
+            pieces = -(-len(members) // largest)
+            if self.kernel.group_invariant:
+                # Every worker gets a share; where groups matter to the bits they must not follow the workers.
+                pieces = min(len(members), -(-pieces // self._workers) * self._workers)
+            for piece in np.array_split(members, pieces):
+                groups.append([wave[index] for index in piece])
+        return groups
+
+    def _train_group(self, trains: Sequence[Train]) -> LocalUpdate:
+        """Local training of one group; runs on any thread."""
+        clients = np.array([train.client for train in trains])
+        rates = [self.method.context.learning_rate(t.round, t.dispatched_s) for t in trains]
+        sent = [self._versions.sent(train.version) for train in trains]
+        cohort = Cohort(
+            clients=clients,
+            sequences=np.array([train.sequence for train in trains]),
+            versions=np.array([train.version for train in trains]),
+            rounds=np.array([train.round for train in trains]),
+            steps=np.array([train.steps for train in trains]),
+            steps_assigned=np.array([train.steps_assigned for train in trains]),
+            learning_rates=torch.tensor(
+                rates, dtype=self.execution.dtype, device=self.execution.device
+            ),
+            samples=self.task.samples[clients],
+            down={name: _stacked([vectors[name] for vectors in sent]) for name in sent[0]},
+            memory=self.store.rows(clients),
+        )
+        trainer = self._trainers.get()
+        try:
+            return self.method.local_update(cohort, trainer)
+        finally:
+            self._trainers.put(trainer)
+
+    def _run_ready(self) -> bool:
+        """Execute the aggregations and evaluations at the head of the queue that lack nothing; whether any was."""
+        progress = False
+        while self._queue:
+            head = self._queue[0]
+            if isinstance(head, Evaluate):
+                self._unmeasured.append(head)
+                if self._evaluate_in_order:
+                    self._measure_pending()
+            elif all(item.dispatch_id in self._waiting for item in head.contributions):
+                self._aggregate(head)
+            else:
+                break
+            self._queue.popleft()
+            progress = True
+        return progress
+
+    def _aggregate(self, instruction: Aggregate) -> None:
+        if instruction.version != self._version + 1:
+            raise InvariantViolation(
+                f"version {instruction.version} follows version {self._version}"
+            )
+        trains = [self._trains.pop(item.dispatch_id) for item in instruction.contributions]
+        updates = Contributions(instruction, trains, self._waiting, self.store, self.method.context)
+        self._server = self.method.aggregate(self._server, updates)
+        self._version = instruction.version
+        self._versions.publish(self._version, self._server)
+        for train in trains:
+            self._waiting.drop(train.dispatch_id)
+
+    def _measure_pending(self) -> None:
+        """Carry out the evaluations that are due, several models at once, and deliver their metrics in order."""
+        due, self._unmeasured = self._unmeasured, []
+        versions = list(dict.fromkeys(instruction.version for instruction in due))
+        states = [self._versions.whole(version) for version in versions]
+        measured = dict(zip(versions, self._spread(self._measure, states), strict=True))
+        for instruction in due:
+            self._versions.release_evaluation(instruction.version)
+            self._answers[_key(instruction)] = measured[instruction.version]
+            self._deliver(instruction, measured[instruction.version])
+
+    def _measure(self, server: ServerState) -> dict[str, float]:
+        metrics = self._evaluator.measure(server["model"])
+        if self.method.personal or self._per_client:
+            clients = self._evaluator.measure_clients(
+                personal_model(self.method, server, self.store)
+            )
+            if clients is not None:
+                metrics |= clients.summary("personal" if self.method.personal else "client")
+        return metrics
+
+    def _deliver(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
+        if self._on_metrics is not None:
+            self._on_metrics(instruction, metrics)
+
+    def _spread(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """``work`` on all items, on the worker threads where there are several; results in order."""
+        if self._workers == 1 or len(items) < 2:
+            return [work(item) for item in items]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(
+                self._workers, "fedsim-learning", initializer=torch.set_num_threads, initargs=(1,)
+            )
+        return list(self._pool.map(work, items))
+
+    def _note_loss(self, dispatch_id: int, loss: float) -> None:
+        if dispatch_id >= len(self._losses):
+            grown = np.full(2 * dispatch_id, np.nan)
+            grown[: len(self._losses)] = self._losses
+            self._losses = grown
+        self._losses[dispatch_id] = loss
+
+    def _known_losses(self, dispatch_ids: IntArray) -> npt.NDArray[np.bool_]:
+        inside = dispatch_ids < len(self._losses)
+        known: npt.NDArray[np.bool_] = inside & ~np.isnan(
+            self._losses[np.where(inside, dispatch_ids, 0)]
+        )
+        return known
+
+
+def _stacked(vectors: Sequence[Tensor]) -> Tensor:
+    """Vectors as the rows of a matrix; without a copy where all are the same one."""
+    first = vectors[0]
+    if all(vector is first for vector in vectors):
+        return first.expand(len(vectors), -1)
+    return torch.stack(list(vectors))
+
+
+def _key(instruction: Evaluate) -> str:
+    """Names an evaluation among the answers of a run."""
+    return f"{instruction.version}@{instruction.time_s!r}"
+
+
+def _numbered(tensors: Mapping[str, Tensor], device: torch.device) -> dict[int, dict[str, Tensor]]:
+    """Tensors named ``number/name``, by number and name."""
+    result: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, _, name = key.partition("/")
+        result.setdefault(int(number), {})[name] = value.to(device)
+    return result

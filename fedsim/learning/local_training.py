@@ -1,0 +1,162 @@
+"""Local training of a group of dispatches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.learning.kernels.base import Kernel, Session
+from fedsim.learning.optimizers import Stepper, is_plain, stepper
+from fedsim.methods.base import Cohort, LocalRule, Step, Trained
+from fedsim.scenario.training import Training
+from fedsim.tasks.layout import Layout
+
+IntArray = npt.NDArray[np.int64]
+
+# Rows start at multiples of this many entries: each lies equally in memory whatever its number, so that vectorised
+# arithmetic treats it alike.
+_ROW_MULTIPLE = 64
+
+
+def row_matrix(rows: int, elements: int, *, like: Tensor) -> Tensor:
+    """An uninitialised (rows, elements) matrix whose rows are aligned."""
+    stride = -(-elements // _ROW_MULTIPLE) * _ROW_MULTIPLE
+    return torch.empty(rows, stride, dtype=like.dtype, device=like.device)[:, :elements]
+
+
+def active_rows(steps: IntArray) -> IntArray:
+    """How many of the dispatches, sorted by ``steps`` (most first), do local step 0, 1, ...; (most steps,)."""
+    most = int(steps[0]) if len(steps) else 0
+    counts: IntArray = np.searchsorted(-steps, -np.arange(most), side="left")
+    return counts
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What a run gathers besides the models; None where it is not asked for."""
+
+    loss: Tensor
+    gradient: Tensor | None
+    last: Tensor | None
+
+
+class LocalTrainer:
+    """The :class:`fedsim.methods.base.Trainer` of one worker.
+
+    Step k runs on the prefix of the rows still at work, so that different numbers of steps cost nothing extra.
+
+    Args:
+        kernel: computes the gradients.
+        layout: of the flat vector.
+        training: optimizer and clipping.
+    """
+
+    def __init__(self, kernel: Kernel, layout: Layout, training: Training) -> None:
+        self.kernel = kernel
+        self._trainable = layout.trainable
+        self._size = layout.size
+        self._optimizer = training.optimizer
+        self._clip_norm = training.clip_norm
+        self._plain = kernel.fused and is_plain(training.optimizer) and training.clip_norm is None
+        self._scratch: Tensor | None = None
+
+    @torch.no_grad()
+    def run(
+        self,
+        cohort: Cohort,
+        start: Tensor,
+        *,
+        rule: LocalRule | None = None,
+        steps: IntArray | None = None,
+        learning_rate_scale: Tensor | None = None,
+        move: bool = True,
+        collect: Sequence[Literal["mean_gradient", "last_gradient"]] = (),
+        phase: int = 0,
+    ) -> Trained:
+        """Train the cohort; see :class:`fedsim.methods.base.Trainer`. Collected gradients are those after clipping."""
+        steps = cohort.steps if steps is None else steps
+        if len(steps) > 1 and (np.diff(steps) > 0).any():
+            raise ValueError("steps must be sorted, most first")
+        clients = len(cohort.clients)
+        session = self.kernel.session(cohort.clients, cohort.sequences, steps, phase)
+        weights = row_matrix(clients, self._size, like=start)
+        weights.copy_(start)
+        sums = _Sums(
+            loss=start.new_zeros(clients),
+            gradient=self._zeros(clients, start) if "mean_gradient" in collect else None,
+            last=self._zeros(clients, start) if "last_gradient" in collect else None,
+        )
+        counts = active_rows(steps)
+        if self._plain and move and rule is None and learning_rate_scale is None and not collect:
+            for step, active in enumerate(counts.tolist()):
+                sums.loss[:active] += session.descend(
+                    step, weights[:active], cohort.learning_rates[:active]
+                )
+        else:
+            self._general(
+                session,
+                weights,
+                cohort.learning_rates,
+                sums,
+                counts,
+                steps,
+                rule,
+                learning_rate_scale,
+                stepper(self._optimizer) if move else None,
+            )
+        divisors = torch.as_tensor(np.maximum(steps, 1), device=start.device).to(start.dtype)
+        if sums.gradient is not None:
+            sums.gradient /= divisors.unsqueeze(1)
+        return Trained(weights, sums.gradient, sums.last, sums.loss / divisors)
+
+    def _general(
+        self,
+        session: Session,
+        weights: Tensor,
+        learning_rates: Tensor,
+        sums: _Sums,
+        counts: IntArray,
+        steps: IntArray,
+        rule: LocalRule | None,
+        learning_rate_scale: Tensor | None,
+        optimizer: Stepper | None,
+    ) -> None:
+        trainable = self._trainable
+        gradients = self._gradients(len(weights), weights)
+        rates = learning_rates.unsqueeze(1)
+        if learning_rate_scale is not None:
+            rates = rates * learning_rate_scale[:trainable]
+        for step, active in enumerate(counts.tolist()):
+            at, gradient = weights[:active], gradients[:active]
+            sums.loss[:active] += session.gradients(step, at, gradient)
+            if self._clip_norm is not None:
+                norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+                gradient.mul_((self._clip_norm / (norms + 1e-6)).clamp_(max=1.0))
+            if sums.gradient is not None:
+                sums.gradient[:active] += gradient
+            if sums.last is not None:
+                ending = int(counts[step + 1]) if step + 1 < len(counts) else 0
+                sums.last[ending:active] = gradient[ending:active]
+            if rule is not None:
+                rule(Step(step, gradient, at, slice(0, active), steps[:active] - 1))
+                # Buffers have no gradient; whatever a rule did to their entries is not a step.
+                gradient[:, trainable:].zero_()
+            if optimizer is not None:
+                optimizer.step(at[:, :trainable], gradient[:, :trainable], rates[:active])
+
+    def _zeros(self, rows: int, like: Tensor) -> Tensor:
+        return row_matrix(rows, self._size, like=like).zero_()
+
+    def _gradients(self, rows: int, like: Tensor) -> Tensor:
+        """Work space for gradients, zero where no kernel writes."""
+        held = self._scratch
+        if held is None or len(held) < rows or held.dtype != like.dtype:
+            held = self._zeros(rows, like)
+            self._scratch = held
+        return held[:rows]

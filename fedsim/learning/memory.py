@@ -1,0 +1,278 @@
+"""Rows that clients keep between dispatches, and rows that wait for an aggregation: in memory first, on disk last."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.methods.base import Memory
+from fedsim.scenario.training import Training
+
+IntArray = npt.NDArray[np.int64]
+
+_BLOCK_BYTES = 64 << 20
+_HOST_BYTES = 4 << 30
+_HOST_SHARE = 0.25
+_DEVICE_SHARE = 0.25
+
+
+def host_budget(most_bytes: int = _HOST_BYTES, share: float = _HOST_SHARE) -> int:
+    """Bytes of this machine's memory that may be used: ``most_bytes`` or a ``share`` of all there is."""
+    if not hasattr(os, "sysconf"):
+        return most_bytes
+    return min(most_bytes, int(share * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bytes that the rows of all stores may take in each tier; None is no limit. What is over goes to the next tier.
+
+    Attributes:
+        device_bytes: on the compute device (on CPU the same as the host).
+        host_bytes: in the host's memory.
+        folder: where files of the disk tier are made; the system's temporary folder where None.
+    """
+
+    device_bytes: int | None
+    host_bytes: int | None
+    folder: Path | None = None
+
+    @classmethod
+    def of(cls, training: Training, device: torch.device, folder: Path | None = None) -> Budget:
+        """The budget that a training section asks for on this machine."""
+        on_device = training.memory in (None, "device") and device.type == "cuda"
+        device_bytes: int | None = 0
+        if on_device:
+            total = torch.cuda.get_device_properties(device).total_memory
+            device_bytes = None if training.memory == "device" else int(_DEVICE_SHARE * total)
+        if training.memory == "disk":
+            return cls(0, 0, folder)
+        unlimited = training.memory == "host" or (
+            training.memory == "device" and device.type == "cpu"
+        )
+        return cls(device_bytes, None if unlimited else host_budget(), folder)
+
+    def share(self, part: float) -> Budget:
+        """This part of the budget."""
+
+        def cut(limit: int | None) -> int | None:
+            return None if limit is None else int(limit * part)
+
+        return Budget(cut(self.device_bytes), cut(self.host_bytes), self.folder)
+
+
+class _DiskRows:
+    """Rows in memory-mapped files that vanish with the object."""
+
+    def __init__(self, elements: int, dtype: torch.dtype, folder: Path | None) -> None:
+        self._elements = elements
+        self._dtype = dtype
+        self._folder = folder
+        self._per_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
+        self._blocks: list[Tensor] = []
+        self._slots: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._slots
+
+    def keys(self) -> list[int]:
+        return list(self._slots)
+
+    def _row(self, slot: int) -> Tensor:
+        return self._blocks[slot // self._per_block][slot % self._per_block]
+
+    def put(self, key: int, row: Tensor) -> None:
+        slot = self._slots.get(key)
+        if slot is None:
+            if not self._free:
+                self._grow()
+            slot = self._slots[key] = self._free.pop()
+        self._row(slot).copy_(row)
+
+    def get(self, key: int) -> Tensor:
+        return self._row(self._slots[key])
+
+    def drop(self, key: int) -> None:
+        slot = self._slots.pop(key, None)
+        if slot is not None:
+            self._free.append(slot)
+
+    def _grow(self) -> None:
+        descriptor, path = tempfile.mkstemp(prefix="fedsim-", suffix=".rows", dir=self._folder)
+        os.close(descriptor)
+        size = self._per_block * self._elements
+        block = torch.from_file(path, shared=True, size=size, dtype=self._dtype)
+        # The mapping outlives the name, so that nothing is left behind however the process ends.
+        os.unlink(path)
+        first = len(self._blocks) * self._per_block
+        self._blocks.append(block.view(self._per_block, self._elements))
+        self._free.extend(range(first + self._per_block - 1, first - 1, -1))
+
+
+class RowStore:
+    """Rows of equal length by key, least recently used ones on slower tiers. Tiers hold the same bits.
+
+    Args:
+        elements: length of a row.
+        dtype: of the rows.
+        device: where :meth:`get` puts them.
+        budget: bytes in each tier.
+        initial: the row of a key that was never put, (elements,); zeros where None.
+    """
+
+    def __init__(
+        self,
+        elements: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        budget: Budget,
+        initial: Tensor | None = None,
+    ) -> None:
+        self.elements = elements
+        self.dtype = dtype
+        self._device = device
+        start = torch.zeros(elements, dtype=dtype) if initial is None else initial
+        self._initial = start.to(device=device, dtype=dtype)
+        row_bytes = max(1, elements * dtype.itemsize)
+        self._tiers: list[tuple[torch.device, float, OrderedDict[int, Tensor]]] = []
+        host = torch.device("cpu")
+        limits = [(host, budget.host_bytes)]
+        if device.type != "cpu":
+            limits.insert(0, (device, budget.device_bytes))
+        for place, limit in limits:
+            rows = math.inf if limit is None else limit // row_bytes
+            self._tiers.append((place, rows, OrderedDict()))
+        self._disk = _DiskRows(elements, dtype, budget.folder)
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, _, rows in self._tiers) + len(self._disk.keys())
+
+    def __contains__(self, key: int) -> bool:
+        return any(key in rows for _, _, rows in self._tiers) or key in self._disk
+
+    def keys(self) -> list[int]:
+        """Keys that have been put, ascending."""
+        found = [key for _, _, rows in self._tiers for key in rows]
+        return sorted(found + self._disk.keys())
+
+    def get(self, keys: IntArray | Sequence[int]) -> Tensor:
+        """The rows of these keys, (B, elements), on the device; a copy."""
+        with self._lock:
+            result = torch.empty(len(keys), self.elements, dtype=self.dtype, device=self._device)
+            for index, key in enumerate(np.asarray(keys).tolist()):
+                result[index].copy_(self._find(key))
+            return result
+
+    def put(self, keys: IntArray | Sequence[int], rows: Tensor) -> None:
+        """Replace the rows of these keys by ``rows`` (B, elements)."""
+        with self._lock:
+            for key, row in zip(np.asarray(keys).tolist(), rows, strict=True):
+                self._insert(0, key, row)
+
+    def drop(self, key: int) -> None:
+        """Forget a key's row."""
+        with self._lock:
+            self._remove(key)
+
+    def _find(self, key: int) -> Tensor:
+        for _, _, rows in self._tiers:
+            if key in rows:
+                rows.move_to_end(key)
+                return rows[key]
+        return self._disk.get(key) if key in self._disk else self._initial
+
+    def _remove(self, key: int) -> None:
+        for _, _, rows in self._tiers:
+            rows.pop(key, None)
+        self._disk.drop(key)
+
+    def _insert(self, tier: int, key: int, row: Tensor) -> None:
+        """Put a row into a tier and move what no longer fits down."""
+        if tier == 0:
+            held = self._tiers[0][2].get(key)
+            if held is not None:
+                held.copy_(row)
+                self._tiers[0][2].move_to_end(key)
+                return
+            self._remove(key)
+        if tier == len(self._tiers):
+            self._disk.put(key, row)
+            return
+        place, most, rows = self._tiers[tier]
+        if most < 1:
+            self._insert(tier + 1, key, row)
+            return
+        # A tensor of its own: a view would keep the whole group's matrix alive.
+        rows[key] = row.detach().to(device=place, dtype=self.dtype, copy=True).contiguous()
+        if len(rows) > most:
+            oldest, evicted = rows.popitem(last=False)
+            self._insert(tier + 1, oldest, evicted)
+
+
+class StateStore:
+    """The memories that a method declares: one :class:`RowStore` each.
+
+    Args:
+        memories: name to what is kept.
+        dtype: floating-point type of the run.
+        device: the compute device.
+        budget: for all of them together, shared out by size.
+    """
+
+    def __init__(
+        self,
+        memories: Mapping[str, Memory],
+        dtype: torch.dtype,
+        device: torch.device,
+        budget: Budget,
+    ) -> None:
+        total = sum(memory.elements for memory in memories.values())
+        self.of_clients = tuple(
+            name for name, memory in memories.items() if memory.keeper == "client"
+        )
+        self._stores = {
+            name: RowStore(
+                memory.elements,
+                memory.dtype or dtype,
+                device,
+                budget.share(memory.elements / max(1, total)),
+                memory.initial,
+            )
+            for name, memory in memories.items()
+        }
+
+    def __getitem__(self, name: str) -> RowStore:
+        return self._stores[name]
+
+    def rows(self, clients: IntArray) -> dict[str, Tensor]:
+        """Memories that clients keep themselves, name to (B, elements)."""
+        return {name: self._stores[name].get(clients) for name in self.of_clients}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything in the stores, for a checkpoint."""
+        result: dict[str, Tensor] = {}
+        for name, store in self._stores.items():
+            keys = store.keys()
+            if keys:
+                result[f"{name}.clients"] = torch.tensor(keys, dtype=torch.int64)
+                result[f"{name}.rows"] = store.get(keys).cpu()
+        return result
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`tensors` gave."""
+        for name, store in self._stores.items():
+            if f"{name}.clients" in tensors:
+                store.put(tensors[f"{name}.clients"].numpy(), tensors[f"{name}.rows"])

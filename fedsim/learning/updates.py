@@ -1,0 +1,164 @@
+"""Trained updates on their way into an aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
+from fedsim.methods.base import MethodContext, Vector
+from fedsim.timeline import Aggregate, Train
+
+_WAITING_BYTES = 2 << 30
+_WAITING_SHARE = 0.125
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A row of the matrices that a group's training gave."""
+
+    vectors: Mapping[str, Tensor]
+    row: int
+
+
+class WaitingUpdates:
+    """Vectors of trained dispatches until their aggregation; those over a budget wait on disk.
+
+    Args:
+        vectors: what a client sends back.
+        dtype: floating-point type of the run.
+        device: the compute device.
+        folder: for those on disk; the system's temporary folder where None.
+        most_bytes: budget; a part of the machine's memory where None.
+    """
+
+    def __init__(
+        self,
+        vectors: Sequence[Vector],
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        folder: Path | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.device = device
+        self.elements = {vector.name: vector.elements for vector in vectors}
+        self.bytes_each = sum(self.elements.values()) * dtype.itemsize
+        budget = host_budget(_WAITING_BYTES, _WAITING_SHARE) if most_bytes is None else most_bytes
+        self.room = max(1, budget // max(1, self.bytes_each))
+        self._near: dict[int, _Place] = {}
+        self._far = {
+            name: RowStore(elements, dtype, device, Budget(0, 0, folder))
+            for name, elements in self.elements.items()
+        }
+
+    def __contains__(self, dispatch_id: int) -> bool:
+        return dispatch_id in self._near or any(
+            dispatch_id in store for store in self._far.values()
+        )
+
+    def put(self, dispatch_ids: Sequence[int], vectors: Mapping[str, Tensor]) -> None:
+        """Keep a group's vectors, name to (B, elements), until :meth:`drop`."""
+        missing = set(self.elements) - set(vectors)
+        if missing:
+            raise ValueError(f"the method's local update has no vector named {sorted(missing)}")
+        if len(self._near) + len(dispatch_ids) > self.room:
+            for name, store in self._far.items():
+                store.put(dispatch_ids, vectors[name])
+            return
+        for row, dispatch_id in enumerate(dispatch_ids):
+            self._near[dispatch_id] = _Place(vectors, row)
+
+    def row(self, dispatch_id: int, name: str) -> Tensor:
+        """One vector of one dispatch, (elements,)."""
+        place = self._near.get(dispatch_id)
+        if place is None:
+            return self._far[name].get([dispatch_id])[0]
+        return place.vectors[name][place.row]
+
+    def drop(self, dispatch_id: int) -> None:
+        """Forget a dispatch's vectors."""
+        if self._near.pop(dispatch_id, None) is None:
+            for store in self._far.values():
+                store.drop(dispatch_id)
+
+    def ids(self) -> list[int]:
+        """Dispatches whose vectors wait, ascending."""
+        far = {key for store in self._far.values() for key in store.keys()}  # noqa: SIM118
+        return sorted(far.union(self._near))
+
+
+class Contributions:
+    """The :class:`fedsim.methods.base.Updates` of one aggregation."""
+
+    def __init__(
+        self,
+        aggregate: Aggregate,
+        trains: Sequence[Train],
+        waiting: WaitingUpdates,
+        store: StateStore,
+        context: MethodContext,
+    ) -> None:
+        self.version = aggregate.version
+        self.time_s = aggregate.time_s
+        self.round = aggregate.round
+        self.attributes = aggregate.attributes
+        self.clients = _column([train.client for train in trains])
+        self.samples = context.samples[self.clients]
+        self.steps = _column([train.steps for train in trains])
+        self.steps_assigned = _column([train.steps_assigned for train in trains])
+        self.staleness = _column([item.staleness for item in aggregate.contributions])
+        self.groups = _column([item.group for item in aggregate.contributions])
+        self.versions = _column([train.version for train in trains])
+        self.rounds = _column([train.round for train in trains])
+        self.learning_rates = np.array(
+            [context.learning_rate(train.round, train.dispatched_s) for train in trains],
+            dtype=np.float64,
+        )
+        self._ids = [train.dispatch_id for train in trains]
+        self._waiting = waiting
+        self._store = store
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def row(self, name: str, index: int) -> Tensor:
+        """See :class:`fedsim.methods.base.Updates`."""
+        return self._waiting.row(self._ids[index], name)
+
+    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
+        """See :class:`fedsim.methods.base.Updates`; one row after the other, whatever groups they were trained in."""
+        factors = np.asarray(weights, dtype=np.float64)
+        if factors.shape != (len(self),):
+            raise ValueError(f"{len(self)} contributions but weights of shape {factors.shape}")
+        total = torch.zeros(
+            self._waiting.elements[name], dtype=self._waiting.dtype, device=self._waiting.device
+        )
+        for index, factor in enumerate(factors.tolist()):
+            total.add_(self.row(name, index), alpha=factor)
+        return total
+
+    def memory(self, name: str, index: int) -> Tensor:
+        """See :class:`fedsim.methods.base.Updates`."""
+        return self._server_store(name).get(self.clients[index : index + 1])[0]
+
+    def remember(self, name: str, index: int, row: Tensor) -> None:
+        """See :class:`fedsim.methods.base.Updates`."""
+        self._server_store(name).put(self.clients[index : index + 1], row.unsqueeze(0))
+
+    def _server_store(self, name: str) -> RowStore:
+        if name in self._store.of_clients:
+            # Its value would depend on which later dispatches happen to be trained already.
+            raise ValueError(f"memory '{name}' is kept by the clients; the server cannot see it")
+        return self._store[name]
+
+
+def _column(values: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)

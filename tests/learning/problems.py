@@ -1,0 +1,210 @@
+"""Small tasks, and a driver that plays the time plane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedsim.learning.device import Execution
+from fedsim.learning.learner import Learner, method_context
+from fedsim.methods.base import Cohort, Method
+from fedsim.methods.fedavg import FedAvg, FedAvgParams
+from fedsim.scenario.training import Sgd, Training
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.layout import Layout
+from fedsim.tasks.model import Family, ModelComponent
+from fedsim.tasks.models.mlp import LinearStack
+from fedsim.tasks.partition import Partition
+from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.supervised import SupervisedTask
+from fedsim.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
+
+SHAPE = (1, 8, 8)
+CLASSES = 5
+
+
+class Built(ModelComponent):
+    """A model from a function."""
+
+    name = "built"
+
+    def __init__(self, build: Any, family: Family) -> None:
+        super().__init__(None)
+        self._build = build
+        self.family = family  # type: ignore[misc]
+
+    def build(self, dataset: Dataset) -> nn.Module:
+        module: nn.Module = self._build()
+        return module
+
+
+def _features() -> int:
+    return int(np.prod(SHAPE))
+
+
+def _conv(*extra: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1),
+        *extra,
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(48, CLASSES),
+    )
+
+
+MODELS: Mapping[str, tuple[Any, Family]] = {
+    "linear": (lambda: LinearStack([_features(), CLASSES]), "linear"),
+    "mlp": (lambda: LinearStack([_features(), 20, 12, CLASSES]), "mlp"),
+    "conv": (_conv, "module"),
+    "batch_norm": (lambda: _conv(nn.BatchNorm2d(3)), "module"),
+    "dropout": (lambda: _conv(nn.Dropout(0.5)), "module"),
+}
+
+
+def supervised_task(
+    model: str = "mlp",
+    sizes: Sequence[int] = (20, 7, 33, 50, 12, 64, 5, 41),
+    own_test: bool = False,
+) -> SupervisedTask:
+    """Random images with labels that can be learnt; client i has ``sizes[i]`` samples."""
+    rng = np.random.default_rng(7)
+    total, tests = int(np.sum(sizes)), 60
+    centres = rng.normal(size=(CLASSES, *SHAPE))
+    labels = rng.integers(0, CLASSES, total + tests)
+    x = (centres[labels] + rng.normal(size=(total + tests, *SHAPE))).astype(np.float32)
+    dataset = Dataset(
+        name="random",
+        train_x=x[:total],
+        train_y=labels[:total],
+        test_x=x[total:],
+        test_y=labels[total:],
+        classes=CLASSES,
+    )
+    rows = rng.permutation(total)
+    partition = Partition(
+        train_offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        train_rows=rows,
+        test_offsets=np.linspace(0, tests, len(sizes) + 1).astype(np.int64) if own_test else None,
+        test_rows=rng.permutation(tests) if own_test else None,
+    )
+    return SupervisedTask(dataset, partition, Built(*MODELS[model]))
+
+
+def quadratic_task(**changes: Any) -> QuadraticTask:
+    """Three clients in two dimensions."""
+    given: dict[str, Any] = {
+        "centers": [[1.0, 0.0], [0.0, 2.0], [-3.0, 1.0]],
+        "curvatures": [[1.0, 2.0], [0.5, 1.0], [2.0, 0.25]],
+        "initial": [4.0, -4.0],
+        "samples": [1, 2, 5],
+    }
+    return QuadraticTask(QuadraticParameters(**(given | changes)))
+
+
+def make_training(**changes: Any) -> Training:
+    """SGD with rate 0.1 and batches of 16 on the CPU."""
+    given: dict[str, Any] = {"optimizer": Sgd(lr=0.1), "batch_size": 16, "device": "cpu"}
+    return Training(**(given | changes))
+
+
+def make_learner(
+    task: Any,
+    training: Training | None = None,
+    method: type[Method] = FedAvg,
+    params: Any = None,
+    **options: Any,
+) -> Learner:
+    """A learner with seed 3."""
+    training = training or make_training(threads=1)
+    context = method_context(
+        task, training, seed=3, local_steps=np.full(task.clients, 4, dtype=np.int64)
+    )
+    if params is None:
+        params = FedAvgParams() if method is FedAvg else method.Params()
+    return Learner(task, method(params, context), training, seed=3, **options)
+
+
+def make_cohort(
+    execution: Execution,
+    start: torch.Tensor,
+    clients: Sequence[int],
+    steps: Sequence[int],
+    rates: float | Sequence[float] = 0.1,
+    samples: Any = None,
+    sequence: int = 0,
+) -> Cohort:
+    """A cohort whose clients all received ``start`` (P,)."""
+    count = len(clients)
+    return Cohort(
+        clients=np.array(clients),
+        sequences=np.full(count, sequence),
+        versions=np.zeros(count, dtype=np.int64),
+        rounds=np.zeros(count, dtype=np.int64),
+        steps=np.array(steps),
+        steps_assigned=np.array(steps),
+        learning_rates=torch.full((count,), 1.0, dtype=start.dtype)
+        * torch.as_tensor(rates, dtype=start.dtype),
+        samples=np.ones(count, dtype=np.int64) if samples is None else samples[list(clients)],
+        down={"model": start.expand(count, -1)},
+        memory={},
+    )
+
+
+def layout_of(task: Any) -> Layout:
+    return task.layout
+
+
+class Timeline:
+    """Writes timelines as the time plane would: dispatches hold their version and end in a Train or a drop."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.version = 0
+        self._dispatches = 0
+        self._sequences: dict[int, int] = {}
+
+    def dispatch(self, client: int, steps: int = 3) -> Train:
+        """Hand the newest version to a client."""
+        sequence = self._sequences.get(client, 0)
+        self._sequences[client] = sequence + 1
+        train = Train(
+            self._dispatches, client, sequence, self.version, self.version, steps, steps, 0.0
+        )
+        self._dispatches += 1
+        self.calls.append(("hold", self.version))
+        return train
+
+    def lose(self, train: Train) -> None:
+        """The dispatch ends without being used."""
+        self.calls.append(("drop", train.version))
+
+    def aggregate(self, *trains: Train) -> None:
+        """The next version from these dispatches."""
+        for train in trains:
+            self.calls.append(("submit", train))
+        version, self.version = self.version, self.version + 1
+        contributions = tuple(
+            Contribution(t.dispatch_id, t.client, version - t.version) for t in trains
+        )
+        self.calls.append(
+            ("submit", Aggregate(self.version, float(self.version), version, contributions))
+        )
+
+    def evaluate(self) -> None:
+        """Measure the newest version."""
+        self.calls.append(("submit", Evaluate(self.version, float(self.version), self.version)))
+
+    def play(self, learner: Learner, until: int | None = None) -> Learner:
+        """Give everything (or the first ``until`` calls) to a learner."""
+        for name, argument in self.calls[:until]:
+            getattr(learner, name)(argument)
+        return learner
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        return [argument for name, argument in self.calls if name == "submit"]
