@@ -84,15 +84,30 @@ def devices_table(
     return make_table("devices", values | columns)
 
 
-def availability_table(intervals: Intervals, ids: Any, **columns: Any) -> Any:
-    """A table of availability, state 1 and nothing censored unless ``columns`` say otherwise."""
+def availability_table(
+    intervals: Intervals,
+    ids: Any,
+    *,
+    window_start_us: npt.NDArray[np.int64] | None = None,
+    window_end_us: npt.NDArray[np.int64] | None = None,
+    **columns: Any,
+) -> Any:
+    """A table of availability, of state 1 unless ``columns`` say otherwise.
+
+    With the windows of the devices given, an interval that reaches an edge of its window is marked as censored there.
+    """
     count = len(intervals.device)
+    censored = np.zeros(count, np.int8)
+    if window_start_us is not None:
+        censored |= (intervals.start <= window_start_us[intervals.device]).astype(np.int8)
+    if window_end_us is not None:
+        censored |= (intervals.end >= window_end_us[intervals.device]).astype(np.int8) << 1
     values = {
         "device_id": id_column(intervals.device, ids),
         "start_us": intervals.start,
         "end_us": intervals.end,
         "state": np.ones(count, np.int8),
-        "censored": np.zeros(count, np.int8),
+        "censored": censored,
     }
     return make_table("availability", values | columns)
 

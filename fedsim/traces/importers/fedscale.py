@@ -212,7 +212,10 @@ def _behaviour_tables(
     devices = devices_table(
         ids, window_end_us=period_us, kind="phone", period_us=period_us, model=model
     )
-    return {"devices": devices, "availability": availability_table(intervals, ids)}
+    availability = availability_table(
+        intervals, ids, window_start_us=np.zeros(len(ids), np.int64), window_end_us=period_us
+    )
+    return {"devices": devices, "availability": availability}
 
 
 def _capacity_tables(

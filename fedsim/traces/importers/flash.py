@@ -336,7 +336,9 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
         "devices": devices_table(
             ids, window_start_us=window[0], window_end_us=window[1], kind="phone", valid=valid
         ),
-        "availability": availability_table(intervals, ids),
+        "availability": availability_table(
+            intervals, ids, window_start_us=window[0], window_end_us=window[1]
+        ),
     }
 
 

@@ -1,0 +1,151 @@
+"""Export to an ``event_trace`` table of the Failure Trace Archive (Kondo et al., CCGrid 2010)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.exporters import Exporter
+from fedsim.traces.exporters._output import (
+    US_PER_S,
+    Ints,
+    texts,
+    valid_devices,
+    write_file,
+)
+from fedsim.traces.importers.fta import COLUMNS
+
+
+class FtaExportParams(Parameters):
+    """Options of the FTA exporter."""
+
+    available_type: Literal[0, 1] = 1
+    """The ``event_type`` that means available; the other one means unavailable."""
+
+
+class FtaExporter(Exporter):
+    """All rows of both states in epoch seconds to the microsecond; component ids repeat the node ids.
+
+    A bundle that holds available intervals only gets the gaps inside each device's window as unavailable rows. Time 0
+    is the bundle's epoch, taken as UTC, or 1970 where it has none. Invalid devices are left out.
+    """
+
+    name: ClassVar[str] = "fta"
+    description: ClassVar[str] = "Failure Trace Archive event_trace table"
+    Params: ClassVar[type[Parameters]] = FtaExportParams
+
+    @classmethod
+    def write(
+        cls, bundle: TraceBundle, path: Path, params: FtaExportParams, *, overwrite: bool = False
+    ) -> dict[str, int]:
+        """See :meth:`Exporter.write`."""
+        device, start, end, state, reason = _rows(bundle)
+        counts = {"gaps_written": 0}
+        valid = valid_devices(bundle)
+        if not (state == 0).any():
+            gap_device, gap_start, gap_end = _gaps(bundle, device, start, end, valid)
+            counts["gaps_written"] = len(gap_device)
+            device = np.concatenate([device, gap_device])
+            start, end = np.concatenate([start, gap_start]), np.concatenate([end, gap_end])
+            state = np.concatenate([state, np.zeros(len(gap_device), state.dtype)])
+            reason = [*reason, *[None] * len(gap_device)]
+        order = np.lexsort((start, device))
+        order = order[valid[device[order]]]
+
+        epoch_us = _epoch_us(bundle)
+        names = bundle.device_ids.to_pylist()
+        bare = [name.rpartition("/")[2] for name in names]
+        nodes = bare if all(name.isdigit() for name in bare) else list(map(str, range(len(names))))
+        labels = [
+            label or name for label, name in zip(texts(bundle, "source_id"), names, strict=True)
+        ]
+        platforms = [platform or "1" for platform in texts(bundle, "group")]
+        types = (str(1 - params.available_type), str(params.available_type))
+        lines = ["# " + "\t".join(COLUMNS)]
+        for number, row in enumerate(order.tolist()):
+            at = int(device[row])
+            fields = (
+                str(number),
+                nodes[at],
+                nodes[at],
+                platforms[at],
+                labels[at],
+                types[int(state[row])],
+                _seconds(int(start[row]) + epoch_us),
+                _seconds(int(end[row]) + epoch_us),
+                reason[row] or "NULL",
+            )
+            if any("\t" in field or "\n" in field for field in fields):
+                raise UserError(
+                    f"the device '{names[at]}' has a tab or a line break in its fields",
+                    where=bundle.where,
+                )
+            lines.append("\t".join(fields))
+        counts |= {"events": len(order), "invalid_devices": int(np.count_nonzero(~valid))}
+        write_file(path, ("\n".join(lines) + "\n").encode(), overwrite=overwrite)
+        return counts
+
+
+def _rows(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints, list[str | None]]:
+    table = bundle.table("availability")
+    count = table.num_rows
+    state = (
+        bundle.numpy("availability", "state").astype(np.int64)
+        if "state" in table.column_names
+        else np.ones(count, np.int64)
+    )
+    reason: list[str | None] = (
+        table.column("end_reason").cast(pa.string()).to_pylist()
+        if "end_reason" in table.column_names
+        else [None] * count
+    )
+    return (
+        bundle.device_rows("availability"),
+        bundle.numpy("availability", "start_us"),
+        bundle.numpy("availability", "end_us"),
+        state,
+        reason,
+    )
+
+
+def _gaps(
+    bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: np.typing.NDArray[np.bool_]
+) -> tuple[Ints, Ints, Ints]:
+    """Pieces of the valid devices' windows that no interval covers."""
+    rows = np.flatnonzero(valid)
+    low = bundle.numpy("devices", "window_start_us")[rows]
+    high = bundle.numpy("devices", "window_end_us")[rows]
+    # Each window's edges as empty intervals: then every gap lies between two neighbours.
+    order_device = np.concatenate([device, rows, rows])
+    order_start = np.concatenate([start, low, high])
+    order_end = np.concatenate([end, low, high])
+    order = np.lexsort((order_end, order_start, order_device))
+    device, start, end = order_device[order], order_start[order], order_end[order]
+    gap = (device[1:] == device[:-1]) & (start[1:] > end[:-1])
+    return device[1:][gap], end[:-1][gap], start[1:][gap]
+
+
+def _epoch_us(bundle: TraceBundle) -> int:
+    if bundle.manifest.epoch is None:
+        return 0
+    try:
+        epoch = datetime.fromisoformat(bundle.manifest.epoch)
+    except ValueError as error:
+        raise UserError(
+            f"its epoch '{bundle.manifest.epoch}' is not an ISO 8601 date", where=bundle.where
+        ) from error
+    if epoch.tzinfo is None:
+        epoch = epoch.replace(tzinfo=UTC)
+    return round(epoch.timestamp()) * US_PER_S
+
+
+def _seconds(time_us: int) -> str:
+    whole, part = divmod(time_us, US_PER_S)
+    return f"{whole}.{part // 1000:03d}" if part % 1000 == 0 else f"{whole}.{part:06d}"
