@@ -97,6 +97,10 @@ class FairNetwork:
         """Number of flows on the links."""
         return len(self._flow)
 
+    def __contains__(self, flow_id: int) -> bool:
+        """Whether a flow is on the links."""
+        return flow_id in self._slot
+
     def start(self, flow_id: int, route: Sequence[int], size_bytes: float, now_ns: int) -> None:
         """Put a flow on the links of ``route``.
 

@@ -1,0 +1,196 @@
+"""From a graph to routes: which links a transfer passes between the server and each access node.
+
+Routes are the shortest paths by latency, then by number of links, then by order in the graph; they are found once. An
+undirected edge is a full-duplex cable, that is two links; an edge of a directed graph is one link. Links of capacity 0
+are down, and routes go round them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError, UserErrors
+from fedsim.network.base import Direction
+from fedsim.units import parse_duration_s, parse_rate_bps, to_ns
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+CAPACITY = "capacity_bps"
+LATENCY = "latency_s"
+
+_HOP = 1  # what a link adds to its latency, in units of 2**-20 ns: fewer links win between equal latencies
+_NS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The links between the server and every access node, in the order of travel, for one direction.
+
+    Attributes:
+        offsets: where the links of each access node begin in ``links``; shape ``(access nodes + 1,)``.
+        links: numbers of links.
+        latency_ns: latency of each access node's route; shape ``(access nodes,)``.
+    """
+
+    offsets: IntArray
+    links: IntArray
+    latency_ns: IntArray
+
+    def of(self, access: int) -> list[int]:
+        """Numbers of the links of one access node's route."""
+        route: list[int] = self.links[self.offsets[access] : self.offsets[access + 1]].tolist()
+        return route
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Links between a server and the access nodes that clients hang on.
+
+    Attributes:
+        server: name of the server's node.
+        access: names of the access nodes.
+        links: nodes that each link leads from and to.
+        capacity_bps: capacity of each link; shape ``(links,)``.
+        latency_ns: latency of each link; shape ``(links,)``.
+        routes: routes by :class:`~fedsim.network.base.Direction`.
+    """
+
+    server: str
+    access: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    capacity_bps: FloatArray
+    latency_ns: IntArray
+    routes: tuple[Routes, Routes]
+
+    @classmethod
+    def from_graph(
+        cls, graph: Any, *, server: str, access: Sequence[str], where: str | None = None
+    ) -> Topology:
+        """Find the routes of a graph.
+
+        Args:
+            graph: networkx graph, directed or not; its edges carry ``capacity_bps`` and ``latency_s``, numbers or
+                text with a unit.
+            server: name of the server's node.
+            access: names of the access nodes.
+            where: the file or section concerned, for messages.
+
+        Raises:
+            UserErrors: parallel edges; missing, negative or unreadable attributes; unknown nodes; access nodes that
+                no route joins to the server.
+        """
+        if graph.is_multigraph():
+            raise UserError(
+                "the graph has parallel edges between two nodes",
+                where=where,
+                hint="merge them into one edge of their joint capacity",
+            )
+        arcs, errors = _arcs(graph, where)
+        unknown = [name for name in [server, *access] if name not in arcs]
+        errors += [
+            UserError(f"the graph has no node '{name}'", where=where, hint=_some(arcs.nodes))
+            for name in unknown[:10]
+        ]
+        if not access:
+            errors.append(UserError("the graph has no access node", where=where))
+        if errors:
+            raise UserErrors(errors)
+
+        links = tuple(arcs.edges)
+        number = {arc: index for index, arc in enumerate(links)}
+        latency_ns = np.array([arcs.edges[arc][LATENCY] for arc in links], dtype=np.int64)
+        down = nx.single_source_dijkstra_path(arcs, server, weight=_cost)
+        if graph.is_directed():
+            back = nx.single_source_dijkstra_path(arcs.reverse(copy=False), server, weight=_cost)
+        else:
+            back = down
+        lost = [name for name in access if name not in down or name not in back]
+        if lost:
+            raise UserErrors(
+                [
+                    UserError(
+                        f"no route joins the access node '{name}' to the server '{server}'",
+                        where=where,
+                        hint="add a link, or raise the capacity of one from 0",
+                    )
+                    for name in lost[:10]
+                ]
+            )
+        ways = (
+            [[number[arc] for arc in pairwise(down[name])] for name in access],
+            [[number[arc] for arc in pairwise(reversed(back[name]))] for name in access],
+        )
+        return cls(
+            server=server,
+            access=tuple(access),
+            links=links,
+            capacity_bps=np.array([arcs.edges[arc][CAPACITY] for arc in links], dtype=np.float64),
+            latency_ns=latency_ns,
+            routes=(_routes(ways[0], latency_ns), _routes(ways[1], latency_ns)),
+        )
+
+    def route(self, access: int, direction: Direction) -> list[int]:
+        """Numbers of the links that a transfer of an access node passes, in the order of travel."""
+        return self.routes[direction].of(access)
+
+
+def _cost(_from: str, _to: str, link: dict[str, Any]) -> int | None:
+    return link[LATENCY] * _NS + _HOP if link[CAPACITY] > 0 else None
+
+
+def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
+    """The directed links with checked attributes (bit/s and ns), named by text; and what is wrong with them."""
+    arcs = nx.DiGraph()
+    arcs.add_nodes_from(str(node) for node in graph.nodes)
+    errors: list[UserError] = []
+    for one, other, attributes in graph.edges(data=True):
+        if one == other:
+            continue
+        edge = f"the link {one} - {other}"
+        found: dict[str, Any] = {}
+        readers: tuple[tuple[str, Callable[[object], float]], ...] = (
+            (CAPACITY, parse_rate_bps),
+            (LATENCY, parse_duration_s),
+        )
+        for key, read in readers:
+            if key not in attributes:
+                errors.append(
+                    UserError(
+                        f"{edge} has no {key}",
+                        where=where,
+                        hint=f"give {key} to every edge, or a default for the topology",
+                    )
+                )
+                continue
+            try:
+                found[key] = read(attributes[key])
+            except ValueError as error:
+                errors.append(UserError(f"{key} of {edge}: {error}", where=where))
+        if len(found) == len(readers):
+            found[LATENCY] = to_ns(found[LATENCY])
+            arcs.add_edge(str(one), str(other), **found)
+            if not graph.is_directed():
+                arcs.add_edge(str(other), str(one), **found)
+    return arcs, errors
+
+
+def _routes(ways: Sequence[Sequence[int]], latency_ns: IntArray) -> Routes:
+    return Routes(
+        offsets=np.cumsum([0, *(len(way) for way in ways)], dtype=np.int64),
+        links=np.array([link for way in ways for link in way], dtype=np.int64),
+        latency_ns=np.array([sum(latency_ns[list(way)].tolist()) for way in ways], dtype=np.int64),
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    shown = ", ".join(names[:10])
+    return f"its nodes are: {shown}{', ...' if len(names) > 10 else ''}"
