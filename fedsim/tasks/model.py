@@ -59,11 +59,11 @@ class ModelComponent(Component, ABC):
             hint=hint,
         )
 
-    def image_shape(self, dataset: Dataset, divisor: int = 1) -> tuple[int, int, int]:
+    def image_shape(self, dataset: Dataset, least: int) -> tuple[int, int, int]:
         """Channels, height and width of the dataset's images.
 
         Raises:
-            UserError: samples are not images, or height and width are no multiples of ``divisor``.
+            UserError: samples are not images, or height or width is below ``least``.
         """
         shape = dataset.input_shape
         if len(shape) != 3:
@@ -72,10 +72,9 @@ class ModelComponent(Component, ABC):
                 dataset,
                 "use an image dataset, or the model mlp",
             )
-        if shape[1] % divisor or shape[2] % divisor or not shape[1] or not shape[2]:
+        if min(shape[1:]) < least:
             raise self.misfit(
-                f"images of {shape[1]} x {shape[2]} cannot be halved evenly; height and width must be "
-                f"multiples of {divisor}",
+                f"images of {shape[1]} x {shape[2]} are too small; {least} x {least} is least",
                 dataset,
             )
         return shape[0], shape[1], shape[2]
@@ -115,7 +114,9 @@ def initialise(module: nn.Module, generator: Generator) -> None:
         elif isinstance(layer, nn.Embedding):
             init.normal_(layer.weight, generator=generator)
         elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.BatchNorm1d | nn.BatchNorm2d):
-            layer.reset_parameters()
+            state = {**own, **dict(layer.named_buffers(recurse=False))}
+            for name, value in state.items():
+                value.fill_(1.0 if name in ("weight", "running_var") else 0.0)
         elif own:
             raise TypeError(f"no rule to initialise {type(layer).__name__}")
 

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.dropout import key_dropout
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent, isolated_torch_random
 from fedsim.tasks.partition import Partition
@@ -31,7 +31,8 @@ class SupervisedTask(Task):
         dataset: the samples as loaded.
         partition: which client holds which.
         model: the part that built the module.
-        module: the network; its own parameter values have no meaning, use :meth:`initial`.
+        module: the network; its own parameter values have no meaning, use :meth:`initial`. Its dropout
+            layers, if any, are keyed: see :mod:`fedsim.tasks.dropout`.
         loss: what it is trained for.
         train_x: all training samples as stored, (n, *input_shape), uint8 or float32, sharing memory with the dataset.
         train_y: their labels, (n,) int64.
@@ -51,7 +52,7 @@ class SupervisedTask(Task):
         self.model_family = model.family
         self.loss = model.loss(dataset)
         with isolated_torch_random(0):
-            self.module = model.build(dataset)
+            self.module = key_dropout(model.build(dataset))
         self.layout = Layout.of_module(self.module)
         self.samples = partition.samples
         self.train_x = torch.from_numpy(dataset.train_x)
@@ -98,17 +99,14 @@ class SupervisedTask(Task):
 
     @cached_property
     def _flops_per_sample(self) -> int:
-        flat = torch.zeros(self.layout.size)
-        parameters = {
-            name: view.detach().requires_grad_() for name, view in self.layout.views(flat).items()
-        }
+        parameters = [value for value in self.module.parameters() if value.requires_grad]
         counter = FlopCounterMode(display=False)
         was_training = self.module.training
         self.module.eval()
         with counter:
-            outputs = functional_call(self.module, parameters, (self._probe(),))
+            outputs = self.module(self._probe())
             loss = self.loss.per_sample(outputs, self.train_y[: len(outputs)]).sum()
-            torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+            torch.autograd.grad(loss, parameters, allow_unused=True)
         self.module.train(was_training)
         return int(counter.get_total_flops()) // len(outputs)
 

@@ -1,4 +1,4 @@
-"""The models, one file each."""
+"""The models, one file each (the networks of the reproduced papers together in ``paper_cnns``)."""
 
 from __future__ import annotations
 

@@ -35,11 +35,7 @@ class Cnn(ModelComponent):
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset)
-        if min(height, width) < 4:
-            raise self.misfit(
-                f"images of {height} x {width} are too small to be halved twice", dataset
-            )
+        depth, height, width = self.image_shape(dataset, 4)
         first, second = self.params.channels
         kernel = self.params.kernel
         layers: list[nn.Module] = [

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from fedsim.components import Parameters
 from fedsim.tasks.dataset import Dataset
@@ -34,15 +34,31 @@ class LinearStack(nn.Module):
         return result
 
 
+class LogisticRegressionParameters(Parameters):
+    """Parameters of logistic regression."""
+
+    start: Literal["random", "zero"] = "random"
+    """Initial parameters: torch's standard rule, or all zero."""
+
+
 class LogisticRegression(ModelComponent):
     """Multinomial logistic (softmax) regression: one linear layer with bias, trained with cross-entropy."""
 
     name: ClassVar[str] = "logistic_regression"
     family: ClassVar[Family] = "linear"
+    Params = LogisticRegressionParameters
+    params: LogisticRegressionParameters
 
     def build(self, dataset: Dataset) -> nn.Module:
         """One layer from all features to the classes."""
         return LinearStack([self.feature_count(dataset), dataset.classes])
+
+    def initialise(self, module: nn.Module, generator: Generator) -> None:
+        """Random or zero, as asked for."""
+        super().initialise(module, generator)
+        if self.params.start == "zero":
+            for parameter in module.parameters():
+                parameter.zero_()
 
 
 class MlpParameters(Parameters):

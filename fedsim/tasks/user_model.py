@@ -1,0 +1,90 @@
+"""Models from a file of the user's: ``model: {name: my_model.py:Net}``."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
+from torch import Generator, nn
+
+from fedsim.components import Parameters, load_user_component
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.model import ModelComponent
+
+# Arguments of the constructor that fedsim fills in from the dataset.
+_SUPPLIED = ("input_shape", "classes")
+
+
+class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
+    """What a user's file may define: a :class:`ModelComponent` or a plain ``torch.nn.Module``."""
+
+    @classmethod
+    def __subclasshook__(cls, candidate: type) -> bool:
+        return issubclass(candidate, nn.Module | ModelComponent)
+
+
+class ModuleParameters(Parameters):
+    """Arguments of the user's constructor, as given in the scenario."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class UserModule(ModelComponent):
+    """A plain ``torch.nn.Module`` of the user's.
+
+    Its constructor is called with the scenario's keys, and with ``input_shape`` and ``classes`` where it has
+    such arguments; its ``forward`` takes inputs (n, *input_shape) and returns (n, classes). Initial
+    parameters are those that the constructor draws, from a generator that depends on the scenario's seed alone.
+
+    Attributes:
+        module_class: the user's class.
+    """
+
+    Params = ModuleParameters
+    module_class: ClassVar[type[nn.Module]]
+
+    def build(self, dataset: Dataset) -> nn.Module:
+        """Call the constructor."""
+        signature = inspect.signature(self.module_class)
+        offered: dict[str, Any] = {
+            "input_shape": dataset.input_shape,
+            "classes": dataset.classes,
+        }
+        arguments = {name: offered[name] for name in _SUPPLIED if name in signature.parameters}
+        arguments.update(self.params.model_extra or {})
+        try:
+            signature.bind(**arguments)
+        except TypeError as error:
+            raise UserError(
+                f"{self.module_class.__name__} cannot be built: {error}",
+                where="task.model",
+                hint=f"its arguments are {signature}; input_shape and classes are filled in",
+            ) from error
+        try:
+            return self.module_class(**arguments)
+        # A user's constructor may fail in any way; whatever it is, it is theirs to mend.
+        except Exception as error:
+            raise UserError(
+                f"{self.module_class.__name__} cannot be built: {type(error).__name__}: {error}",
+                where="task.model",
+            ) from error
+
+    def initialise(self, module: nn.Module, generator: Generator) -> None:
+        """Nothing to do: the constructor has drawn the parameters."""
+
+
+def load_user_model(reference: str, folder: Path) -> type[ModelComponent]:
+    """The model ``file.py:Class``; the file is relative to ``folder``.
+
+    Raises:
+        UserError: the file or class is missing, cannot be imported, or is neither a model component nor a
+            torch module.
+    """
+    value = load_user_component(reference, Module, folder)
+    if issubclass(value, ModelComponent):
+        return value
+    return type(value.__name__, (UserModule,), {"name": reference, "module_class": value})
