@@ -1,1 +1,35 @@
-"""fedsim: trace-driven discrete-event simulation of federated learning."""
+"""fedsim: trace-driven discrete-event simulation of federated learning on heterogeneous devices.
+
+>>> import fedsim
+>>> run = fedsim.run("scenarios/quickstart.yaml")  # doctest: +SKIP
+>>> run.metrics.tail()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedsim.api import load as load
+    from fedsim.api import read_scenario as read_scenario
+    from fedsim.api import resume as resume
+    from fedsim.api import run as run
+    from fedsim.runs.run import Run as Run
+
+try:
+    __version__ = version("fedsim-des")
+except PackageNotFoundError:
+    __version__ = "0+unknown"
+
+__all__ = ["Run", "__version__", "load", "read_scenario", "resume", "run"]
+
+_HOMES = {"Run": "fedsim.runs.run"}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first used, because torch takes a second to import and many commands do not need it.
+    if name in __all__:
+        return getattr(importlib.import_module(_HOMES.get(name, "fedsim.api")), name)
+    raise AttributeError(f"module 'fedsim' has no attribute {name!r}")

@@ -189,6 +189,11 @@ class Server:
         return self._dispatched
 
     @property
+    def arrived(self) -> int:
+        """Updates received so far."""
+        return self._arrived
+
+    @property
     def clients(self) -> int:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         return self._population.clients
@@ -457,9 +462,8 @@ class Server:
         if self._plane is None:
             return
         instruction = Evaluate(self._version, self.now_ns / NS_PER_S, self._round)
-        if self._limits.reached is None:
-            self._plane.submit(instruction)
-        elif self._limits.reached(self._plane.evaluate(instruction)):
+        self._plane.submit(instruction)
+        if self._limits.reached is not None and self._limits.reached(self._plane.evaluate(instruction)):
             self._engine.stop()
 
     # -- the books ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""fedsim in Python: run a scenario, finish a run, load one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedsim.catalog import CATALOG
+from fedsim.composition.execution import OnProgress, execute
+from fedsim.composition.execution import resume as resume_run
+from fedsim.runs.run import Run, load_run
+from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
+
+PathLike = str | os.PathLike[str]
+
+
+def read_scenario(
+    scenario: PathLike | Mapping[str, Any] | LoadedScenario, overrides: Iterable[str] = ()
+) -> LoadedScenario:
+    """A checked scenario from a file, a mapping as a YAML file would hold it, or one already checked."""
+    if isinstance(scenario, LoadedScenario):
+        return scenario
+    if isinstance(scenario, Mapping):
+        return load_scenario_dict(scenario, Path.cwd(), CATALOG, overrides)
+    return load_scenario(Path(scenario), CATALOG, overrides)
+
+
+def run(
+    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
+    output: PathLike | None = None,
+    *,
+    overrides: Iterable[str] = (),
+    overwrite: bool = False,
+    timing_only: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Run:
+    """Run a scenario into a run folder.
+
+    Args:
+        scenario: a YAML file, or nested mappings as it would hold them (relative paths then refer to the working
+            directory).
+        output: the run folder; ``runs/<name>-seed<seed>`` when None.
+        overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
+        overwrite: replace a run that is there.
+        timing_only: simulate time alone, without learning.
+        on_progress: called now and then while the run goes on.
+
+    Returns:
+        The finished run; its tables are pandas DataFrames.
+
+    Raises:
+        UserError: the scenario or the folder cannot be used; the message says where and why.
+    """
+    return execute(
+        read_scenario(scenario, overrides),
+        None if output is None else Path(output),
+        overwrite=overwrite,
+        timing_only=timing_only,
+        on_progress=on_progress,
+    )
+
+
+def resume(path: PathLike, *, on_progress: OnProgress | None = None) -> Run:
+    """Finish a run that was killed or interrupted; the result is the one it would have had, bit for bit."""
+    return resume_run(Path(path), on_progress=on_progress)
+
+
+def load(path: PathLike) -> Run:
+    """Open a run folder.
+
+    Raises:
+        UserError: it is not a run folder, or a damaged one.
+    """
+    return load_run(path)

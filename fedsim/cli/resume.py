@@ -1,0 +1,30 @@
+"""``fedsim resume``: finish a run that was interrupted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from fedsim.cli.options import json_option
+from fedsim.cli.progress import following
+from fedsim.cli.summary import print_summary
+
+
+@click.command(name="resume")
+@click.argument("run", type=click.Path(path_type=Path))
+@json_option
+def command(run: Path, as_json: bool) -> None:
+    """Finish RUN, a run folder whose run was killed or interrupted.
+
+    The result is the one the run would have had, bit for bit. A complete run is left as it is.
+    """
+    from fedsim.composition.execution import resume
+
+    with following(run.name, quiet=as_json) as on_progress:
+        finished = resume(run, on_progress=on_progress)
+    if as_json:
+        click.echo(json.dumps({"path": str(finished.path), **finished.info}))
+    else:
+        print_summary(finished)

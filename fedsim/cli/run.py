@@ -1,0 +1,51 @@
+"""``fedsim run``: run a scenario."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from fedsim.cli.options import json_option, override_option, scenario_argument
+from fedsim.cli.progress import following
+from fedsim.cli.summary import print_summary
+
+
+@click.command(name="run")
+@scenario_argument
+@override_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Run folder; runs/<name>-seed<seed> by default.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a run that is there.")
+@click.option("--timing-only", is_flag=True, help="Simulate time alone, without learning.")
+@json_option
+def command(
+    scenario: Path,
+    overrides: tuple[str, ...],
+    output: Path | None,
+    overwrite: bool,
+    timing_only: bool,
+    as_json: bool,
+) -> None:
+    """Run SCENARIO (a YAML file) and write a run folder with tables, model and report.
+
+    Exit code 2 says that the scenario or the folder cannot be used; a run that was interrupted goes on with
+    'fedsim resume'.
+    """
+    from fedsim.api import read_scenario
+    from fedsim.composition.execution import execute
+
+    loaded = read_scenario(scenario, overrides)
+    with following(loaded.scenario.name, quiet=as_json) as on_progress:
+        run = execute(
+            loaded, output, overwrite=overwrite, timing_only=timing_only, on_progress=on_progress
+        )
+    if as_json:
+        click.echo(json.dumps({"path": str(run.path), **run.info}))
+    else:
+        print_summary(run)

@@ -1,0 +1,42 @@
+"""The short summary that a run ends with."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+from rich.table import Table
+
+from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.runs.run import Run
+from fedsim.units import format_duration
+
+
+def print_summary(run: Run) -> None:
+    """Print a run's main figures and where its report is."""
+    info = run.info
+    table = Table(title=f"{run.name}, seed {info['seed']}", title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("simulated time", format_duration(info["simulated_s"]))
+    table.add_row("wall time", format_duration(info["wall_s"]))
+    table.add_row("rounds", f"{info['rounds']:,}")
+    table.add_row("model versions", f"{info['versions_made']:,}")
+    counts = run.dispatches["outcome"].value_counts()
+    outcomes = ", ".join(f"{counts[label]:,} {label}" for label in OUTCOME_LABELS if counts[label])
+    table.add_row("dispatches", f"{info['dispatches']:,}" + (f" ({outcomes})" if outcomes else ""))
+    table.add_row(
+        "clients that took part",
+        f"{run.dispatches['client_id'].nunique():,} of {len(run.clients):,}",
+    )
+    if info["ineligible_clients"]:
+        table.add_row("clients short of memory", f"{info['ineligible_clients']:,}")
+    for name, value in info["metrics"].items():
+        table.add_row(name, f"{value:.4g}")
+    for name, target in run.scenario["stop"].get("target", {}).items():
+        reached_s = run.time_to(name, target)
+        text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"
+        table.add_row(f"{name} {target:g}", text)
+    console = Console()
+    console.print(table)
+    console.print(f"report: {run.folder.report}", soft_wrap=True, highlight=False)

@@ -1,0 +1,341 @@
+"""Runs a scenario into a run folder, and finishes a run that was interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsim.catalog import CATALOG
+from fedsim.composition.assembly import Assembly, assemble, build_server, partition_rows
+from fedsim.composition.population import Bundles
+from fedsim.errors import UserError
+from fedsim.learning.learner import Learner
+from fedsim.network.base import Direction
+from fedsim.runs.checkpoint import Checkpoints, save_tensors
+from fedsim.runs.clients import clients_table
+from fedsim.runs.environment import environment
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.invariants import verify_run
+from fedsim.runs.run import Run
+from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
+from fedsim.runs.tables import from_columns, write_parquet
+from fedsim.runs.writer import RunWriter
+from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.timeline import Evaluate
+from fedsim.units import NS_PER_S, to_ns
+
+CHECKPOINT_INTERVAL_S = 30.0
+"""Wall seconds between two checkpoints."""
+_ONLINE_POINTS = 2000
+_ONLINE_STEP_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        simulated_s: simulated seconds.
+        version: server updates made.
+        rounds: rounds closed.
+        dispatched: dispatches handed out.
+        share: part of the run that is done, as far as its limits tell; 0 to 1.
+        metrics: newest metrics.
+    """
+
+    simulated_s: float
+    version: int
+    rounds: int
+    dispatched: int
+    share: float
+    metrics: Mapping[str, float]
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def default_folder(loaded: LoadedScenario) -> Path:
+    """Where a run goes unless told otherwise: ``runs/<name>-seed<seed>`` under the working directory."""
+    return Path("runs") / f"{loaded.scenario.name}-seed{loaded.scenario.seed}"
+
+
+def execute(
+    loaded: LoadedScenario,
+    output: Path | None = None,
+    *,
+    overwrite: bool = False,
+    timing_only: bool = False,
+    bundles: Bundles | None = None,
+    on_progress: OnProgress | None = None,
+) -> Run:
+    """Run a scenario.
+
+    Args:
+        loaded: the scenario.
+        output: run folder; :func:`default_folder` when None.
+        overwrite: replace a run that is there.
+        timing_only: simulate time alone.
+        bundles: trace bundles already read, to share them between runs.
+        on_progress: called now and then while the run goes on.
+
+    Raises:
+        UserError: the scenario's parts do not fit together, or the folder cannot be used.
+    """
+    began = time.perf_counter()
+    if loaded.scenario.sweep is not None:
+        raise UserError(
+            "this scenario describes many runs",
+            where=f"{loaded.path or 'scenario'}: sweep",
+            hint="use fedsim sweep, or leave the section out",
+        )
+    # Everything that can be wrong with the scenario is found before the folder is made.
+    assembly = assemble(loaded, bundles, timing_only=timing_only)
+    folder = RunFolder(output if output is not None else default_folder(loaded))
+    with RunWriter(folder, clients=len(assembly.samples), overwrite=overwrite) as writer:
+        folder.write_scenario(loaded.resolved_yaml())
+        folder.write_info(
+            {
+                "status": Status.RUNNING,
+                "name": loaded.scenario.name,
+                "seed": loaded.scenario.seed,
+                "timing_only": assembly.execution is None,
+                **environment(),
+            }
+        )
+        return _Execution(assembly, folder, writer, on_progress, began).run()
+
+
+def resume(
+    path: Path, *, bundles: Bundles | None = None, on_progress: OnProgress | None = None
+) -> Run:
+    """Finish a run that was killed or interrupted, with the result it would have had.
+
+    The time plane is replayed from the start, which is cheap; training goes on from the last checkpoint.
+
+    Raises:
+        UserError: there is no such run, it is damaged, or it was made in another way.
+    """
+    began = time.perf_counter()
+    folder = RunFolder(path)
+    info = folder.read_info()
+    if info.get("status") == Status.COMPLETE:
+        return Run(folder)
+    loaded = load_scenario(folder.scenario, CATALOG)
+    assembly = assemble(loaded, bundles, timing_only=bool(info.get("timing_only")))
+    with RunWriter(folder, clients=len(assembly.samples), resume=True) as writer:
+        folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
+        return _Execution(assembly, folder, writer, on_progress, began).run()
+
+
+class _Execution:
+    """One run on its way."""
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        folder: RunFolder,
+        writer: RunWriter,
+        on_progress: OnProgress | None,
+        began: float,
+    ) -> None:
+        self._assembly = assembly
+        self._folder = folder
+        self._writer = writer
+        self._on_progress = on_progress
+        self._began = began
+        self._checkpoints = Checkpoints(folder.checkpoint)
+        self._checkpointed_at = time.monotonic()
+        self._learning_s = 0.0
+        self._metrics: Mapping[str, float] = {}
+        self._learner = self._make_learner() if assembly.execution is not None else None
+        plane = _TimedPlane(self._learner, self) if self._learner is not None else None
+        self._engine, self._server = build_server(assembly, plane, writer)
+        if on_progress is not None:
+            self._server.on_progress = self._report_progress
+
+    def _make_learner(self) -> Learner:
+        scenario, task = self._assembly.scenario, self._assembly.task
+        assert task is not None
+        learner = Learner(
+            task,
+            self._assembly.method,
+            scenario.training,
+            seed=scenario.seed,
+            on_metrics=self._on_metrics,
+            on_rest=self._on_rest,
+            per_client=scenario.evaluation.per_client,
+            folder=self._folder.path,
+        )
+        saved = self._checkpoints.load()
+        if saved is not None:
+            learner.restore(*saved)
+        return learner
+
+    def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
+        self._metrics = metrics
+        self._writer.append_metrics(
+            instruction.time_s, instruction.version, instruction.round, metrics
+        )
+
+    def _on_rest(self) -> None:
+        if time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S:
+            assert self._learner is not None
+            self._checkpoints.save(*self._learner.state())
+            self._checkpointed_at = time.monotonic()
+
+    def _report_progress(self) -> None:
+        assert self._on_progress is not None
+        stop, server = self._assembly.scenario.stop, self._server
+        now_s = self._engine.now_ns / NS_PER_S
+        shares = [
+            done / limit
+            for done, limit in (
+                (now_s, stop.simulated_time),
+                (server.round, stop.rounds),
+                (server.dispatched, stop.dispatches),
+                (server.arrived, stop.arrivals),
+            )
+            if limit
+        ]
+        self._on_progress(
+            Progress(
+                now_s, server.version, server.round, server.dispatched, max(shares), self._metrics
+            )
+        )
+
+    def run(self) -> Run:
+        """Simulate, learn, and close the books.
+
+        Raises:
+            UserError: something the scenario asked for turned out impossible on the way.
+            InvariantViolation: the finished run contradicts itself.
+        """
+        try:
+            with _rare_garbage_collection():
+                self._server.run()
+                if self._learner is not None:
+                    with self.learning():
+                        self._learner.close()
+            self._close()
+        except KeyboardInterrupt:
+            self._leave(Status.INTERRUPTED)
+            raise
+        except Exception as error:
+            self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
+            raise
+        return Run(self._folder)
+
+    def _leave(self, status: Status, **more: Any) -> None:
+        self._writer.close()
+        self._folder.update_info(status=status, **more)
+
+    @contextlib.contextmanager
+    def learning(self) -> Iterator[None]:
+        """Count what runs inside as wall time of the learning plane."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._learning_s += time.perf_counter() - began
+
+    def _close(self) -> None:
+        assembly, folder = self._assembly, self._folder
+        self._writer.finish()
+        population, clients = assembly.population, len(assembly.samples)
+        end_ns = self._engine.now_ns
+        simulated_s = end_ns / NS_PER_S
+        run = Run(folder)
+        online_ns = population.availability.online_between_ns(0, end_ns)
+        own = self._learner.client_metrics() if self._learner is not None else None
+        network = population.network
+        table = clients_table(
+            run.dispatches,
+            run.aggregations,
+            duration_s=simulated_s,
+            samples=assembly.samples,
+            step_s=population.compute.step_s,
+            down_bps=np.array(
+                [network.rate_bps(client, Direction.DOWN) for client in range(clients)]
+            ),
+            up_bps=np.array([network.rate_bps(client, Direction.UP) for client in range(clients)]),
+            online_fraction=online_ns / max(1, end_ns),
+            last_accuracy=None if own is None else own.accuracy,
+        )
+        write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
+        self._write_online(end_ns)
+        rows = partition_rows(assembly.task)
+        if rows is not None:
+            write_parquet(folder.parquet(PARTITION.name), PARTITION, from_columns(PARTITION, rows))
+        if self._learner is not None:
+            save_tensors(folder.model, self._learner.named_model())
+        began = time.perf_counter()
+        verify_run(Run(folder))
+        wall_s = time.perf_counter() - self._began
+        folder.update_info(
+            status=Status.COMPLETE,
+            simulated_s=simulated_s,
+            rounds=self._server.round,
+            versions_made=self._server.version,
+            dispatches=self._server.dispatched,
+            ineligible_clients=int(np.count_nonzero(~population.eligible)),
+            bytes_down_per_dispatch=assembly.bytes_down,
+            bytes_up_per_dispatch=assembly.bytes_up,
+            metrics=dict(self._metrics),
+            wall_s=wall_s,
+            wall_learning_s=self._learning_s,
+            wall_time_plane_s=began - self._began - self._learning_s,
+            learning=None if self._learner is None else self._learner.describe(),
+        )
+        Run(folder).report()
+        self._checkpoints.remove()
+
+    def _write_online(self, end_ns: int) -> None:
+        step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
+        times_ns = np.arange(
+            0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64
+        )
+        counts = self._assembly.population.availability.online_counts(times_ns)
+        columns = {"time_s": times_ns / NS_PER_S, "online": counts}
+        write_parquet(self._folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
+
+
+class _TimedPlane:
+    """The learner, with the wall time spent in it counted."""
+
+    def __init__(self, learner: Learner, execution: _Execution) -> None:
+        self._learner = learner
+        self._execution = execution
+        self.hold = learner.hold
+        self.drop = learner.drop
+
+    def submit(self, instruction: Any) -> None:
+        with self._execution.learning():
+            self._learner.submit(instruction)
+
+    def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
+        with self._execution.learning():
+            return self._learner.evaluate(instruction)
+
+    def training_losses(self, dispatch_ids: Any) -> Any:
+        with self._execution.learning():
+            return self._learner.training_losses(dispatch_ids)
+
+
+@contextlib.contextmanager
+def _rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage seldom: columns and events hold no cycles worth looking for every few hundred objects."""
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
