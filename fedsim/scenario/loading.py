@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,13 @@ class LoadedScenario:
         scenario: its sections; every part carries all its parameters, paths are absolute.
         folder: folder that relative paths referred to.
         path: the file; None where it was built in Python.
+        source: what was written, with its places.
     """
 
     scenario: Scenario
     folder: Path
     path: Path | None
+    source: Source = field(repr=False, compare=False)
 
     def resolved(self) -> dict[str, Any]:
         """Plain data with every default written out and absolute paths: it runs the same from anywhere."""
@@ -42,6 +45,28 @@ class LoadedScenario:
     def resolved_yaml(self) -> str:
         """:meth:`resolved` as YAML, keys in the order of the reference."""
         return to_yaml(self.resolved())
+
+    @contextmanager
+    def locating_errors(self) -> Iterator[None]:
+        """Give errors whose place is a key (``where="server.schedule"``) its file, line and column.
+
+        For the checks that can only be made once a run is built: whether the parts fit together.
+        """
+        try:
+            yield
+        except UserErrors as error:
+            raise UserErrors([self._located(one) for one in error.errors]) from error.__cause__
+        except UserError as error:
+            raise self._located(error) from error.__cause__
+
+    def _located(self, error: UserError) -> UserError:
+        words = (error.where or "").split(".")
+        if words[0] not in Scenario.model_fields:
+            return error
+        path = tuple(int(word) if word.isdigit() else word for word in words)
+        return UserError(
+            f"{error.where}: {error.message}", where=self.source.value_place(path), hint=error.hint
+        )
 
 
 def load_scenario(
@@ -101,7 +126,7 @@ def _load(source: Source, folder: Path, path: Path | None, catalog: Catalog) -> 
         found += problems(error, Scenario, data)
     if found:
         raise _all_errors(found, source)
-    return LoadedScenario(scenario, folder, path)
+    return LoadedScenario(scenario, folder, path, source)
 
 
 def _all_errors(found: Iterable[Problem], source: Source) -> UserError:

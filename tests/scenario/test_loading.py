@@ -216,3 +216,26 @@ def test_a_scenario_from_python_is_left_unchanged(tmp_path: Path, catalog: Catal
     assert data == {"task": {"name": "timing", "clients": 3}, "stop": {"rounds": 1}}
     with pytest.raises(UserError, match=r"^scenario: task.clients: is missing"):
         load_scenario_dict({"task": {"name": "timing"}, "stop": {"rounds": 1}}, tmp_path, catalog)
+
+
+@pytest.mark.parametrize(
+    ("where", "located"),
+    [
+        ("stop.rounds", "s.yaml:5:16: stop.rounds: too few"),
+        ("task.model", "s.yaml:4:10: task.model: too few"),
+        ("server.schedule", "s.yaml: server.schedule: too few"),
+        ("bundle week", "bundle week: too few"),
+        (None, "too few"),
+    ],
+)
+def test_errors_found_while_building_a_run_get_their_place(
+    tmp_path: Path, catalog: Catalog, where: str | None, located: str
+) -> None:
+    loaded = load(tmp_path, catalog, MINIMAL)
+    for raised in (
+        UserError("too few", where=where, hint="more"),
+        UserErrors([UserError("too few", where=where, hint="more")]),
+    ):
+        with pytest.raises(UserError) as caught, loaded.locating_errors():
+            raise raised
+        assert str(caught.value).replace(f"{tmp_path}/", "") == f"{located}\n  more"
