@@ -15,6 +15,7 @@ from fedsim.methods.base import Cohort, Method
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.scenario.training import Sgd, Training
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.dropout import KeyedDropout
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family, ModelComponent
 from fedsim.tasks.models.mlp import LinearStack
@@ -62,7 +63,7 @@ MODELS: Mapping[str, tuple[Any, Family]] = {
     "mlp": (lambda: LinearStack([_features(), 20, 12, CLASSES]), "mlp"),
     "conv": (_conv, "module"),
     "batch_norm": (lambda: _conv(nn.BatchNorm2d(3)), "module"),
-    "dropout": (lambda: _conv(nn.Dropout(0.5)), "module"),
+    "dropout": (lambda: _conv(KeyedDropout(0.5)), "module"),
 }
 
 

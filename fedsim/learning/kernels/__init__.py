@@ -9,7 +9,7 @@ from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel, Session
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
-from fedsim.learning.kernels.loop import LoopKernel, draws_random_numbers
+from fedsim.learning.kernels.loop import LoopKernel, refuse_hidden_randomness
 from fedsim.learning.kernels.quadratic import QuadraticKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
@@ -46,11 +46,10 @@ def choose(
     The quadratic task has its own. Stacks of linear layers with cross-entropy take ``linear_stack``. Other modules
     take ``loop``, spread over worker threads, on CPU and ``vmap`` on CUDA; modules with batch statistics or dropout,
     and those that cannot be vectorised, take ``loop`` everywhere. ``training.executor`` overrides: ``stacked`` takes
-    ``linear_stack`` or ``vmap``, ``parallel`` and ``plain`` take ``loop``. Dropout draws from torch's one global
-    generator, so such modules have one worker.
+    ``linear_stack`` or ``vmap``, ``parallel`` and ``plain`` take ``loop``.
 
     Raises:
-        UserError: ``stacked`` is asked for and the module cannot be vectorised.
+        UserError: ``stacked`` is asked for and the module cannot be vectorised, or its results cannot be repeated.
     """
     if isinstance(task, QuadraticTask):
         return Choice(QuadraticKernel(task, seed), 1)
@@ -66,16 +65,15 @@ def choose(
     )
     if executor in ("auto", "stacked") and linear:
         return Choice(LinearStackKernel(task, samples, order, execution), execution.threads)
-    random = draws_random_numbers(task)
+    refuse_hidden_randomness(task)
     vectorised = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
-    if vectorised and not random and VmapKernel.fits(task):
+    if vectorised and VmapKernel.fits(task):
         return Choice(VmapKernel(task, samples, order, execution), execution.threads)
     if executor == "stacked":
-        reason = "draws random numbers" if random else "cannot be vectorised over clients"
         raise UserError(
-            f"model {task.model.name} {reason}",
+            f"model {task.model.name} cannot be vectorised over clients",
             where="training.executor",
             hint="use 'auto', 'parallel' or 'plain'",
         )
-    loop = LoopKernel(task, samples, order, execution, seed=seed, random=random)
-    return Choice(loop, 1 if random or executor == "plain" else execution.threads)
+    loop = LoopKernel(task, samples, order, execution, seed=seed)
+    return Choice(loop, 1 if executor == "plain" else execution.threads)

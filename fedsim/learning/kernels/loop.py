@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 
+from fedsim.errors import UserError
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.dropout import has_dropout, seed_dropout
 from fedsim.tasks.supervised import SupervisedTask
 
 _SEED_MASK = (1 << 63) - 1
@@ -30,6 +31,7 @@ class BoundModule:
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
         self.module = copy.deepcopy(task.module).to(device)
+        self.drops = has_dropout(self.module)
         self.channels_last = device.type == "cpu" and any(
             isinstance(layer, nn.Conv2d) for layer in self.module.modules()
         )
@@ -60,17 +62,23 @@ class BoundModule:
         return result
 
 
-def draws_random_numbers(task: SupervisedTask) -> bool:
-    """Whether the module draws random numbers in training (dropout in any form)."""
-    with torch.random.fork_rng(devices=[]):
+def refuse_hidden_randomness(task: SupervisedTask) -> None:
+    """Make sure that the module draws nothing from torch's global generator in training.
+
+    Raises:
+        UserError: it does, so that results would depend on the order of execution.
+    """
+    probe = copy.deepcopy(task.module).train()
+    seed_dropout(probe, 0)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
-        was_training = task.module.training
-        # In evaluation mode normalisation layers leave their statistics alone; dropout needs training mode.
-        probe = copy.deepcopy(task.module).train()
-        with torch.no_grad():
-            probe(task.inputs(task.train_x[[0, -1]]))
-        task.module.train(was_training)
-        return not torch.equal(before, torch.get_rng_state())
+        probe(task.inputs(task.train_x[[0, -1]]))
+        if not torch.equal(before, torch.get_rng_state()):
+            raise UserError(
+                f"model {task.model.name} draws from torch's global random generator, so a run could not be repeated",
+                where="task.model",
+                hint="use nn.Dropout layers, not functional dropout",
+            )
 
 
 class _LoopSession(SupervisedSession):
@@ -128,8 +136,9 @@ class _LoopSession(SupervisedSession):
         inputs = self.samples.gather(rows[row, :count])
         bound = self._bound
         bound.bind(self._views[row])
+        if bound.drops:
+            self._seed_dropout(row, step)
         with (
-            self._randomness(row, step),
             torch.enable_grad(),
             torch.autocast(weights.device.type, self._autocast)
             if self._autocast is not None
@@ -142,17 +151,10 @@ class _LoopSession(SupervisedSession):
         gradients = torch.autograd.grad(loss, bound.parameters)
         return loss.detach().to(weights.dtype), gradients
 
-    @contextmanager
-    def _randomness(self, row: int, step: int) -> Iterator[None]:
-        """Torch's global generators, where the module draws from them, keyed by dispatch and step."""
-        if not self._kernel.random:
-            yield
-            return
+    def _seed_dropout(self, row: int, step: int) -> None:
         keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
         seed = Stream(self._kernel.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            yield
+        seed_dropout(self._bound.module, seed, self._kernel.execution.device)
 
 
 class LoopKernel(SupervisedKernel):
@@ -160,9 +162,7 @@ class LoopKernel(SupervisedKernel):
 
     Args:
         task, samples, order, execution: as in :class:`SupervisedKernel`.
-        seed: the scenario's seed, for modules that draw random numbers.
-        random: whether the module draws random numbers in training; such a kernel must be the only one at work,
-            because it sets torch's global generator.
+        seed: the scenario's seed, for dropout.
     """
 
     name = "loop"
@@ -178,11 +178,9 @@ class LoopKernel(SupervisedKernel):
         execution: Execution,
         *,
         seed: int,
-        random: bool = False,
     ) -> None:
         super().__init__(task, samples, order, execution)
         self.seed = seed
-        self.random = random
         self.bound = BoundModule(task, execution.device)
         self.bound.module.train()
 
@@ -194,7 +192,6 @@ class LoopKernel(SupervisedKernel):
             self.order,
             self.execution,
             seed=self.seed,
-            random=self.random,
         )
 
     def session(

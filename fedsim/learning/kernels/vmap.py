@@ -19,6 +19,7 @@ from fedsim.learning.kernels.supervised import (
     place_weights,
 )
 from fedsim.learning.samples import Samples
+from fedsim.tasks.dropout import has_dropout
 from fedsim.tasks.supervised import SupervisedTask
 
 _CPU_GROUP = 8
@@ -99,8 +100,8 @@ class VmapKernel(SupervisedKernel):
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
-        """Whether the module has no buffers that training changes and all its operations can be vectorised."""
-        if task.layout.buffers:
+        """Whether the module has no dropout and no buffers that training changes, and can be vectorised."""
+        if task.layout.buffers or has_dropout(task.module):
             return False
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
