@@ -1,0 +1,77 @@
+"""Export to Mahimahi packet-delivery traces (Netravali et al., ATC 2015), a file a series and direction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.exporters import Exporter
+from fedsim.traces.exporters._links import Link, check_folder, links
+from fedsim.traces.exporters._output import write_file
+from fedsim.traces.importers.mahimahi import PACKET_BITS
+
+
+class MahimahiExportParams(Parameters):
+    """The Mahimahi exporter has no options."""
+
+
+class MahimahiExporter(Exporter):
+    """A folder with ``NAME.down`` and ``NAME.up``; a series for both ways is written twice.
+
+    A packet is due in the millisecond in which the bits sent since the start reach another 12,000, so that no more than
+    one packet is ever owed. The trace must end with a packet: an idle end is cut off, bits short of a packet are lost.
+    """
+
+    name: ClassVar[str] = "mahimahi"
+    description: ClassVar[str] = (
+        "Mahimahi packet-delivery traces, a folder with .down and .up files"
+    )
+    Params: ClassVar[type[Parameters]] = MahimahiExportParams
+
+    @classmethod
+    def write(
+        cls,
+        bundle: TraceBundle,
+        path: Path,
+        params: MahimahiExportParams,
+        *,
+        overwrite: bool = False,
+    ) -> dict[str, int]:
+        """See :meth:`Exporter.write`."""
+        check_folder(path)
+        counts = {"files": 0, "opportunities": 0, "idle_end_ms": 0}
+        for link in links(bundle):
+            packets_ms, length_ms = _opportunities(link)
+            if not len(packets_ms):
+                raise UserError(
+                    f"the series '{link.series_id}' carries less than one packet",
+                    where=bundle.where,
+                    hint="Mahimahi needs at least one packet of 1,500 bytes",
+                )
+            data = ("\n".join(map(str, packets_ms.tolist())) + "\n").encode()
+            for direction in ("down", "up") if link.direction == "both" else (link.direction,):
+                write_file(path / f"{link.file_name}.{direction}", data, overwrite=overwrite)
+                counts["files"] += 1
+                counts["opportunities"] += len(packets_ms)
+                counts["idle_end_ms"] += length_ms - 1 - int(packets_ms[-1])
+        if not counts["files"]:
+            raise UserError("has no series", where=bundle.where)
+        return counts
+
+
+def _opportunities(link: Link) -> tuple[npt.NDArray[np.int64], int]:
+    """Milliseconds of the packets, ascending, and the length of the series in milliseconds."""
+    edges_us = link.edges_us - link.edges_us[0]
+    sent = np.append(0.0, np.cumsum(link.rate_bps * np.diff(edges_us) / 1e6))
+    length_ms = -(-int(edges_us[-1]) // 1000)
+    ends_us = np.minimum(np.arange(1, length_ms + 1) * 1000, edges_us[-1])
+    # Sums of many rates are off by some units in the last place: a packet complete but for these is complete.
+    packets = np.floor(np.interp(ends_us, edges_us, sent) / PACKET_BITS * (1 + 1e-12) + 1e-6)
+    number = np.diff(np.append(0, packets)).astype(np.int64)
+    return np.repeat(np.arange(length_ms, dtype=np.int64), number), length_ms

@@ -1,0 +1,151 @@
+"""Rate series of links: from samples to the tables of a bundle, one device riding each series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fedsim.errors import UserError
+from fedsim.traces.importers._assemble import devices_table, nullable
+from fedsim.traces.tables import id_column, make_table
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rates of one direction of one link.
+
+    Args:
+        series_id: name of the link.
+        direction: down, up or both.
+        edges_us: ends of the pieces and the start of the first one, ascending, shape (n + 1,).
+        rate_bps: rate of each piece, shape (n,).
+        rtt_s: round-trip time of each piece, NaN where unknown, shape (n,); None: unknown throughout.
+        loss: share of packets lost of each piece, NaN where unknown, shape (n,); None: unknown throughout.
+        radio: kind of radio of each piece; None: unknown throughout.
+    """
+
+    series_id: str
+    direction: str
+    edges_us: Ints
+    rate_bps: Floats
+    rtt_s: Floats | None = None
+    loss: Floats | None = None
+    radio: Sequence[str | None] | None = None
+
+
+def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[str, Any]:
+    """Tables ``devices``, ``network_series`` and ``network_assign`` of the links, a device each.
+
+    A device has the name of its link; its window and its period are the length of the longest direction.
+    """
+    ordered = sorted(series, key=lambda item: (item.series_id, item.direction))
+    ids = sorted({item.series_id for item in ordered})
+    row = {name: number for number, name in enumerate(ids)}
+    ends = np.zeros(len(ids), np.int64)
+    for item in ordered:
+        ends[row[item.series_id]] = max(ends[row[item.series_id]], int(item.edges_us[-1]))
+    lengths = [len(item.rate_bps) for item in ordered]
+    directions = ["down", "up", "both"]
+    values: dict[str, Any] = {
+        "series_id": id_column(np.repeat([row[item.series_id] for item in ordered], lengths), ids),
+        "direction": id_column(
+            np.repeat([directions.index(item.direction) for item in ordered], lengths), directions
+        ),
+        "start_us": np.concatenate([item.edges_us[:-1] for item in ordered]),
+        "dur_us": np.concatenate([np.diff(item.edges_us) for item in ordered]),
+        "rate_bps": np.concatenate([item.rate_bps for item in ordered]),
+    }
+    for column in ("rtt_s", "loss"):
+        if any(getattr(item, column) is not None for item in ordered):
+            parts = [
+                np.full(len(item.rate_bps), np.nan) if part is None else part
+                for item in ordered
+                for part in (getattr(item, column),)
+            ]
+            values[column] = nullable(np.concatenate(parts).astype(np.float32))
+    if any(item.radio is not None for item in ordered):
+        radios: list[str | None] = []
+        for item in ordered:
+            radios.extend(item.radio or [None] * len(item.rate_bps))
+        values["radio"] = pa.array(radios, pa.string())
+    return {
+        "devices": devices_table(ids, window_end_us=ends, kind=kind, period_us=ends),
+        "network_series": make_table("network_series", values),
+        "network_assign": make_table(
+            "network_assign",
+            {
+                "device_id": id_column(np.arange(len(ids)), ids),
+                "series_id": id_column(np.arange(len(ids)), ids),
+                "offset_us": np.zeros(len(ids), np.int64),
+                "scale": np.ones(len(ids), np.float32),
+            },
+        ),
+    }
+
+
+def series_names(names: Sequence[str], suffixes: Sequence[str]) -> list[str]:
+    """Short names of files: the last part without its ending where that is unambiguous, else the whole path.
+
+    Args:
+        names: paths inside the folder or archive.
+        suffixes: endings to cut off.
+    """
+
+    def bare(name: str) -> str:
+        for suffix in suffixes:
+            name = name.removesuffix(suffix)
+        return name
+
+    short = [bare(PurePosixPath(name).name) for name in names]
+    return short if len(set(short)) == len(short) else [bare(name) for name in names]
+
+
+def require_single(names: Sequence[str], where: Sequence[str]) -> None:
+    """Refuse two files of one name.
+
+    Raises:
+        UserError: names the second one.
+    """
+    seen: dict[str, str] = {}
+    for name, place in zip(names, where, strict=True):
+        if name in seen:
+            raise UserError(
+                f"has the name '{name}' of {seen[name]}",
+                where=place,
+                hint="rename one of them, or import the folder that holds both",
+            )
+        seen[name] = place
+
+
+def hold_unknown(values: Floats) -> tuple[Floats, int]:
+    """Fill NaN with the last known value (those before the first with the first), and how many that were.
+
+    Raises:
+        ValueError: nothing is known.
+    """
+    known = ~np.isnan(values)
+    if not known.any():
+        raise ValueError("nothing is known")
+    last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
+    last[last < 0] = int(np.argmax(known))
+    return values[last], int(np.count_nonzero(~known))
+
+
+def mean_by_time(time_us: Ints, value: Floats) -> Floats:
+    """Mean of the values that share an instant (ascending), ignoring NaN; NaN where all are. Shape (distinct,)."""
+    first = np.flatnonzero(np.append(True, time_us[1:] != time_us[:-1]))
+    known = ~np.isnan(value)
+    number = np.add.reduceat(known.astype(np.int64), first)
+    total = np.add.reduceat(np.where(known, value, 0.0), first)
+    with np.errstate(invalid="ignore"):
+        result: Floats = total / number
+    return result
