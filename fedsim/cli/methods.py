@@ -39,7 +39,7 @@ def list_(as_json: bool) -> None:
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Describe the method NAME (or file.py:ClassName): parameters, what it sends and keeps, its paper."""
-    described = _describe(name)
+    described = describe(name)
     if as_json:
         click.echo(json.dumps(described, indent=2))
         return
@@ -66,7 +66,12 @@ def _line(key: str, value: Any) -> None:
         click.echo(f"{key.replace('_', ' '):<24}{text}")
 
 
-def _describe(name: str) -> dict[str, Any]:
+def describe(name: str) -> dict[str, Any]:
+    """What there is to know about a method, for people and scripts.
+
+    Raises:
+        UserError: there is no such method.
+    """
     from fedsim.methods.base import Method
     from fedsim.scenario.description import parameters
 

@@ -1,0 +1,203 @@
+"""Write the reference pages from the code: ``python docs/generate.py``. A test holds that they are up to date."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from pydantic import BaseModel
+
+from fedsim.catalog import CATALOG
+from fedsim.cli import COMMANDS, cli
+from fedsim.cli.methods import describe
+from fedsim.components import Component, Parameters
+from fedsim.scenario.description import Parameter, parameters
+from fedsim.scenario.model import QuadraticTask, Scenario, SupervisedTask, TimingTask
+from fedsim.scenario.shapes import field_shape
+from fedsim.scenario.training import Training
+
+REFERENCE = Path(__file__).parent / "reference"
+NOTICE = "<!-- Written by docs/generate.py; change the code's docstrings instead. -->\n"
+
+INTRODUCTION = """\
+A scenario is one YAML file. Durations are numbers of seconds or text such as `90s`, `15min`, `2h`, `7d`; sizes are
+bytes or `25MB`, `4KiB`; rates are bits per second or `20Mbps`. Paths are relative to the scenario file.
+`fedsim scenario show FILE` writes out every default; `fedsim scenario schema` is the same as a JSON Schema, with which
+editors complete and check. Any value can be set on the command line by its dotted path:
+`-s training.optimizer.lr=0.05`.
+
+A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters.
+`name: my_file.py:MyClass` is one of your own, in a file beside the scenario. Where a part has a default, its name may
+be left out.
+"""
+
+KINDS = {
+    "dataset": "Data sets (`task.dataset`)",
+    "partition": "Partitions (`task.partition`)",
+    "model": "Models (`task.model`)",
+    "compute": "Compute models (`devices.compute`)",
+    "availability": "Availability (`devices.availability`)",
+    "network": "Networks (`devices.network`)",
+    "selection": "Selections (`server.selection`)",
+    "schedule": "Schedules (`server.schedule`)",
+}
+
+
+def scenario_page() -> str:
+    """The reference of every key of a scenario."""
+    lines = [
+        NOTICE,
+        "# Scenario reference\n",
+        f"{INTRODUCTION}\n",
+        "## Top level\n",
+        *_table(Scenario, only=lambda key: "." not in key),
+    ]
+    for section in ("devices", "server", "stop", "evaluation", "sweep"):
+        info = Scenario.model_fields[section]
+        model = field_shape(info).models[0]
+        lines += [f"## `{section}`\n", f"{_prose(model)}\n", *_table(model)]
+        if section == "devices":
+            lines += _parts("compute", "availability", "network")
+        if section == "server":
+            lines += ["Methods have a [page of their own](methods.md).\n"]
+            lines += _parts("selection", "schedule")
+    tasks: list[str] = ["## `task`\n"]
+    for task in (SupervisedTask, QuadraticTask, TimingTask):
+        name = field_shape(task.model_fields["name"]).choices[0]
+        tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(task)}\n", *_table(task)]
+    tasks += _parts("dataset", "partition", "model")
+    training = ["## `training`\n", f"{_prose(Training)}\n", *_table(Training)]
+    for key in ("optimizer", "lr_schedule"):
+        for model in field_shape(Training.model_fields[key]).models:
+            name = field_shape(model.model_fields["name"]).choices[0]
+            training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
+            training += _table(model, only=lambda key: key != "name")
+    place = lines.index("## `devices`\n")
+    return _join([*lines[:place], *tasks, *training, *lines[place:]])
+
+
+def methods_page() -> str:
+    """The reference of every method."""
+    lines = [
+        NOTICE,
+        "# Methods\n",
+        "What each method sends, keeps and needs. P is the length of the model's parameter vector. "
+        "`fedsim methods show NAME` prints the same.\n",
+    ]
+    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+        described = describe(name)
+        lines += [
+            f"## {described['title']}\n",
+            f"`method: {{name: {name}}}`\n",
+            f"{_prose(method)}\n",
+        ]
+        rows = [
+            ("Sends down", ", ".join(described["sends_down"])),
+            ("Sends up", ", ".join(described["sends_up"])),
+            ("The server keeps", ", ".join(described["server_keeps"])),
+            ("The server keeps for each client", ", ".join(described["server_keeps_per_client"])),
+            ("Each client keeps", ", ".join(described["client_keeps"])),
+            ("Known once given", ", ".join(described["needs"])),
+            ("Schedules", ", ".join(described["schedules"])),
+            ("Not asynchronous", described["not_asynchronous"]),
+            ("Paper", described["paper"]),
+        ]
+        lines += ["| | |", "|---|---|"]
+        lines += [f"| {label} | {_cell(text)} |" for label, text in rows if text]
+        lines += ["", *_table(method.Params)]
+    return _join(lines)
+
+
+def commands_page() -> str:
+    """The reference of every command."""
+    lines = [
+        NOTICE,
+        "# Commands\n",
+        "Exit codes: 0 done, 2 a mistake in what was given, 1 a defect of fedsim, 130 interrupted.\n",
+    ]
+    with click.Context(cli, info_name="fedsim") as context:
+        for name in COMMANDS:
+            command = cli.get_command(context, name)
+            if command is not None:
+                lines += _command(command, f"fedsim {name}", context)
+    return _join(lines)
+
+
+def pages() -> dict[Path, str]:
+    """All pages by their file."""
+    return {
+        REFERENCE / "scenario.md": scenario_page(),
+        REFERENCE / "methods.md": methods_page(),
+        REFERENCE / "commands.md": commands_page(),
+    }
+
+
+def _parts(*kinds: str) -> list[str]:
+    lines: list[str] = []
+    for kind in kinds:
+        lines.append(f"### {KINDS[kind]}\n")
+        for name, component in sorted(CATALOG.kinds[kind].registry().items()):
+            lines += [f"#### `{name}`\n", f"{_prose(component)}\n", *_table(component.Params)]
+    return lines
+
+
+def _table(model: type[BaseModel], only: object = None) -> list[str]:
+    keep = only if callable(only) else lambda key: True
+    rows = [row for row in parameters(model) if keep(row.key)]
+    if not rows:
+        return ["No parameters.\n"] if issubclass(model, Parameters) else []
+    return [
+        "| key | takes | default | meaning |",
+        "|---|---|---|---|",
+        *(_row(row) for row in rows),
+        "",
+    ]
+
+
+def _row(row: Parameter) -> str:
+    default = (
+        "**must be given**" if row.default is None else f"`{row.default}`" if row.default else ""
+    )
+    return f"| `{row.key}` | {_cell(row.kind)} | {default} | {_cell(row.meaning)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _prose(thing: type[BaseModel] | type[Component]) -> str:
+    """A docstring up to its Google-style sections, as Markdown."""
+    text = inspect.cleandoc(thing.__doc__ or "")
+    text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", text)[0]
+    text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
+    return text.replace("<", "&lt;")
+
+
+def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:
+    context = click.Context(
+        command, info_name=path.rpartition(" ")[2], parent=parent, terminal_width=100
+    )
+    if isinstance(command, click.Group):
+        lines = [f"## `{path}`\n", f"{command.get_short_help_str(200)}\n"]
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            lines += _command(inner, f"{path} {name}", context)
+        return lines
+    level = "##" if path.count(" ") == 1 else "###"
+    with context:
+        text = command.get_help(context)
+    return [f"{level} `{path}`\n", f"```text\n{text}\n```\n"]
+
+
+def _join(lines: Iterable[str]) -> str:
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    REFERENCE.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

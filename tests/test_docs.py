@@ -1,0 +1,75 @@
+"""The documentation tells the truth: generated pages are up to date, examples load."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from ruamel.yaml import YAML
+
+from fedsim.catalog import CATALOG
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario
+
+
+@pytest.fixture(scope="module")
+def generator(checkout: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", checkout / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["scenario.md", "methods.md", "commands.md"])
+def test_reference_pages_are_up_to_date(generator: ModuleType, name: str) -> None:
+    path = generator.REFERENCE / name
+    assert path.read_text(encoding="utf-8") == generator.pages()[path], (
+        "run: python docs/generate.py"
+    )
+
+
+def test_the_reference_names_every_part(checkout: Path) -> None:
+    text = (checkout / "docs" / "reference" / "scenario.md").read_text(encoding="utf-8")
+    text += (checkout / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
+    for entry in CATALOG.kinds.values():
+        for name in entry.registry():
+            assert f"`{name}`" in text or f"name: {name}}}" in text
+
+
+def test_every_page_is_in_the_navigation_and_the_other_way_round(checkout: Path) -> None:
+    navigation = YAML(typ="safe").load((checkout / "mkdocs.yml").read_text())["nav"]
+    listed = set(re.findall(r"[\w/-]+\.md", str(navigation)))
+    pages = checkout / "docs"
+    assert listed == {str(path.relative_to(pages)) for path in pages.rglob("*.md")}
+
+
+def test_links_between_pages_lead_somewhere(checkout: Path) -> None:
+    pages = sorted((checkout / "docs").rglob("*.md"))
+    links = [
+        (page, target)
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    ]
+    assert links
+    for page, target in links:
+        assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_scenario_of_the_guide_loads_and_its_error_is_the_one_shown(
+    checkout: Path, tmp_path: Path
+) -> None:
+    text = (checkout / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    example = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)[0]
+    path = tmp_path / "four-phones.yaml"
+    path.write_text(example)
+    assert load_scenario(path, CATALOG).scenario.name == "four-phones"
+    path.write_text(example.replace("local_steps", "local_step"))
+    with pytest.raises(UserError) as caught:
+        load_scenario(path, CATALOG)
+    shown = re.findall(r"```text\nerror: (.*?)\.\.\.", text, flags=re.DOTALL)[0]
+    assert str(caught.value).replace(f"{tmp_path}/", "").startswith(shown)
