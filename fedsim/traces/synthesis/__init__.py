@@ -1,0 +1,223 @@
+"""Synthetic trace bundles of any size, calibrated to real traces or of a simple family.
+
+Everything a device does is a function of the seed and its number: a bundle of 100 devices is the first 100 devices of a
+bundle of 1,000,000 with the same seed and options.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, ValidationError
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError, UserErrors
+from fedsim.randomness import Purpose, Stream
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
+from fedsim.traces.synthesis.columns import (
+    ComputeParams,
+    ComputeSeriesParams,
+    NetworkParams,
+    NetworkSeriesParams,
+    compute_series_table,
+    compute_table,
+    network_series_tables,
+    network_table,
+)
+from fedsim.traces.synthesis.family import Family, Sessions, known_families
+from fedsim.traces.synthesis.presets import PRESETS, Preset
+from fedsim.traces.tables import constant_column, id_column, make_table
+
+__all__ = ["PRESETS", "Preset", "Synthesis", "known_families", "synthesize"]
+
+DAY_S = 86_400
+DEVICES_AT_ONCE = 1 << 16
+ID_DIGITS = 7
+
+
+class Synthesis(Parameters):
+    """What to synthesize."""
+
+    population: str
+    """A preset or a family of availability."""
+    devices: int = Field(ge=1, le=100_000_000)
+    """Number of devices."""
+    days: float = Field(7.0, gt=0, le=3660)
+    """Length of the traces in days from local midnight of a Monday; they wrap at their end."""
+    seed: int = Field(0, ge=0)
+    """Seed; everything follows from it."""
+    name: str | None = None
+    """Name of the bundle; by default that of the population."""
+    availability: dict[str, Any] = {}
+    """Parameters of the family that differ from the preset."""
+    compute: ComputeParams = ComputeParams()
+    """Parameters of the compute columns."""
+    network: dict[str, Any] = {}
+    """Parameters of the network columns that differ from the preset."""
+    compute_series: ComputeSeriesParams | None = None
+    """Parameters of the variation of speed in time; none by default."""
+    network_series: NetworkSeriesParams | None = None
+    """Parameters of the variation of rates in time; none by default."""
+
+
+def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -> TraceBundle:
+    """Make a bundle.
+
+    Args:
+        spec: what to make.
+        progress: called with the number of devices done, now and then.
+
+    Raises:
+        UserError: the population or one of its parameters is unknown or out of range.
+    """
+    family, preset = _family(spec)
+    network = _checked(
+        NetworkParams, {**(preset.network if preset else {}), **spec.network}, "network"
+    )
+    span_us = round(spec.days * DAY_S * 1e6)
+    sessions = _sessions(family, spec, progress)
+    numbers = pa.array(np.arange(spec.devices)).cast(pa.string())
+    ids = pc.utf8_lpad(numbers, ID_DIGITS, padding="0")
+    ids = pc.binary_join_element_wise("d", ids, "")
+    tables = {
+        "devices": make_table(
+            "devices",
+            {
+                "device_id": ids,
+                "kind": constant_column(preset.kind if preset else "phone", spec.devices),
+                "window_start_us": np.zeros(spec.devices, np.int64),
+                "window_end_us": np.full(spec.devices, span_us),
+                "valid": np.ones(spec.devices, np.bool_),
+            },
+        ),
+        "availability": make_table(
+            "availability",
+            {
+                "device_id": id_column(sessions.device, ids),
+                "start_us": sessions.start_us,
+                "end_us": sessions.end_us,
+                "censored": sessions.censored,
+            },
+        ),
+        "compute": compute_table(spec.compute, ids, Stream(spec.seed, Purpose.COMPUTE_PROFILE)),
+        "network": network_table(network, ids, Stream(spec.seed, Purpose.NETWORK_PROFILE)),
+    }
+    if spec.compute_series is not None:
+        tables["compute_series"] = compute_series_table(
+            spec.compute_series, ids, span_us / 1e6, Stream(spec.seed, Purpose.COMPUTE_JITTER)
+        )
+    if spec.network_series is not None:
+        tables["network_series"], tables["network_assign"] = network_series_tables(
+            spec.network_series, tables["network"], ids, Stream(spec.seed, Purpose.NETWORK_JITTER)
+        )
+    manifest = Manifest(
+        name=spec.name or spec.population,
+        source=f"synthetic; {preset.source}" if preset else "synthetic",
+        licence="Apache-2.0",
+        clock="local",
+        epoch_weekday=0,
+        horizon_us=span_us,
+        on_end="wrap",
+        eligibility=preset.eligibility if preset else Eligibility(words=family.description),
+        importer="synthesize",
+        importer_version=_version(),
+        options={
+            "family": type(family).name,
+            "availability": getattr(family, "params", Parameters()).model_dump(mode="json"),
+            "compute": spec.compute.model_dump(mode="json"),
+            "network": network.model_dump(mode="json"),
+            "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
+            "network_series": spec.network_series and spec.network_series.model_dump(mode="json"),
+        },
+        command=command_line(spec),
+        seed=spec.seed,
+        counts={
+            "devices": spec.devices,
+            "sessions": len(sessions.device),
+            "devices_never_available": spec.devices - len(np.unique(sessions.device)),
+        },
+    )
+    return TraceBundle(manifest, tables)
+
+
+def command_line(spec: Synthesis) -> str:
+    """The command that makes the same bundle."""
+    words = ["fedsim", "traces", "synthesize", spec.population, "--devices", str(spec.devices)]
+    words += ["--days", f"{spec.days:g}", "--seed", str(spec.seed)]
+    if spec.name:
+        words += ["--name", spec.name]
+    for option in ("compute_series", "network_series"):
+        if getattr(spec, option) is not None:
+            words.append(f"--{option.replace('_', '-')}")
+    settings = {
+        "availability": spec.availability,
+        "compute": spec.compute.model_dump(exclude_defaults=True),
+        "network": spec.network,
+        "compute_series": spec.compute_series
+        and spec.compute_series.model_dump(exclude_defaults=True),
+        "network_series": spec.network_series
+        and spec.network_series.model_dump(exclude_defaults=True),
+    }
+    for part, values in settings.items():
+        for key, value in (values or {}).items():
+            words += ["-s", f"{part}.{key}={value}"]
+    return shlex.join(words)
+
+
+def _family(spec: Synthesis) -> tuple[Family, Preset | None]:
+    known = known_families()
+    preset = PRESETS.get(spec.population)
+    name = preset.family if preset else spec.population
+    if name not in known:
+        raise UserError(
+            f"there is no population '{spec.population}'",
+            hint=f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}",
+        )
+    family = known[name]
+    values = {**(preset.params if preset else {}), **spec.availability}
+    params = _checked(family.Params, values, "availability")
+    made: Family = family(params) if family.Params is not Parameters else family()  # type: ignore[call-arg]
+    return made, preset
+
+
+def _checked(model: type[Any], values: Mapping[str, Any], part: str) -> Any:
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        known = ", ".join(model.model_fields) or "none"
+        raise UserErrors(
+            [
+                UserError(
+                    item["msg"],
+                    where=".".join([part, *map(str, item["loc"])]),
+                    hint=f"known parameters: {known}"
+                    if item["type"] == "extra_forbidden"
+                    else None,
+                )
+                for item in error.errors()
+            ]
+        ) from error
+
+
+def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] | None) -> Sessions:
+    stream = Stream(spec.seed, Purpose.TRACE)
+    parts = []
+    for low in range(0, spec.devices, DEVICES_AT_ONCE):
+        high = min(low + DEVICES_AT_ONCE, spec.devices)
+        parts.append(family.sessions(np.arange(low, high), spec.days * DAY_S, stream))
+        if progress is not None:
+            progress(high)
+    return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _version() -> str:
+    try:
+        return version("fedsim-des")
+    except PackageNotFoundError:
+        return "source"

@@ -1,0 +1,275 @@
+"""Synthetic compute and network columns, and the series that vary them in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from scipy.signal import lfilter
+from scipy.special import ndtr, ndtri
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.randomness import Stream
+from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.units import Duration, Rate
+
+US_PER_S = 1_000_000
+MOST_SERIES_ROWS = 200_000_000
+
+Float64Array = npt.NDArray[np.float64]
+Int64Array = npt.NDArray[np.int64]
+
+
+class ComputeParams(Parameters):
+    """How fast devices are: relative speed is lognormal around 1 and cut off on either side."""
+
+    speed_sigma: float = Field(0.78, ge=0)
+    """Standard deviation of the logarithm of the relative speed (952 phones: 0.784)."""
+    speed_limit: float = Field(8.0, gt=1)
+    """Largest relative speed; its inverse is the smallest."""
+    step_fixed: Duration = 0.010
+    """Time (s) of a local step of the reference device that does not depend on the batch (LeNet on a phone: 10 ms)."""
+    sample: Duration = 0.00064
+    """Time (s) of the reference device for each sample of a step (LeNet on a phone: 0.64 ms)."""
+
+
+class NetworkParams(Parameters):
+    """How fast the links of devices are."""
+
+    down: Rate = 6_496_000.0
+    """Median rate to the device (bit/s; FedScale's phones: exp(8.779) kbit/s)."""
+    down_sigma: float = Field(1.164, ge=0)
+    """Standard deviation of the logarithm of that rate."""
+    up_ratio: float = Field(0.2, gt=0)
+    """Median of the rate from the device over the rate to it (4G: 1/5)."""
+    up_ratio_sigma: float = Field(0.3, ge=0)
+    """Standard deviation of the logarithm of that ratio."""
+    rtt: Duration = 0.075
+    """Median round-trip time (s; 4G: 75 ms)."""
+    rtt_sigma: float = Field(0.5, ge=0)
+    """Standard deviation of the logarithm of the round-trip time."""
+    bandwidth_cv: float = Field(0.7, ge=0)
+    """Standard deviation of the rate in time over its mean (LTE: 0.7)."""
+
+
+class ComputeSeriesParams(Parameters):
+    """How the speed of one device varies: lognormal noise with memory, and a state in which it straggles."""
+
+    piece: Duration = Field(600.0, gt=0)
+    """Length (s) of the pieces in which the speed is constant."""
+    sd: float = Field(0.075, ge=0)
+    """Standard deviation of the logarithm of the multiplier."""
+    correlation: float = Field(0.7, ge=0, lt=1)
+    """Correlation of that logarithm between neighbouring pieces."""
+    straggler_share: float = Field(0.03, ge=0, lt=1)
+    """Share of time in the straggler state."""
+    straggler_length: float = Field(3.0, ge=1)
+    """Mean stay in the straggler state (pieces)."""
+    straggler_low: float = Field(1.5, ge=1)
+    """Smallest slow-down of a straggler."""
+    straggler_high: float = Field(4.0, ge=1)
+    """Largest slow-down of a straggler."""
+
+
+class NetworkSeriesParams(Parameters):
+    """How the rate of a link varies: lognormal with memory, and outages."""
+
+    series: int = Field(32, ge=1)
+    """Number of different series for each direction; every device rides one from an offset of its own."""
+    length: Duration = Field(3600.0, gt=0)
+    """Length of a series (s); it repeats."""
+    piece: Duration = Field(1.0, gt=0)
+    """Length (s) of the pieces in which the rate is constant."""
+    cv: float = Field(0.7, ge=0)
+    """Standard deviation of the rate over its mean, outages apart (3G 0.4, LTE 0.7, 5G 1.2 to 1.6)."""
+    correlation: float = Field(0.86, ge=0, lt=1)
+    """Correlation of the logarithm of the rate between neighbouring pieces."""
+    outage_share: float = Field(0.05, ge=0, lt=1)
+    """Share of time without any throughput."""
+    outage_median: Duration = Field(1.5, gt=0)
+    """Median length of an outage (s)."""
+    outage_sigma: float = Field(1.2, ge=0)
+    """Standard deviation of the logarithm of its length."""
+
+
+def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
+    """The table ``compute``: one training row a device, for any task."""
+    devices = np.arange(len(ids))
+    uniform = stream.uniforms(devices)
+    if params.speed_sigma:
+        reach = ndtr(-np.log(params.speed_limit) / params.speed_sigma)
+        speed = np.exp(params.speed_sigma * ndtri(reach + uniform * (1 - 2 * reach)))
+    else:
+        speed = np.ones(len(ids))
+    return make_table(
+        "compute",
+        {
+            "device_id": id_column(devices, ids),
+            "task": constant_column("*", len(ids)),
+            "phase": constant_column("training", len(ids)),
+            "step_fixed_s": params.step_fixed / speed,
+            "sample_s": params.sample / speed,
+            "relative_speed": speed,
+        },
+    )
+
+
+def network_table(params: NetworkParams, ids: Any, stream: Stream) -> Any:
+    """The table ``network``: one row down and one row up a device."""
+    devices = np.arange(len(ids))
+    down = params.down * np.exp(params.down_sigma * stream.normals(devices, 0))
+    ratio = params.up_ratio * np.exp(params.up_ratio_sigma * stream.normals(devices, 1))
+    rtt = params.rtt * np.exp(params.rtt_sigma * stream.normals(devices, 2))
+    return make_table(
+        "network",
+        {
+            "device_id": id_column(np.repeat(devices, 2), ids),
+            "direction": id_column(np.tile(np.array([0, 1]), len(ids)), ["down", "up"]),
+            "bandwidth_bps": np.stack([down, down * ratio], axis=1).ravel(),
+            "bandwidth_cv": np.full(2 * len(ids), params.bandwidth_cv, np.float32),
+            "rtt_s": np.repeat(rtt, 2),
+        },
+    )
+
+
+def _autoregressive(normal: Float64Array, correlation: float) -> Float64Array:
+    """Stationary AR(1) series of unit variance along the last axis, from independent normal numbers."""
+    scaled = normal * np.sqrt(1 - correlation**2)
+    scaled[..., 0] = normal[..., 0]
+    result: Float64Array = lfilter([1.0], [1.0, -correlation], scaled, axis=-1)
+    return result
+
+
+def _check_rows(rows: int, table: str, hint: str) -> None:
+    if rows > MOST_SERIES_ROWS:
+        raise UserError(
+            f"the table {table} would have {rows:,} rows, more than {MOST_SERIES_ROWS:,}", hint=hint
+        )
+
+
+def compute_series_table(
+    params: ComputeSeriesParams, ids: Any, span_s: float, stream: Stream
+) -> Any:
+    """The table ``compute_series``: multipliers of the time of a step, by device, over the whole window.
+
+    Raises:
+        UserError: the table would be too large.
+    """
+    pieces = int(np.ceil(span_s / params.piece))
+    _check_rows(pieces * len(ids), "compute_series", "use longer pieces or fewer devices")
+    devices, numbers = np.arange(len(ids))[:, None], np.arange(pieces)[None, :]
+    noise = _autoregressive(stream.normals(devices, 3 * numbers), params.correlation)
+    straggles = _two_states(
+        stream.uniforms(devices, 3 * numbers + 1), params.straggler_share, params.straggler_length
+    )
+    # A stay has the slow-down drawn at its first piece.
+    begins = straggles & ~np.pad(straggles[:, :-1], ((0, 0), (1, 0)))
+    first_piece = np.maximum.accumulate(np.where(begins, numbers, 0), axis=1)
+    depth = params.straggler_high - params.straggler_low
+    slow_down = params.straggler_low + depth * stream.uniforms(devices, 3 * first_piece + 2)
+    multiplier = np.exp(params.sd * noise) * np.where(straggles, slow_down, 1.0)
+    start = np.rint(np.minimum(np.arange(pieces + 1) * params.piece, span_s) * US_PER_S)
+    start = start.astype(np.int64)
+    return make_table(
+        "compute_series",
+        {
+            "device_id": id_column(np.repeat(np.arange(len(ids)), pieces), ids),
+            "start_us": np.tile(start[:-1], len(ids)),
+            "dur_us": np.tile(np.diff(start), len(ids)),
+            "multiplier": multiplier.ravel().astype(np.float32),
+        },
+    )
+
+
+def _two_states(uniform: Float64Array, share: float, length: float) -> npt.NDArray[np.bool_]:
+    """A two-state chain along the last axis: true for ``share`` of the pieces, in stays of ``length`` on average."""
+    leave = 1 / length
+    enter = min(1.0, leave * share / (1 - share))
+    state = np.zeros(uniform.shape, np.bool_)
+    state[:, 0] = uniform[:, 0] < share
+    for piece in range(1, uniform.shape[1]):
+        state[:, piece] = np.where(
+            state[:, piece - 1], uniform[:, piece] >= leave, uniform[:, piece] < enter
+        )
+    return state
+
+
+def network_series_tables(
+    params: NetworkSeriesParams, network: Any, ids: Any, stream: Stream
+) -> tuple[Any, Any]:
+    """The tables ``network_series`` (mean rate 1 Mbit/s) and ``network_assign`` (scaled to each device's own mean).
+
+    Raises:
+        UserError: the table would be too large.
+    """
+    pieces = int(np.ceil(params.length / params.piece))
+    count = 2 * params.series
+    _check_rows(pieces * count, "network_series", "use fewer or shorter series, or longer pieces")
+    numbers = np.arange(pieces)
+    names = [f"{way}-{i:04d}" for way in ("down", "up") for i in range(params.series)]
+    sigma = np.sqrt(np.log1p(params.cv**2))
+    normal = stream.normals(np.arange(count)[:, None], numbers[None, :])
+    rate = np.exp(sigma * _autoregressive(normal, params.correlation) - sigma**2 / 2)
+    for series in range(count):
+        rate[series, _outages(params, pieces, stream.generator(series, 1 << 40))] = 0.0
+    means = rate.mean(axis=1, keepdims=True)
+    rate *= 1e6 / np.where(means > 0, means, 1.0)
+    # Neighbouring pieces of one rate (outages) become one row.
+    differs = np.ones(rate.shape, np.bool_)
+    differs[:, 1:] = rate[:, 1:] != rate[:, :-1]
+    row_series, row_piece = np.nonzero(differs)
+    edges = np.rint(np.minimum(np.arange(pieces + 1) * params.piece, params.length) * US_PER_S)
+    start = edges.astype(np.int64)[row_piece]
+    total_us = round(params.length * US_PER_S)
+    is_last = np.append(row_series[1:] != row_series[:-1], True)
+    end = np.where(is_last, total_us, np.append(start[1:], total_us))
+    directions = id_column((row_series >= params.series).astype(np.int64), ["down", "up"])
+    series_table = make_table(
+        "network_series",
+        {
+            "series_id": id_column(row_series, names),
+            "direction": directions,
+            "start_us": start,
+            "dur_us": end - start,
+            "rate_bps": rate[row_series, row_piece],
+        },
+    )
+    devices = np.arange(len(ids))
+    ridden = (stream.uniforms(devices, 1 << 41) * params.series).astype(np.int64)
+    offset = (stream.uniforms(devices, (1 << 41) + 1) * pieces).astype(np.int64)
+    offset_us = np.rint(offset * params.piece * US_PER_S).astype(np.int64)
+    bandwidth = network.column("bandwidth_bps").to_numpy()
+    assign_table = make_table(
+        "network_assign",
+        {
+            "device_id": id_column(np.repeat(devices, 2), ids),
+            "series_id": id_column(
+                np.stack([ridden, ridden + params.series], axis=1).ravel(), names
+            ),
+            "offset_us": np.repeat(offset_us, 2),
+            "scale": (bandwidth / 1e6).astype(np.float32),
+        },
+    )
+    return series_table, assign_table
+
+
+def _outages(
+    params: NetworkSeriesParams, pieces: int, generator: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    """The pieces of a series without throughput: lognormal outages between exponential gaps."""
+    outage = np.zeros(pieces, np.bool_)
+    if not params.outage_share:
+        return outage
+    mean = params.outage_median * np.exp(params.outage_sigma**2 / 2)
+    gap = mean * (1 - params.outage_share) / params.outage_share
+    at = generator.exponential(gap)
+    while at < params.length:
+        length = params.outage_median * np.exp(params.outage_sigma * generator.normal())
+        # A piece is out when the outage covers its middle, which keeps the share of time.
+        low, high = np.ceil(np.array([at, at + length]) / params.piece - 0.5).astype(np.int64)
+        outage[low:high] = True
+        at += length + generator.exponential(gap)
+    return outage

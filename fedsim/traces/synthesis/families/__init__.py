@@ -1,0 +1,1 @@
+"""Families of synthetic availability, one file each."""

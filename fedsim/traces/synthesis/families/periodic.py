@@ -1,0 +1,43 @@
+"""Groups of devices that take turns."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.randomness import Stream
+from fedsim.traces.synthesis.family import Family, Int64Array, Sessions, sessions_from_seconds
+from fedsim.units import Duration
+
+
+class Periodic(Family):
+    """Device d belongs to group d mod G; group g is online from g/G of each period on, for a share of it."""
+
+    name = "periodic"
+    description: ClassVar[str] = "groups of devices that take turns within a period"
+
+    class Params(Parameters):
+        """Parameters of the turns."""
+
+        groups: int = Field(4, ge=1)
+        """Number of groups G."""
+        period: Duration = Field(86400.0, gt=0)
+        """Length of a period (s)."""
+        share: float = Field(0.25, gt=0, le=1)
+        """Share of the period in which a group is online."""
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+        """No randomness: the same turns in every period."""
+        period, groups = self.params.period, self.params.groups
+        # One period more on the left, for turns that cross time 0.
+        turns = np.arange(-1, int(np.ceil(span_s / period)))
+        start = turns[None, :] * period + (devices % groups)[:, None] * (period / groups)
+        device = np.repeat(devices, len(turns))
+        start = start.ravel()
+        return sessions_from_seconds(device, start, start + self.params.share * period, span_s)

@@ -1,0 +1,151 @@
+"""Alternating lognormal sessions and gaps of devices that differ, with a day and night rhythm.
+
+This is the generator that reproduces the measured traces: device i has its own share of time online a_i ~ Beta and
+its own rate r_i of sessions a day ~ lognormal, joined by a Gaussian copula. Its sessions last 86400 a_i / r_i seconds
+on average and its gaps 86400 (1 - a_i) / r_i, both lognormal. The rhythm is a change of clock: while a device is
+offline, its gap passes at the rate 1 + A cos(2 pi (h - h0 - phase_i) / 24), so that it comes online that much more
+often at that hour.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.special import betaincinv, ndtr
+
+from fedsim.components import Parameters
+from fedsim.randomness import Stream
+from fedsim.traces.synthesis.family import (
+    Family,
+    Float64Array,
+    Int64Array,
+    Sessions,
+    sessions_from_seconds,
+)
+from fedsim.units import Duration
+
+DAY_S = 86_400.0
+SHORTEST_S = 1.0
+NEWTON_STEPS = 6
+
+# Draws of a device, apart from its sessions and gaps.
+_NEVER, _SHARE, _RATE, _PHASE, _STATE, _FIRST_GAP = range(6)
+_FIRST_CYCLE = 16
+
+
+class Renewal(Family):
+    """Alternating lognormal sessions and gaps with differences between devices and a daily rhythm."""
+
+    name = "renewal"
+    description: ClassVar[str] = (
+        "lognormal sessions and gaps, devices that differ, daily rhythm; calibrated by the presets"
+    )
+
+    class Params(Parameters):
+        """Parameters of the population; the defaults are the preset ``phone_idle_charging_wifi``."""
+
+        share_a: float = Field(0.635, gt=0)
+        """First parameter of the Beta distribution of the share of time online."""
+        share_b: float = Field(5.608, gt=0)
+        """Second parameter of that Beta distribution."""
+        rate_mu: float = 0.010
+        """Mean of the logarithm of a device's sessions a day."""
+        rate_sigma: float = Field(0.970, ge=0)
+        """Standard deviation of that logarithm."""
+        correlation: float = Field(0.65, gt=-1, lt=1)
+        """Gaussian copula correlation of share and rate."""
+        session_sigma: float = Field(1.31, ge=0)
+        """Standard deviation of the logarithm of the sessions of one device."""
+        gap_sigma: float = Field(1.71, ge=0)
+        """Standard deviation of the logarithm of the gaps of one device."""
+        amplitude: float = Field(0.0, ge=0, lt=1)
+        """Amplitude A of the daily rhythm of one device."""
+        peak_hour: float = Field(0.0, ge=0, lt=24)
+        """Hour h0 at which devices come online most often."""
+        phase_sigma_h: float = Field(0.0, ge=0)
+        """Standard deviation of the devices' phases (h)."""
+        never_available: float = Field(0.0, ge=0, le=1)
+        """Share of devices that are never online."""
+        lead: Duration = Field(5 * DAY_S, ge=0)
+        """How long before the window the devices start (s), so that the window does not show how they started."""
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+        """All devices advance together, one session and one gap a step, until each has left the window."""
+        params = self.params
+        devices = devices[stream.uniforms(devices, _NEVER) >= params.never_available]
+        share, rate = self._profiles(devices, stream)
+        phase_h = params.peak_hour + params.phase_sigma_h * stream.normals(devices, _PHASE)
+        session_mu = np.log(DAY_S * share / rate) - params.session_sigma**2 / 2
+        gap_mu = np.log(DAY_S * (1 - share) / rate) - params.gap_sigma**2 / 2
+        time = np.full(len(devices), -params.lead)
+        offline = stream.uniforms(devices, _STATE) >= share
+        first_gap = _lognormal(stream.normals(devices, _FIRST_GAP), gap_mu, params.gap_sigma)
+        time = np.where(offline, self._after_gap(time, first_gap, phase_h), time)
+        found_device, found_start, found_end = [], [], []
+        draw = _FIRST_CYCLE
+        alive = time < span_s
+        while True:
+            if not alive.all():
+                devices, time, phase_h = devices[alive], time[alive], phase_h[alive]
+                session_mu, gap_mu = session_mu[alive], gap_mu[alive]
+            if not len(devices):
+                break
+            session = _lognormal(stream.normals(devices, draw), session_mu, params.session_sigma)
+            gap = _lognormal(stream.normals(devices, draw + 1), gap_mu, params.gap_sigma)
+            end = time + session
+            seen = end > 0
+            found_device.append(devices[seen])
+            found_start.append(time[seen])
+            found_end.append(end[seen])
+            time = self._after_gap(end, gap, phase_h)
+            alive = time < span_s
+            draw += 2
+        empty = np.zeros(0)
+        return sessions_from_seconds(
+            np.concatenate([*found_device, empty.astype(np.int64)]),
+            np.concatenate([*found_start, empty]),
+            np.concatenate([*found_end, empty]),
+            span_s,
+        )
+
+    def _profiles(self, devices: Int64Array, stream: Stream) -> tuple[Float64Array, Float64Array]:
+        """Share of time online and sessions a day of each device."""
+        params = self.params
+        common = stream.normals(devices, _SHARE)
+        own = stream.normals(devices, _RATE)
+        rho = params.correlation
+        share = betaincinv(params.share_a, params.share_b, ndtr(common))
+        score = rho * common + np.sqrt(1 - rho**2) * own
+        # The Beta distribution reaches shares that no session of a second could make up.
+        return np.clip(share, 1e-9, 1 - 1e-9), np.exp(params.rate_mu + params.rate_sigma * score)
+
+    def _after_gap(
+        self, time: Float64Array, gap: Float64Array, phase_h: Float64Array
+    ) -> Float64Array:
+        """The instant at which a gap that begins at ``time`` has passed on the device's own clock.
+
+        That clock reads t + (A / w) sin(w (t - peak)), w = 2 pi / day; it is inverted by Newton's method on Kepler's
+        equation E + A sin E = M.
+        """
+        amplitude = self.params.amplitude
+        if not amplitude:
+            return time + gap
+        angular = 2 * np.pi / DAY_S
+        angle = angular * (time - 3600 * phase_h)
+        mean_anomaly = angle + amplitude * np.sin(angle) + angular * gap
+        eccentric = mean_anomaly - amplitude * np.sin(mean_anomaly)
+        for _ in range(NEWTON_STEPS):
+            excess = eccentric + amplitude * np.sin(eccentric) - mean_anomaly
+            # Never more than half a day a step: near the clock's slowest hour Newton would overshoot.
+            step = excess / (1 + amplitude * np.cos(eccentric))
+            eccentric -= np.clip(step, -np.pi / 2, np.pi / 2)
+        return np.maximum(time + (eccentric - angle) / angular, time + SHORTEST_S)
+
+
+def _lognormal(normal: Float64Array, mu: Float64Array, sigma: float) -> Float64Array:
+    return np.maximum(np.exp(mu + sigma * normal), SHORTEST_S)

@@ -1,0 +1,94 @@
+"""What a family of synthetic availability is: named parameters, and the intervals of any number of devices."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.components import Component, discover
+from fedsim.randomness import Stream
+
+RESOLUTION_US = 1000
+"""Synthetic instants are whole milliseconds: no source is finer, and they compress well."""
+
+Float64Array = npt.NDArray[np.float64]
+Int64Array = npt.NDArray[np.int64]
+
+
+class Sessions(NamedTuple):
+    """Intervals online, sorted by device and start, disjoint and not touching, within ``[0, span)``.
+
+    Args:
+        device: device number, int64.
+        start_us: first instant (us).
+        end_us: first instant after it (us).
+        censored: bit 0: began before the window; bit 1: went on after it.
+    """
+
+    device: Int64Array
+    start_us: Int64Array
+    end_us: Int64Array
+    censored: npt.NDArray[np.int8]
+
+
+class Family(Component):
+    """A family of synthetic availability with fixed parameters.
+
+    A device's intervals depend on the stream and its number alone, not on how many devices there are.
+    """
+
+    description: ClassVar[str] = ""
+
+    @abstractmethod
+    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+        """The times online of some devices.
+
+        Args:
+            devices: device numbers, ascending, shape (n,).
+            span_s: length of the window, which starts at local midnight (s).
+            stream: random numbers; keyed by device.
+        """
+
+
+def known_families() -> dict[str, type[Family]]:
+    """All families by name."""
+    return discover("fedsim.traces.synthesis.families", Family)
+
+
+def sessions_from_seconds(
+    device: Int64Array, start_s: npt.NDArray[Any], end_s: npt.NDArray[Any], span_s: float
+) -> Sessions:
+    """Cut raw intervals (any order) to the window, round them, and join those of one device that meet."""
+    order = np.lexsort((start_s, device))
+    device = device[order]
+    span = round(span_s * 1e6) // RESOLUTION_US
+    ticks_per_s = 1_000_000 // RESOLUTION_US
+    start = np.rint(start_s[order] * ticks_per_s).astype(np.int64)
+    end = np.rint(end_s[order] * ticks_per_s).astype(np.int64)
+    kept = (np.minimum(end, span) > np.maximum(start, 0)) & (end > start)
+    device, start, end = device[kept], start[kept], end[kept]
+    joins = (device[1:] == device[:-1]) & (start[1:] <= end[:-1])
+    if joins.any():
+        begins = np.append(True, ~joins)
+        ends_here = np.append(~joins, True)
+        device, start, end = device[begins], start[begins], end[ends_here]
+    censored = ((start < 0) | ((end > span) << 1)).astype(np.int8)
+    return Sessions(
+        device,
+        np.maximum(start, 0) * RESOLUTION_US,
+        np.minimum(end, span) * RESOLUTION_US,
+        censored,
+    )
+
+
+def sessions_from_slots(
+    devices: Int64Array, online: npt.NDArray[np.bool_], slot_s: float, span_s: float
+) -> Sessions:
+    """Runs of slots in which a device is online, shape of ``online``: (devices, slots)."""
+    edges = np.diff(online.astype(np.int8), axis=1, prepend=0, append=0)
+    device, start = np.nonzero(edges == 1)
+    _, end = np.nonzero(edges == -1)
+    return sessions_from_seconds(devices[device], start * slot_s, end * slot_s, span_s)

@@ -1,0 +1,95 @@
+"""Calibrated populations. The figures are fits to real traces; ``traces/README.md`` tells how near they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedsim.traces.bundle import Eligibility
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A family with calibrated parameters.
+
+    Args:
+        family: name of the family.
+        description: what it is like.
+        params: parameters of the family that differ from its defaults.
+        kind: kind of the devices.
+        source: what it was fitted to.
+        network: parameters of the network columns that differ from their defaults.
+        eligibility: what "available" means.
+    """
+
+    family: str
+    description: str
+    params: dict[str, Any]
+    kind: str
+    source: str
+    eligibility: Eligibility
+    network: dict[str, Any] = field(default_factory=dict)
+
+
+PRESETS: dict[str, Preset] = {
+    "phone_idle_charging_wifi": Preset(
+        family="renewal",
+        description="phones while locked, charging and on Wi-Fi: online a tenth of the time, mostly at night",
+        params={
+            "share_a": 0.635,
+            "share_b": 5.608,
+            "rate_mu": 0.010,
+            "rate_sigma": 0.970,
+            "correlation": 0.65,
+            "session_sigma": 1.31,
+            "gap_sigma": 1.71,
+            "amplitude": 0.75,
+            "peak_hour": 2.0,
+            "phase_sigma_h": 1.5,
+            "never_available": 0.046,
+        },
+        kind="phone",
+        source="fitted to 710 phones of FLASH (Yang et al. 2021), sessions joined over gaps under 5 min",
+        eligibility=Eligibility(
+            words="screen locked, charging and on Wi-Fi",
+            expression="locked and wifi and charging",
+        ),
+    ),
+    "phone_mostly_on": Preset(
+        family="renewal",
+        description="phones that are reachable most of the time: online three quarters of the time",
+        params={
+            "share_a": 10.91,
+            "share_b": 3.68,
+            "rate_mu": 0.355,
+            "rate_sigma": 1.009,
+            "correlation": -0.22,
+            "session_sigma": 1.43,
+            "gap_sigma": 1.16,
+            "amplitude": 0.5,
+            "peak_hour": 7.7,
+        },
+        kind="phone",
+        source="fitted to the 100 phones of FedScale (Lai et al. 2022) that FLOAT ships",
+        eligibility=Eligibility(words="reachable by the server"),
+    ),
+    "desktop": Preset(
+        family="renewal",
+        description="desktop computers: long sessions, some on always and some hardly ever",
+        params={
+            "share_a": 0.314,
+            "share_b": 0.646,
+            "rate_mu": -1.646,
+            "rate_sigma": 1.301,
+            "correlation": 0.57,
+            "session_sigma": 1.06,
+            "gap_sigma": 1.44,
+            "amplitude": 0.9,
+            "peak_hour": 8.0,
+        },
+        kind="pc",
+        source="fitted to 2,081 Skype superpeers (Guha et al. 2006)",
+        eligibility=Eligibility(words="the computer is on and its client is running"),
+        network={"down": 50e6, "up_ratio": 0.25, "rtt": 0.03, "bandwidth_cv": 0.4},
+    ),
+}
