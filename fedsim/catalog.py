@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from fedsim.components import Component
@@ -23,11 +25,20 @@ def _kind(package: str, base: str) -> Kind:
     return Kind(registry, base_class)
 
 
+def _load_model(reference: str, folder: Path) -> type[Component]:
+    """A model of the user's own, which may be a plain torch module."""
+    from fedsim.tasks.user_model import load_user_model
+
+    return load_user_model(reference, folder)
+
+
 CATALOG = Catalog(
     {
         "dataset": _kind("fedsim.tasks.datasets", "fedsim.tasks.dataset:DatasetComponent"),
         "partition": _kind("fedsim.tasks.partitions", "fedsim.tasks.partition:Partitioner"),
-        "model": _kind("fedsim.tasks.models", "fedsim.tasks.model:ModelComponent"),
+        "model": replace(
+            _kind("fedsim.tasks.models", "fedsim.tasks.model:ModelComponent"), load=_load_model
+        ),
         "method": _kind("fedsim.methods", "fedsim.methods.base:Method"),
         "selection": _kind("fedsim.scheduling.selections", "fedsim.scheduling.base:Selection"),
         "schedule": _kind("fedsim.scheduling.schedules", "fedsim.scheduling.base:Schedule"),

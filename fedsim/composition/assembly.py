@@ -234,7 +234,7 @@ def _build_task(loaded: LoadedScenario) -> Task | None:
     model_class, model_params = CATALOG.resolve("model", section.model, loaded.folder)
     dataset = dataset_class(dataset_params).load(loaded.folder)
     partition = partition_class(partition_params).split(
-        dataset, Stream(loaded.scenario.seed, Purpose.PARTITION)
+        dataset, Stream(loaded.scenario.seed, Purpose.PARTITION), loaded.folder
     )
     return SupervisedTask(dataset, partition, model_class(model_params))
 

@@ -25,10 +25,12 @@ class Kind:
     Attributes:
         registry: the parts that ship with fedsim, by name.
         base: the class that a part of the user's own must derive from.
+        load: how ``file.py:Class`` (relative to a folder) becomes a part, where a user may give more than a ``base``.
     """
 
     registry: Callable[[], Mapping[str, type[Component]]]
     base: Callable[[], type[Component]]
+    load: Callable[[str, Path], type[Component]] | None = None
 
 
 class Catalog:
@@ -48,6 +50,9 @@ class Catalog:
             UserError: there is none, or the user's file cannot be used.
         """
         if is_user_reference(name):
+            load = self.kinds[kind].load
+            if load is not None:
+                return load(name, folder)
             return load_user_component(name, self.kinds[kind].base(), folder)
         registry = self.kinds[kind].registry()
         if name not in registry:

@@ -105,15 +105,17 @@ class SupervisedTask(Task):
         self.module.eval()
         with counter:
             outputs = self.module(self._probe())
-            loss = self.loss.per_sample(outputs, self.train_y[: len(outputs)]).sum()
+            loss = self.loss.per_sample(outputs, self.train_y[self._probe_rows()]).sum()
             torch.autograd.grad(loss, parameters, allow_unused=True)
         self.module.train(was_training)
         return int(counter.get_total_flops()) // len(outputs)
 
     def _probe(self) -> Tensor:
         """A few inputs."""
-        rows = torch.arange(_PROBE_SAMPLES) % len(self.train_x)
-        return self.inputs(self.train_x[rows])
+        return self.inputs(self.train_x[self._probe_rows()])
+
+    def _probe_rows(self) -> Tensor:
+        return torch.arange(_PROBE_SAMPLES) % len(self.train_x)
 
     def _check_output(self) -> None:
         """Run the module once, so that a model that does not fit fails here and not in mid-run."""

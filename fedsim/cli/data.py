@@ -1,0 +1,92 @@
+"""``fedsim data``: list the data sets, and load or download one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedsim.catalog import CATALOG
+from fedsim.cli.options import json_option
+from fedsim.scenario.catalog import summary
+from fedsim.scenario.model import Part
+from fedsim.scenario.overrides import Override
+
+if TYPE_CHECKING:
+    from fedsim.tasks.dataset import Dataset
+
+
+@click.group()
+def command() -> None:
+    """List and prepare data sets."""
+
+
+@command.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the data sets that a scenario may name."""
+    rows = {
+        name: summary(dataset)
+        for name, dataset in sorted(CATALOG.kinds["dataset"].registry().items())
+    }
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(len(name) for name in rows)
+    for name, line in rows.items():
+        click.echo(f"{name:<{width}}  {line}")
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "-s",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A parameter of the data set, such as -s root=../data/mnist; may be repeated.",
+)
+@json_option
+def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
+    """Load data set NAME, downloading it where needed, and say what is in it."""
+    options = {item.path: item.value for item in map(Override.parse, settings)}
+    part = Part.model_validate({**options, "name": name})
+    dataset_class, params = CATALOG.resolve("dataset", part, Path.cwd())
+    described = _describe(dataset_class(params).load(Path.cwd()))
+    if as_json:
+        click.echo(json.dumps(described, indent=2))
+        return
+    click.secho(described["name"], bold=True)
+    for key, value in described.items():
+        if key != "name" and value not in (None, []):
+            click.echo(f"{key.replace('_', ' '):<18}{_text(value)}")
+
+
+def _describe(dataset: Dataset) -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        "name": dataset.name,
+        "kind": dataset.kind,
+        "training_samples": len(dataset.train_y),
+        "test_samples": len(dataset.test_y),
+        "shape": list(dataset.input_shape),
+        "stored_as": str(dataset.train_x.dtype),
+        "bytes": dataset.bytes,
+        "classes": dataset.classes,
+        "class_names": list(dataset.class_names),
+        "samples_per_class": np.bincount(dataset.train_y, minlength=dataset.classes).tolist(),
+        "groups": len(dataset.group_names) if dataset.train_groups is not None else None,
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(
+            f"{item:,}" if isinstance(item, int) else repr(item) for item in value[:12]
+        )
+        return f"{shown}, ... ({len(value)} in all)" if len(value) > 12 else shown
+    return f"{value:,}" if isinstance(value, int) else str(value)
