@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 
 from fedsim.errors import UserError, UserErrors
 from fedsim.randomness import Purpose, Stream
@@ -78,14 +77,11 @@ def test_presets_are_near_the_real_traces(preset):
 def test_phones_differ_as_the_real_ones_do(phones):
     index = AvailabilityIndex.from_bundle(phones)
     share = index.online_between_ns(0, 7 * 24 * HOUR_NS) / (7 * 24 * HOUR_NS)
-    # Real, raw sessions: 1.3, 5.5, 13.1, 25.5 %. Joining sessions over gaps under five minutes, as the calibration does,
-    # lifts the upper ones: its Beta distribution has 30 % at p90, and chance within a week spreads that further.
-    assert np.percentile(share, [25, 50, 75, 90]) == pytest.approx(
-        [0.013, 0.055, 0.131, 0.255], abs=0.07
-    )
-    assert np.percentile(share, [25, 50, 75, 90]) == pytest.approx(
-        beta.ppf([0.25, 0.5, 0.75, 0.9], 0.635, 5.608), abs=0.025
-    )
+    # The real quartiles. The Beta distribution was fitted to shares that chance within a few days had spread already, and
+    # a simulated week spreads its shares again: p90 comes out at 0.32 where the real one is 0.255.
+    real = [0.013, 0.055, 0.131, 0.255]
+    assert np.percentile(share, [25, 50, 75]) == pytest.approx(real[:3], abs=0.02)
+    assert np.percentile(share, 90) == pytest.approx(real[3], abs=0.07)
 
 
 def test_phones_follow_day_and_night(phones):
