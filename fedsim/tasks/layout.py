@@ -88,7 +88,7 @@ class Layout:
         """The named tensors as views on ``flat`` (..., P), each of shape (..., *shape); leading axes stay."""
         lead = flat.shape[:-1]
         return {
-            name: flat[..., start:end].view(*lead, *shape)
+            name: flat[..., start:end].view((*lead, *shape))
             for name, shape, start, end in zip(
                 self.names, self.shapes, self.offsets, self.offsets[1:], strict=False
             )

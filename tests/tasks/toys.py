@@ -1,0 +1,75 @@
+"""Small data sets and tasks for the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks import datasets, models, partitions
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import Partition
+from fedsim.tasks.supervised import SupervisedTask
+
+
+def toy_dataset(
+    samples: int = 600,
+    classes: int = 10,
+    shape: tuple[int, ...] = (1, 8, 8),
+    groups: int = 0,
+    tests: int = 200,
+    seed: int = 0,
+    labels: np.ndarray | None = None,
+) -> Dataset:
+    """Random 8-bit images; labels as even as possible and shuffled, unless given."""
+    rng = np.random.default_rng(seed)
+
+    def even(count: int) -> np.ndarray:
+        return rng.permutation(np.arange(count) % classes).astype(np.int64)
+
+    def group_ids(count: int) -> np.ndarray | None:
+        return rng.integers(groups, size=count).astype(np.int64) if groups else None
+
+    train_y = even(samples) if labels is None else labels
+    return Dataset(
+        name="toy",
+        train_x=rng.integers(0, 256, size=(len(train_y), *shape)).astype(np.uint8),
+        train_y=train_y,
+        test_x=rng.integers(0, 256, size=(tests, *shape)).astype(np.uint8),
+        test_y=even(tests),
+        classes=classes,
+        scale=np.full((1,) * len(shape), 1 / 255, dtype=np.float32),
+        shift=np.zeros((1,) * len(shape), dtype=np.float32),
+        train_groups=group_ids(len(train_y)),
+        test_groups=group_ids(tests),
+        group_names=tuple(f"g{number}" for number in range(groups)),
+    )
+
+
+def characters(samples: int = 40, length: int = 12, classes: int = 65) -> Dataset:
+    """Random sequences of character codes."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(classes, size=(samples, length)).astype(np.uint8)
+    y = rng.integers(classes, size=samples).astype(np.int64)
+    return Dataset("letters", x, y, x, y, classes, "next_character")
+
+
+def load(name: str, **params: Any) -> Dataset:
+    """A data set by name."""
+    component = datasets.registry()[name]
+    return component(component.Params(**params)).load()
+
+
+def split(dataset: Dataset, name: str, seed: int = 0, **params: Any) -> Partition:
+    """A partition by name."""
+    component = partitions.registry()[name]
+    return component(component.Params(**params)).split(dataset, Stream(seed, Purpose.PARTITION))
+
+
+def task(dataset: Dataset, model: str, clients: int = 4, **params: Any) -> SupervisedTask:
+    """A task with an even partition."""
+    component = models.registry()[model]
+    return SupervisedTask(
+        dataset, split(dataset, "iid", clients=clients), component(component.Params(**params))
+    )
