@@ -77,7 +77,7 @@ def test_presets_are_near_the_real_traces(preset):
 def test_phones_differ_as_the_real_ones_do(phones):
     index = AvailabilityIndex.from_bundle(phones)
     share = index.online_between_ns(0, 7 * 24 * HOUR_NS) / (7 * 24 * HOUR_NS)
-    # The real quartiles. The Beta distribution was fitted to shares that chance within a few days had spread already, and
+    # The real quartiles. The Beta distribution was fitted to shares that chance within a few days had spread, and
     # a simulated week spreads its shares again: p90 comes out at 0.32 where the real one is 0.255.
     real = [0.013, 0.055, 0.131, 0.255]
     assert np.percentile(share, [25, 50, 75]) == pytest.approx(real[:3], abs=0.02)
@@ -152,8 +152,8 @@ def test_the_manifest_keeps_the_command_and_the_seed():
     )
     assert bundle.manifest.seed == 9
     assert bundle.manifest.command == (
-        "fedsim traces synthesize phone_mostly_on --devices 10 --days 2 --seed 9 --name mine --compute-series"
-        " -s availability.amplitude=0.1 -s network.rtt=40ms -s compute_series.sd=0.2"
+        "fedsim traces synthesize phone_mostly_on --devices 10 --days 2 --seed 9 --compute-series"
+        " -s availability.amplitude=0.1 -s network.rtt=40ms -s compute_series.sd=0.2 -o mine"
     )
     assert bundle.manifest.options["network"]["rtt"] == 0.04
 

@@ -147,11 +147,9 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
 
 
 def command_line(spec: Synthesis) -> str:
-    """The command that makes the same bundle."""
+    """The command that makes the same bundle in a folder of its name."""
     words = ["fedsim", "traces", "synthesize", spec.population, "--devices", str(spec.devices)]
     words += ["--days", f"{spec.days:g}", "--seed", str(spec.seed)]
-    if spec.name:
-        words += ["--name", spec.name]
     for option in ("compute_series", "network_series"):
         if getattr(spec, option) is not None:
             words.append(f"--{option.replace('_', '-')}")
@@ -167,7 +165,7 @@ def command_line(spec: Synthesis) -> str:
     for part, values in settings.items():
         for key, value in (values or {}).items():
             words += ["-s", f"{part}.{key}={value}"]
-    return shlex.join(words)
+    return shlex.join([*words, "-o", spec.name or spec.population])
 
 
 def _family(spec: Synthesis) -> tuple[Family, Preset | None]:

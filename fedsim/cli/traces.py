@@ -1,0 +1,349 @@
+"""``fedsim traces``: import, synthesize, inspect, validate, combine and export trace bundles."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedsim.cli.options import json_option
+from fedsim.errors import UserError, UserErrors
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from fedsim.traces.bundle import TraceBundle
+
+bundle_argument = click.argument("bundle", type=click.Path(path_type=Path))
+
+output_option = click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder of the new trace bundle; its last part becomes its name.",
+)
+
+force_option = click.option("--force", is_flag=True, help="Replace the output where it exists.")
+
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+
+settings_option = click.option(
+    "-s",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A parameter by its (dotted) key; may be repeated.",
+)
+
+
+@click.group()
+def command() -> None:
+    """Import, synthesize, inspect and validate traces of devices.
+
+    A trace bundle is a folder of manifest.json and Parquet tables that says when devices were available, how fast they
+    computed and what their links carried. Scenarios name one under devices.trace.
+    """
+
+
+@contextlib.contextmanager
+def _progress(title: str, total: int) -> Iterator[Callable[[int], None] | None]:
+    """A function to tell how much is done, shown as a bar on a terminal; None where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+@contextlib.contextmanager
+def _working(title: str) -> Iterator[None]:
+    """A moving line on a terminal while something of unknown length goes on."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(title):
+        yield
+
+
+def _nested(settings: tuple[str, ...]) -> dict[str, Any]:
+    """``a.b=1`` settings as nested mappings; the values are YAML."""
+    from fedsim.scenario.overrides import Override
+
+    result: dict[str, Any] = {}
+    for text in settings:
+        item = Override.parse(text)
+        *sections, key = item.path.split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise UserError(
+                    f"'{section}' is given as a value and as a section", where=f"-s {text}"
+                )
+        place[key] = item.value
+    return result
+
+
+def _validated(model: type[BaseModel], values: dict[str, Any]) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        known = ", ".join(model.model_fields)
+        raise UserErrors(
+            [
+                UserError(
+                    item["msg"],
+                    where="-s " + ".".join(map(str, item["loc"])),
+                    hint=f"known keys: {known}" if item["type"] == "extra_forbidden" else None,
+                )
+                for item in error.errors()
+            ]
+        ) from error
+
+
+def _command_line() -> str:
+    return shlex.join(["fedsim", *sys.argv[1:]])
+
+
+def _summary(bundle: TraceBundle, path: Path | None) -> dict[str, Any]:
+    manifest = bundle.manifest
+    return {
+        "path": str(path) if path else None,
+        "name": manifest.name,
+        "devices": bundle.device_count,
+        "days": round(manifest.horizon_us / 86_400e6, 4),
+        "rows": {name: table.num_rows for name, table in bundle.tables.items()},
+        "counts": manifest.counts,
+    }
+
+
+def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
+    """Write a new bundle and say what is in it."""
+    bundle.write(output, overwrite=force)
+    summary = _summary(bundle, output)
+    if as_json:
+        click.echo(json.dumps(summary, indent=2))
+        return
+    size = sum(file.stat().st_size for file in output.iterdir())
+    click.secho(f"{summary['name']}: {summary['devices']:,} devices", bold=True)
+    for name, rows in summary["rows"].items():
+        click.echo(f"  {name:<16}{rows:>12,} rows")
+    for kind, count in summary["counts"].items():
+        click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
+    click.echo(f"written to {output} ({size / 1e6:,.2f} MB)")
+
+
+@command.command()
+@click.argument("population", required=False)
+@click.option("-n", "--devices", type=click.IntRange(min=1), help="Number of devices.")
+@click.option("--days", type=float, default=7.0, show_default=True, help="Length in days.")
+@seed_option
+@click.option("--compute-series", is_flag=True, help="Let speeds vary in time.")
+@click.option("--network-series", is_flag=True, help="Let link rates vary in time.")
+@settings_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
+)
+@force_option
+@json_option
+def synthesize(
+    population: str | None,
+    devices: int | None,
+    days: float,
+    seed: int,
+    compute_series: bool,
+    network_series: bool,
+    settings: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a synthetic trace bundle of a POPULATION: a calibrated preset or a simple family.
+
+    Without arguments it lists the populations. Parameters are set by part: -s availability.amplitude=0.3, -s
+    compute.speed_sigma=0.5, -s network.rtt=40ms, -s compute_series.sd=0.1, -s network_series.cv=0.4.
+    """
+    from fedsim.traces.bundle import check_output
+    from fedsim.traces.synthesis import Synthesis
+    from fedsim.traces.synthesis import synthesize as make
+
+    if population is None:
+        _list_populations(as_json)
+        return
+    if devices is None or output is None:
+        raise UserError("give the number of devices (-n) and the output folder (-o)")
+    check_output(output, overwrite=force)
+    values = _nested(settings)
+    for part, wanted in (("compute_series", compute_series), ("network_series", network_series)):
+        if wanted:
+            values.setdefault(part, {})
+    spec = _validated(
+        Synthesis,
+        {
+            **values,
+            "population": population,
+            "devices": devices,
+            "days": days,
+            "seed": seed,
+            "name": output.name,
+        },
+    )
+    with _progress("devices", devices) as progress:
+        bundle = make(spec, progress)
+    _finish(bundle, output, force, as_json)
+
+
+def _list_populations(as_json: bool) -> None:
+    from fedsim.traces.synthesis import PRESETS, known_families
+
+    rows = {name: preset.description for name, preset in PRESETS.items()}
+    rows |= {name: family.description for name, family in known_families().items()}
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(map(len, rows))
+    for name, description in rows.items():
+        click.echo(f"{name:<{width}}  {description}")
+
+
+@command.command("import")
+@click.argument("format_", metavar="FORMAT", required=False)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@settings_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
+)
+@force_option
+@json_option
+def import_(
+    format_: str | None,
+    files: tuple[Path, ...],
+    settings: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a trace bundle from FILES of a foreign FORMAT. Without arguments it lists the formats.
+
+    What the importer dropped or merged is printed and kept in the manifest.
+    """
+    from fedsim.traces.bundle import check_output
+    from fedsim.traces.importers import registry
+
+    if format_ is None:
+        _list_formats(registry(), as_json)
+        return
+    importer = _known(registry(), format_)
+    if not files or output is None:
+        raise UserError("give the files to import and the output folder (-o)")
+    check_output(output, overwrite=force)
+    values = _nested(settings)
+    values.setdefault("name", output.name)
+    params = _validated(importer.Params, values)
+    with _working(f"reading {format_}"):
+        bundle = importer.read(files, params)
+    bundle.manifest.command = _command_line()
+    _finish(bundle, output, force, as_json)
+
+
+@command.command()
+@click.argument("format_", metavar="FORMAT", required=False)
+@click.argument("bundle", type=click.Path(path_type=Path), required=False)
+@settings_option
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File or folder to write.")
+@force_option
+@json_option
+def export(
+    format_: str | None,
+    bundle: Path | None,
+    settings: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write a trace BUNDLE in a foreign FORMAT. Without arguments it lists the formats."""
+    from fedsim.traces.bundle import TraceBundle
+    from fedsim.traces.exporters import registry
+    from fedsim.traces.validation import require_sound
+
+    if format_ is None:
+        _list_formats(registry(), as_json)
+        return
+    exporter = _known(registry(), format_)
+    if bundle is None or output is None:
+        raise UserError("give the trace bundle and the output (-o)")
+    params = _validated(exporter.Params, _nested(settings))
+    loaded = TraceBundle.read(bundle)
+    require_sound(loaded)
+    with _working(f"writing {format_}"):
+        counts = exporter.write(loaded, output, params, overwrite=force)
+    if as_json:
+        click.echo(json.dumps({"path": str(output), "counts": counts}, indent=2))
+        return
+    for kind, count in counts.items():
+        click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
+    click.echo(f"written to {output}")
+
+
+def _list_formats(formats: dict[str, Any], as_json: bool) -> None:
+    rows = {name: item.description for name, item in formats.items()}
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(map(len, rows))
+    for name, description in rows.items():
+        click.echo(f"{name:<{width}}  {description}")
+
+
+def _known(formats: dict[str, Any], name: str) -> Any:
+    if name not in formats:
+        raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(formats)}")
+    return formats[name]
+
+
+@command.command()
+@bundle_argument
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Problems listed of each kind.",
+)
+@json_option
+def validate(bundle: Path, limit: int, as_json: bool) -> int:
+    """Check a trace BUNDLE: every problem with its table and row. Exit code 2 where there is one."""
+    from fedsim.traces.bundle import TraceBundle
+    from fedsim.traces.validation import validate_bundle
+
+    loaded = TraceBundle.read(bundle)
+    with _working("checking"):
+        problems = validate_bundle(loaded, limit=limit)
+    if as_json:
+        click.echo(json.dumps([vars(problem) for problem in problems], indent=2))
+    elif problems:
+        for problem in problems:
+            click.echo(str(problem))
+        click.echo(f"{len(problems)} problems", err=True)
+    else:
+        rows = sum(table.num_rows for table in loaded.tables.values())
+        click.echo(
+            f"{loaded.manifest.name}: sound ({loaded.device_count:,} devices, {rows:,} rows)"
+        )
+    return 2 if problems else 0
