@@ -136,7 +136,11 @@ def _problem(
     path = group[0].path
     if len(group) == 1:
         return _translate(group[0], model, data, prefix)
-    found = [_translate(entry, model, data, prefix) for entry in group]
+    # A value that one branch could read speaks to that branch; that others want a list instead is no help.
+    telling = [
+        entry for entry in group if not entry.error["type"].endswith(("list_type", "dict_type"))
+    ]
+    found = [_translate(entry, model, data, prefix) for entry in telling or group]
     messages = list(dict.fromkeys(item.message for item in found))
     return Problem(
         (*prefix, *path),

@@ -1,0 +1,460 @@
+"""Kinds of bad input: each ends with exit code 2 and one message that names the place, never with a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from fedsim.cli import cli
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
+from fedsim.traces.tables import make_table
+
+HOUR_US = 3_600_000_000
+
+PARABOLAS = """\
+task: {name: quadratic, centers: [1, 2, 3]}
+training: {local_steps: 2}
+devices:
+  compute: {name: values, step: 1s}
+  network: {name: static, down: 1Mbps, up: 1Mbps, latency: 0}
+stop: {rounds: 2}
+"""
+
+DIGITS = PARABOLAS.replace(
+    "task: {name: quadratic, centers: [1, 2, 3]}",
+    "task: {dataset: {name: digits}, partition: {name: iid, clients: 3}, model: {name: logistic_regression}}",
+)
+
+TRACED = """\
+task: {name: quadratic, centers: [1, 2, 3]}
+devices: {trace: week, network: {name: static, down: 1Mbps, up: 1Mbps}}
+stop: {rounds: 2}
+"""
+
+UPDATES: dict[str, dict[str, Any]] = {
+    "devices": {
+        "device_id": ["a", "b", "c"],
+        "window_start_us": [0, 0, 0],
+        "window_end_us": [24 * HOUR_US] * 3,
+        "period_us": [24 * HOUR_US] * 3,
+        "valid": [True, True, True],
+    },
+    "availability": {
+        "device_id": ["a", "a", "b", "c"],
+        "start_us": [0, 3 * HOUR_US, HOUR_US, 0],
+        "end_us": [2 * HOUR_US, 5 * HOUR_US, 2 * HOUR_US, 24 * HOUR_US],
+    },
+    "compute": {
+        "device_id": ["a", "b", "c"],
+        "task": ["*"] * 3,
+        "phase": ["training"] * 3,
+        "step_fixed_s": [0.01, 0.02, 0.03],
+        "sample_s": [0.001, 0.002, 0.003],
+    },
+}
+
+
+def write_bundle(path: Path, **changes: dict[str, list[Any]]) -> Path:
+    """A bundle of three devices; ``changes`` replace columns of its tables."""
+    tables = {name: {**columns, **changes.get(name, {})} for name, columns in UPDATES.items()}
+    manifest = Manifest(
+        name=path.name,
+        horizon_us=24 * HOUR_US,
+        importer="hand",
+        importer_version="1",
+        eligibility=Eligibility(words="always", expression="true"),
+        counts={},
+    )
+    TraceBundle(
+        manifest, {name: make_table(name, columns) for name, columns in tables.items()}
+    ).write(path)
+    return path
+
+
+def invoke(*args: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+def assert_refused(result: Result, *fragments: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    for fragment in fragments:
+        assert fragment in result.stderr
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run a scenario text in a folder of its own; where it is refused, no run folder may be left."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text: str | bytes, *args: str | Path) -> Result:
+        path = Path("s.yaml")
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return invoke("run", path, *args)
+
+    return run
+
+
+@pytest.mark.parametrize("text", [PARABOLAS, DIGITS])
+def test_the_scenarios_without_the_mistakes_run(run: Callable[..., Result], text: str) -> None:
+    result = run(text)
+    assert result.exit_code == 0, result.output
+
+
+def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_path: Path) -> None:
+    write_bundle(tmp_path / "week")
+    result = run(TRACED)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        # The text is no scenario at all.
+        pytest.param("", ["s.yaml: the scenario is empty"], id="empty file"),
+        pytest.param("- a\n", ["s.yaml: a scenario is a mapping"], id="a list"),
+        pytest.param("task:\n\tname: timing\n", ["s.yaml:2:1: a tab where"], id="tab"),
+        pytest.param("task: [1, 2\n", ["s.yaml:2:1: not YAML"], id="open bracket"),
+        pytest.param("a: 1\na: 2\n", ["s.yaml:2:1: the key 'a' is given twice"], id="key twice"),
+        pytest.param(b"name: \xff\n", ["s.yaml: is not UTF-8"], id="not UTF-8"),
+        pytest.param("a: !!python/name:os.system\n", ["s.yaml:1:4: the YAML tag"], id="python tag"),
+        pytest.param("a: &x [*x]\n", ["s.yaml:1:4: aliases"], id="endless alias"),
+        pytest.param("a: 1\n---\nb: 2\n", ["s.yaml:2:1: a second document"], id="two documents"),
+        # A key or a value is wrong.
+        pytest.param(
+            PARABOLAS + "trainning: {}\n",
+            ["s.yaml:7:1: trainning: unknown key", "did you mean 'training'?"],
+            id="unknown key",
+        ),
+        pytest.param(
+            PARABOLAS.replace("step: 1s", "step: 1parsec"),
+            ["s.yaml:4:33: devices.compute.step: '1parsec' has no known unit", "ms, s, min, h, d"],
+            id="wrong unit",
+        ),
+        pytest.param(
+            PARABOLAS.replace("down: 1Mbps", "down: -1Mbps"),
+            ["s.yaml:5:33: devices.network.down", "negative"],
+            id="negative rate",
+        ),
+        pytest.param(
+            PARABOLAS.replace("latency: 0", "latency: 2MB"),
+            ["s.yaml:5:60: devices.network.latency"],
+            id="size for a duration",
+        ),
+        pytest.param(
+            PARABOLAS.replace("local_steps: 2", "optimizer: {lr: .nan}"),
+            ["s.yaml:2:28: training.optimizer.lr: must be a finite number, not nan"],
+            id="NaN",
+        ),
+        pytest.param(
+            PARABOLAS.replace("local_steps: 2", "optimizer: {lr: 1e400}"),
+            ["s.yaml:2:28: training.optimizer.lr: must be a finite number, not inf"],
+            id="number too large",
+        ),
+        pytest.param(
+            PARABOLAS.replace("local_steps: 2", "local_steps: many"),
+            ["s.yaml:2:25: training.local_steps: must be an integer, not 'many'"],
+            id="text for a number",
+        ),
+        pytest.param(
+            PARABOLAS.replace("local_steps: 2", "local_steps: true"),
+            ["s.yaml:2:25: training.local_steps: must be a number, not true"],
+            id="true for a number",
+        ),
+        pytest.param(
+            PARABOLAS.replace("local_steps: 2", "local_steps: 2, local_epochs: 1"),
+            ["s.yaml:2:11: training: give only one of"],
+            id="two amounts of work",
+        ),
+        pytest.param(
+            PARABOLAS.replace("{rounds: 2}", "{}"),
+            ["s.yaml:6:7: stop: give at least one of"],
+            id="a run without an end",
+        ),
+        pytest.param(
+            PARABOLAS + "server: {method: {name: fedavgg}}\n",
+            ["s.yaml:7:25: server.method.name: there is no method", "did you mean 'fedavg'?"],
+            id="unknown method",
+        ),
+        pytest.param(
+            PARABOLAS + "server: {method: {name: fedavg, server_lrr: 1}}\n",
+            ["s.yaml:7:33: server.method.server_lrr: unknown key", "did you mean 'server_lr'?"],
+            id="unknown parameter of a method",
+        ),
+        pytest.param(
+            PARABOLAS + "server: {method: fedavg}\n",
+            ["s.yaml:7:18: server.method: must be a mapping"],
+            id="a part without braces",
+        ),
+        pytest.param(
+            DIGITS.replace("{name: iid, clients: 3}", "{name: dirichlet, clients: 3}"),
+            ["task.partition.alpha: is missing"],
+            id="missing parameter",
+        ),
+        pytest.param(
+            PARABOLAS + "server: {method: {name: mine.py:Mine}}\n",
+            ["s.yaml:7:25: server.method.name: no such file", "mine.py"],
+            id="missing file of the user's",
+        ),
+        # The parts do not fit together.
+        pytest.param(
+            DIGITS.replace("clients: 3", "clients: 3000"),
+            ["s.yaml:1:44: task.partition", "3,000 clients", "1,438"],
+            id="more clients than samples",
+        ),
+        pytest.param(
+            DIGITS.replace("{name: digits}", "{name: npz, path: nowhere.npz}"),
+            ["nowhere.npz"],
+            id="missing data",
+        ),
+        pytest.param(
+            PARABOLAS.replace("centers: [1, 2, 3]", "centers: [[1, 2], [3]]"),
+            ["quadratic"],
+            id="ragged centers",
+        ),
+        pytest.param(
+            PARABOLAS.replace("step: 1s", "step: [1s, 2s]"),
+            ["s.yaml:4:33: devices.compute.step: 2 step times for 3 clients"],
+            id="fewer step times than clients",
+        ),
+        pytest.param(
+            "task: {name: timing, clients: 3}\nstop: {rounds: 2, target: {loss: 1}}\n"
+            "devices: {compute: {name: values, step: 1}, network: {down: 1, up: 1}}\n",
+            ["s.yaml:2:27: stop.target: a target needs training"],
+            id="a target without training",
+        ),
+        pytest.param(
+            PARABOLAS + "sweep: {seeds: [1, 2]}\n",
+            ["sweep", "fedsim sweep"],
+            id="many runs where one is wanted",
+        ),
+        pytest.param(
+            PARABOLAS.replace("{name: values, step: 1s}", "{name: trace}"),
+            ["s.yaml:4:12: devices.compute: there is no compute table"],
+            id="step times from no trace",
+        ),
+        # The trace is missing.
+        pytest.param(TRACED, ["week", "no such trace bundle"], id="missing trace"),
+        pytest.param(TRACED.replace("week", "."), ["is not a trace bundle"], id="not a trace"),
+    ],
+)
+def test_bad_scenarios(run: Callable[..., Result], text: str | bytes, fragments: list[str]) -> None:
+    result = run(text)
+    assert_refused(result, *fragments)
+    assert result.stderr.count("error: ") == 1
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        pytest.param(
+            PARABOLAS + "server: {selection: {name: scripted, rounds: [[0, 7]]}}\n",
+            ["s.yaml:7:46: server.selection.rounds: round 0 names client 7"],
+            id="unknown client in a script",
+        ),
+        pytest.param(
+            PARABOLAS.replace("{rounds: 2}", "{rounds: 2, target: {acuracy: 0.9}}"),
+            ["s.yaml:6:27: stop.target: there is no metric 'acuracy'", "loss"],
+            id="unknown metric",
+        ),
+        pytest.param(
+            PARABOLAS + "server: {failure_detection: never}\n",
+            ["server.schedule", "deadline"],
+            id="a schedule that would wait for ever",
+        ),
+    ],
+)
+def test_scenarios_that_turn_out_impossible_once_the_run_begins(
+    run: Callable[..., Result], text: str, fragments: list[str]
+) -> None:
+    result = run(text)
+    assert_refused(result, *fragments)
+    assert result.stderr.count("error: ") == 1
+
+
+def test_several_mistakes_are_reported_together(run: Callable[..., Result]) -> None:
+    result = run(PARABOLAS.replace("step: 1s", "step: 1x").replace("rounds: 2", "round: 2"))
+    assert_refused(result, "s.yaml:4:33: ", "s.yaml:6:8: stop.round: unknown key")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragments"),
+    [
+        pytest.param(
+            {"availability": {"start_us": [0, HOUR_US, HOUR_US, 0]}},
+            ["availability", "row 1", "overlap"],
+            id="overlapping intervals",
+        ),
+        pytest.param(
+            {"availability": {"end_us": [2 * HOUR_US, HOUR_US, 2 * HOUR_US, 24 * HOUR_US]}},
+            ["availability", "row 1"],
+            id="reversed interval",
+        ),
+        pytest.param(
+            {"availability": {"device_id": ["a", "a", "b", "nobody"]}},
+            ["availability", "row 3", "nobody"],
+            id="intervals of an unknown device",
+        ),
+        pytest.param(
+            {"compute": {"sample_s": [0.001, float("nan"), 0.003]}},
+            ["compute", "sample_s"],
+            id="NaN in a trace",
+        ),
+        pytest.param(
+            {"compute": {"sample_s": [0.001, -1.0, 0.003]}},
+            ["compute", "sample_s"],
+            id="negative time in a trace",
+        ),
+    ],
+)
+def test_bad_traces(
+    run: Callable[..., Result],
+    tmp_path: Path,
+    changes: dict[str, dict[str, list[Any]]],
+    fragments: list[str],
+) -> None:
+    write_bundle(tmp_path / "week", **changes)
+    assert_refused(run(TRACED), "week", *fragments)
+    assert not Path("runs").exists()
+
+
+def test_fewer_devices_than_clients(run: Callable[..., Result], tmp_path: Path) -> None:
+    write_bundle(tmp_path / "week")
+    result = run(TRACED.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
+    assert_refused(result, "week", "3 devices for 4 clients", "devices.assign: sample")
+
+
+def test_truncated_parquet_file(run: Callable[..., Result], tmp_path: Path) -> None:
+    table = write_bundle(tmp_path / "week") / "availability.parquet"
+    table.write_bytes(table.read_bytes()[:-20])
+    assert_refused(run(TRACED), str(Path("week") / "availability.parquet"))
+
+
+def test_missing_table_of_a_trace(run: Callable[..., Result], tmp_path: Path) -> None:
+    (write_bundle(tmp_path / "week") / "compute.parquet").unlink()
+    assert_refused(run(TRACED), "compute")
+
+
+def test_damaged_manifest(run: Callable[..., Result], tmp_path: Path) -> None:
+    manifest = write_bundle(tmp_path / "week") / "manifest.json"
+    manifest.write_text("{")
+    assert_refused(run(TRACED), "manifest.json")
+
+
+def test_a_method_file_that_cannot_be_imported(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import nonexistent_library\n")
+    result = run(PARABOLAS + "server: {method: {name: mine.py:Mine}}\n")
+    assert_refused(result, "s.yaml:7:25", "mine.py cannot be imported", "nonexistent_library")
+
+
+def test_a_method_file_without_the_class(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from fedsim.methods.fedavg import FedAvg\nclass Yours(FedAvg): pass\n"
+    )
+    result = run(PARABOLAS + "server: {method: {name: mine.py:Mine}}\n")
+    assert_refused(result, "has no Method named 'Mine'", "Yours")
+
+
+def test_a_model_that_does_not_fit_the_data(run: Callable[..., Result], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "rows.npz", x=rng.normal(size=(40, 5)), y=rng.integers(0, 2, 40))
+    text = DIGITS.replace("{name: digits}", "{name: npz, path: rows.npz}")
+    result = run(text.replace("logistic_regression", "cnn"))
+    assert_refused(result, "s.yaml:1:", "task.model: model cnn does not fit dataset rows")
+
+
+def test_nan_in_the_data(run: Callable[..., Result], tmp_path: Path) -> None:
+    x = np.ones((40, 5))
+    x[3, 2] = np.nan
+    np.savez(tmp_path / "rows.npz", x=x, y=np.arange(40) % 2)
+    result = run(DIGITS.replace("{name: digits}", "{name: npz, path: rows.npz}"))
+    assert_refused(result, "rows", "not finite")
+
+
+def test_no_cuda(run: Callable[..., Result]) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    result = run(PARABOLAS, "-s", "training.device=cuda")
+    assert_refused(result, "option -s training.device=cuda", "no CUDA device")
+
+
+@pytest.mark.parametrize(
+    ("option", "fragments"),
+    [
+        ("seed", ["option -s seed: write a dotted path"]),
+        ("training.lr=1", ["option -s training.lr=1: training.lr: unknown key"]),
+        ("task.centers.9=1", ["option -s task.centers.9=1", "list of 3 items"]),
+        ("seed=-1", ["option -s seed=-1: seed: must be greater than or equal to 0, not -1"]),
+        ("seed=[", ["option -s seed=[", "not YAML"]),
+    ],
+)
+def test_bad_overrides(run: Callable[..., Result], option: str, fragments: list[str]) -> None:
+    assert_refused(run(PARABOLAS, "-s", option), *fragments)
+
+
+def test_missing_scenario(tmp_path: Path) -> None:
+    (tmp_path / "night.yaml").write_text(PARABOLAS)
+    assert_refused(invoke("run", tmp_path / "day.yaml"), "day.yaml: no such file", "night.yaml")
+
+
+def test_a_folder_for_a_scenario(tmp_path: Path) -> None:
+    assert_refused(invoke("run", tmp_path), "is a folder, not a scenario")
+
+
+def test_an_output_folder_that_exists(run: Callable[..., Result], tmp_path: Path) -> None:
+    assert run(PARABOLAS, "-o", "out").exit_code == 0
+    before = (tmp_path / "out" / "metrics.parquet").read_bytes()
+    assert_refused(run(PARABOLAS, "-o", "out", "-s", "seed=1"), "out: ", "--overwrite")
+    assert (tmp_path / "out" / "metrics.parquet").read_bytes() == before
+
+
+def test_a_folder_of_something_else_is_never_overwritten(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("x")
+    assert_refused(run(PARABOLAS, "-o", "thesis"), "thesis: ")
+    assert_refused(run(PARABOLAS, "-o", "thesis", "--overwrite"), "thesis: ", "not a run")
+    assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "x"
+
+
+def test_an_output_folder_below_a_file(run: Callable[..., Result]) -> None:
+    assert_refused(run(PARABOLAS, "-o", "s.yaml/out"), "s.yaml/out: cannot write")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    assert_refused(run(PARABOLAS, "-o", "locked/out"), "locked/out: cannot write")
+
+
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_a_run_that_is_none(command: str, tmp_path: Path) -> None:
+    if command not in cli.list_commands(click.Context(cli)):
+        pytest.skip(f"no command {command}")
+    assert_refused(invoke(command, tmp_path / "nowhere"), "nowhere: no such run folder")
+    assert_refused(invoke(command, tmp_path), "not a run of fedsim")
+    (tmp_path / "run.json").write_text("{")
+    assert_refused(invoke(command, tmp_path), "run.json: cannot be read")
+    (tmp_path / "run.json").write_text(json.dumps({"format": 10**6}))
+    assert_refused(invoke(command, tmp_path), "later fedsim")
+
+
+def test_a_run_whose_table_was_cut_off(run: Callable[..., Result], tmp_path: Path) -> None:
+    if "report" not in cli.list_commands(click.Context(cli)):
+        pytest.skip("no command report")
+    assert run(PARABOLAS, "-o", "out").exit_code == 0
+    table = tmp_path / "out" / "dispatches.parquet"
+    table.write_bytes(table.read_bytes()[:-20])
+    assert_refused(invoke("report", "out"), "dispatches.parquet")
