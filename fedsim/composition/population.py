@@ -19,6 +19,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Devices, Energy, Part
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.validation import require_sound
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -33,11 +34,13 @@ class Bundles:
         """The bundle in ``path``.
 
         Raises:
-            UserError: it is missing or damaged.
+            UserError: it is missing or damaged, or its tables contradict themselves.
         """
         path = path.resolve()
         if path not in self._loaded:
-            self._loaded[path] = TraceBundle.read(path)
+            bundle = TraceBundle.read(path)
+            require_sound(bundle)
+            self._loaded[path] = bundle
         return self._loaded[path]
 
 
@@ -147,7 +150,7 @@ def _memory_of(
 ) -> npt.NDArray[np.float64]:
     """Memory of each client's device in bytes; endless where nothing is known."""
     memory = np.inf if devices.memory is None else devices.memory
-    if bundle is None or "compute" not in bundle.tables:
+    if bundle is None or "ram_bytes" not in bundle.table("compute").column_names:
         return np.asarray(memory, dtype=np.float64)
     of_device = np.full(bundle.device_count, np.nan)
     of_device[bundle.device_rows("compute")] = bundle.numpy("compute", "ram_bytes")
