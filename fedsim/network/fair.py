@@ -98,8 +98,8 @@ class FairNetwork:
         return len(self._flow)
 
     def __contains__(self, flow_id: int) -> bool:
-        """Whether a flow is on the links."""
-        return flow_id in self._slot
+        """Whether a flow is on the links, or has completed and not been popped."""
+        return flow_id in self._slot or flow_id in self._completed
 
     def start(self, flow_id: int, route: Sequence[int], size_bytes: float, now_ns: int) -> None:
         """Put a flow on the links of ``route``.
@@ -115,7 +115,7 @@ class FairNetwork:
         Raises:
             ValueError: the number is in use, or a link comes twice.
         """
-        if flow_id in self._slot or flow_id in self._completed:
+        if flow_id in self:
             raise ValueError(f"flow {flow_id} is under way already")
         if len(set(route)) < len(route):
             raise ValueError(f"the route of flow {flow_id} passes a link twice: {list(route)}")

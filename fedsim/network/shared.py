@@ -111,7 +111,6 @@ class SharedNetwork:
         Raises:
             KeyError: no such transfer is under way.
         """
-        self._collect(now_ns)
         size_bytes = self._under_way.pop(transfer_id)[2]
         return self._links.cancel(transfer_id, now_ns) if transfer_id in self._links else size_bytes
 
@@ -127,7 +126,9 @@ class SharedNetwork:
 
     def pop_finished(self, now_ns: int) -> list[int]:
         """Transfers whose last byte has arrived by ``now_ns``, in order of arrival and then of their start."""
-        self._collect(now_ns)
+        for time_ns, transfer_id in self._links.pop_completed(now_ns):
+            started, latency_ns, _ = self._under_way[transfer_id]
+            heapq.heappush(self._arriving, (time_ns + latency_ns, started, transfer_id))
         finished = []
         while self._arriving and self._arriving[0][0] <= now_ns:
             arrival = heapq.heappop(self._arriving)
@@ -152,11 +153,6 @@ class SharedNetwork:
         """One-way latency between client and server: the access link's and the route's."""
         latency: int = self._latency_ns[direction][client]
         return latency
-
-    def _collect(self, now_ns: int) -> None:
-        for time_ns, transfer_id in self._links.pop_completed(now_ns):
-            started, latency_ns, _ = self._under_way[transfer_id]
-            heapq.heappush(self._arriving, (time_ns + latency_ns, started, transfer_id))
 
     def _is_cancelled(self, arrival: tuple[int, int, int]) -> bool:
         _, started, transfer_id = arrival

@@ -148,7 +148,7 @@ def _cost(_from: str, _to: str, link: dict[str, Any]) -> int | None:
 
 def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
     """The directed links with checked attributes (bit/s and ns), named by text; and what is wrong with them."""
-    arcs = nx.DiGraph()
+    arcs: nx.DiGraph[str] = nx.DiGraph()
     arcs.add_nodes_from(str(node) for node in graph.nodes)
     errors: list[UserError] = []
     for one, other, attributes in graph.edges(data=True):

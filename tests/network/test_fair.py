@@ -282,3 +282,35 @@ def test_completions_are_those_of_exact_integration(
         else:
             assert moved[number] == pytest.approx(float(bits / 8), rel=1e-9, abs=1)
     assert len(finished) + len(moved) == len(flows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_flow_keeps_a_bottleneck_in_a_large_graph(seed: int) -> None:
+    """Feasible, and each flow has a full link on which no flow is faster: necessary and sufficient for fairness."""
+    rng = np.random.default_rng(seed)
+    graph = nx.barabasi_albert_graph(60, 2, seed=seed)
+    links = {arc: number for number, arc in enumerate(graph.to_directed().edges)}
+    capacity = rng.lognormal(17, 1, len(links)).round(-5)
+    paths = dict(nx.all_pairs_shortest_path(graph))
+    network = FairNetwork(capacity)
+    routes: dict[int, list[int]] = {}
+    now_ns = 0
+    for flow in range(600):
+        source, target = rng.choice(60, 2, replace=False).tolist()
+        routes[flow] = [links[arc] for arc in itertools.pairwise(paths[source][target])]
+        network.start(flow, routes[flow], rng.lognormal(16, 1), now_ns)
+        now_ns = min(network.next_completion_ns(), now_ns + int(rng.integers(1, S // 10)))
+        for _, done in network.pop_completed(now_ns):
+            del routes[done]
+        if flow % 20 == 0:
+            rates = {number: network.rate_bps(number) for number in routes}
+            load = np.zeros(len(links))
+            fastest = np.zeros(len(links))
+            for number, route in routes.items():
+                load[route] += rates[number]
+                fastest[route] = np.maximum(fastest[route], rates[number])
+            assert (load <= capacity * (1 + 1e-12)).all()
+            full = load >= capacity * (1 - 1e-12)
+            for number, route in routes.items():
+                assert (full[route] & (rates[number] >= fastest[route] * (1 - 1e-12))).any()
+    assert len(routes) > 20

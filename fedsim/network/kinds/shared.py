@@ -1,0 +1,93 @@
+"""``network: {name: shared}``: transfers share the links of a topology, max-min fairly."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.network.base import NetworkContext, NetworkKind
+from fedsim.network.columns import (
+    LatencySource,
+    RateSource,
+    device_groups,
+    latency_column,
+    rate_columns,
+)
+from fedsim.network.graphs import (
+    AnyGraph,
+    Direct,
+    attach_at_random,
+    attach_by_name,
+    attach_in_turn,
+)
+from fedsim.network.shared import SharedNetwork
+from fedsim.units import Rate
+
+
+class SharedParams(Parameters):
+    """Parameters of shared links."""
+
+    topology: AnyGraph = Direct(name="direct")
+    """Links between the server and the nodes that clients hang on: direct, star, tree, barabasi_albert, waxman,
+    watts_strogatz, or file."""
+    attach: Literal["round_robin", "random", "group"] | list[str] = "round_robin"
+    """Which access node a client hangs on: in turn, at random, the one named like its device's group, or a list of
+    node names, one for each client."""
+    server_down: Rate | None = None
+    """Capacity of the server's own link outwards; default: no limit."""
+    server_up: Rate | None = None
+    """Capacity of the server's own link inwards; default: no limit."""
+    latency: LatencySource = 0.04
+    """One-way latency of a client's access link, on top of the route's: a duration, lognormal, or bundle."""
+    down: RateSource = "bundle"
+    """Capacity of a client's access link from the server: a rate, {name: lognormal, median, sigma}, or bundle."""
+    up: RateSource = "bundle"
+    """Capacity of a client's access link to the server; bundle takes down x up_ratio where no uplink is known."""
+    up_ratio: float = Field(1.0, gt=0)
+    """Uplink over downlink, for devices of which only one rate is known. About 0.2 on 4G, 0.5 on low-band 5G."""
+
+
+class Shared(NetworkKind):
+    """Transfers slow one another down on the links that they share."""
+
+    name: ClassVar[str] = "shared"
+    Params: ClassVar[type[Parameters]] = SharedParams
+    params: SharedParams
+
+    def build(self, context: NetworkContext) -> SharedNetwork:
+        """See :meth:`NetworkKind.build`."""
+        params = self.params
+        topology = params.topology.topology(context)
+        down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
+        return SharedNetwork(
+            topology,
+            attachment=self._attachment(topology.access, context),
+            down_bps=down_bps,
+            up_bps=up_bps,
+            latency_s=latency_column(params.latency, context),
+            server_down_bps=np.inf if params.server_down is None else params.server_down,
+            server_up_bps=np.inf if params.server_up is None else params.server_up,
+        )
+
+    def _attachment(
+        self, access: tuple[str, ...], context: NetworkContext
+    ) -> npt.NDArray[np.int64]:
+        attach, where = self.params.attach, "network.attach"
+        if attach == "round_robin":
+            return attach_in_turn(context.clients, len(access))
+        if attach == "random":
+            return attach_at_random(context, len(access))
+        if attach == "group":
+            return attach_by_name(device_groups(context, where).tolist(), access, where)
+        if len(attach) != context.clients:
+            raise UserError(
+                f"there are {len(attach)} access nodes for {context.clients} clients",
+                where=where,
+                hint="give one for each client, or round_robin, random or group",
+            )
+        return attach_by_name(attach, access, where)

@@ -1,0 +1,155 @@
+"""``network: {name: traced}``: clients ride the measured rate series of the trace bundle."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.network.base import Direction, NetworkContext, NetworkKind
+from fedsim.network.columns import LatencySource, bundle_rates, latency_column, text_codes
+from fedsim.network.traced import OnEnd, RateSeries, Ride, TracedNetwork
+from fedsim.units import NS_PER_S, NS_PER_US
+
+_CONSTANT = "constant rate"
+
+
+class TracedParams(Parameters):
+    """Parameters of traced links."""
+
+    latency: LatencySource = 0.04
+    """One-way latency: a duration, lognormal, bundle (half its rtt_s), or {name: rtt_matrix, server: NODE}."""
+    up_ratio: float = Field(1.0, gt=0)
+    """Uplink over downlink, where one rate serves both directions. About 0.2 on 4G, 0.5 on low-band 5G."""
+    on_end: OnEnd | None = None
+    """Outside a series: wrap, hold, unavailable or error; default: what the bundle's manifest says."""
+
+
+class Traced(NetworkKind):
+    """Rates over time from the bundle's network_series, ridden as network_assign says.
+
+    A device without a series in some direction has the constant rate of the bundle's table ``network``.
+    """
+
+    name: ClassVar[str] = "traced"
+    Params: ClassVar[type[Parameters]] = TracedParams
+    params: TracedParams
+
+    def build(self, context: NetworkContext) -> TracedNetwork:
+        """See :meth:`NetworkKind.build`."""
+        bundle = context.bundle
+        if bundle is None:
+            raise UserError(
+                "there is no trace bundle to take rates from",
+                where="network",
+                hint="name a trace bundle with network_series, or use name: static",
+            )
+        series, numbers = _read_series(bundle, self.params.on_end or bundle.manifest.on_end)
+        ratio = self.params.up_ratio
+        down, up = (
+            _ride(
+                direction, numbers, series, 1.0 if direction == Direction.DOWN else ratio, context
+            )
+            for direction in Direction
+        )
+        return TracedNetwork(
+            series, down=down, up=up, latency_s=latency_column(self.params.latency, context)
+        )
+
+
+def _read_series(bundle: Any, on_end: OnEnd) -> tuple[RateSeries, dict[tuple[str, str], int]]:
+    """The bundle's series, numbered by (series id, direction), and after them one of constant rate 1."""
+    table = bundle.table("network_series")
+    ids, names = text_codes(table, "series_id")
+    ways, words = text_codes(table, "direction")
+    start_us = bundle.numpy("network_series", "start_us")
+    keys, number = np.unique(ids * len(words) + ways, return_inverse=True)
+    order = np.lexsort((start_us, number))
+    pairs = [
+        (names[name], words[way]) for name, way in zip(*np.divmod(keys, len(words)), strict=True)
+    ]
+    columns = {
+        "start_ns": start_us[order] * NS_PER_US,
+        "duration_ns": bundle.numpy("network_series", "dur_us")[order] * NS_PER_US,
+        "rate_bps": bundle.numpy("network_series", "rate_bps")[order],
+    }
+    constant = {"start_ns": 0, "duration_ns": NS_PER_S, "rate_bps": 1.0}
+    series = RateSeries(
+        series=np.append(number[order], len(pairs)),
+        **{key: np.append(column, constant[key]) for key, column in columns.items()},
+        on_end=[*([on_end] * len(pairs)), "hold"],
+        names=[*(name for name, _ in pairs), _CONSTANT],
+    )
+    return series, {pair: index for index, pair in enumerate(pairs)}
+
+
+def _ride(
+    direction: Direction,
+    numbers: dict[tuple[str, str], int],
+    series: RateSeries,
+    ratio: float,
+    context: NetworkContext,
+) -> Ride:
+    """Who rides what in one direction; ``ratio`` is the factor on rates that are not this direction's own."""
+    bundle = context.bundle
+    assert bundle is not None
+    devices = bundle.device_count
+    number = np.full(devices, -1, np.int64)
+    offset_us = np.zeros(devices, np.int64)
+    scale = np.ones(devices)
+    if "network_assign" in bundle.tables:
+        rows = bundle.device_rows("network_assign")
+        ids, names = text_codes(bundle.table("network_assign"), "series_id")
+        way = direction.name.lower()
+        own = np.array([numbers.get((name, way), -1) for name in names] or [-1])
+        both = np.array([numbers.get((name, "both"), -1) for name in names] or [-1])
+        found = np.where(own >= 0, own, both)[ids]
+        factor = np.where(own >= 0, 1.0, ratio)[ids]
+        use = np.flatnonzero((found >= 0) & (rows >= 0))
+        twice = np.flatnonzero(np.bincount(rows[use], minlength=devices) > 1)
+        if len(twice):
+            raise UserError(
+                f"device '{bundle.device_ids[int(twice[0])].as_py()}' rides two series {way}"
+                f" ({len(twice)} devices in all)",
+                where="network_assign",
+                hint="assign one series for each direction",
+            )
+        number[rows[use]] = found[use]
+        offset_us[rows[use]] = bundle.numpy("network_assign", "offset_us")[use]
+        scale[rows[use]] = bundle.numpy("network_assign", "scale")[use] * factor[use]
+
+    clients = context.device_rows
+    number, offset_us, scale = number[clients], offset_us[clients], scale[clients]
+    still = number < 0
+    if still.any():
+        number[still] = len(series.names) - 1
+        scale[still] = _constant_rates(direction, still, ratio, context)
+    return Ride(number, offset_us * NS_PER_US, scale)
+
+
+def _constant_rates(
+    direction: Direction, chosen: npt.NDArray[np.bool_], ratio: float, context: NetworkContext
+) -> npt.NDArray[np.float64]:
+    """Rates (bit/s) of the clients that ride no series, from the bundle's table ``network``."""
+    bundle = context.bundle
+    assert bundle is not None
+    rows = context.device_rows[chosen]
+    rates = np.full(len(rows), np.nan)
+    if "network" in bundle.tables:
+        known = bundle_rates(context)[:, rows]
+        other = known[Direction.DOWN] * ratio
+        rates = np.where(np.isnan(known[direction]), other, known[direction])
+    unknown = np.isnan(rates)
+    if unknown.any():
+        device = bundle.device_ids[int(rows[unknown.argmax()])].as_py()
+        raise UserError(
+            f"the trace bundle has no rates {direction.name.lower()} for {int(unknown.sum())} of"
+            f" {context.clients} clients; the first is device '{device}'",
+            where="network",
+            hint="assign them a series (network_assign), or give them a rate in the table network",
+        )
+    return rates

@@ -1,0 +1,173 @@
+"""Transfers over shared links against hand-worked cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.network.base import NEVER, Direction
+from fedsim.network.graphs import Direct, Star, Tree
+from fedsim.network.shared import SharedNetwork
+from fedsim.network.static import StaticNetwork
+
+from .test_topology import context_of
+
+DOWN, UP = Direction.DOWN, Direction.UP
+S = 1_000_000_000
+MS = 1_000_000
+MB = 1_000_000
+
+
+def run_out(network: SharedNetwork) -> list[tuple[int, list[int]]]:
+    """What finishes when, instant by instant."""
+    finished = []
+    while (time_ns := network.next_event_ns()) < NEVER:
+        transfers = network.pop_finished(time_ns)
+        if transfers:
+            finished.append((time_ns, transfers))
+    return finished
+
+
+def two_sites(**limits: float) -> SharedNetwork:
+    """Two sites at 8 Mbit/s and 5 ms; clients 0 and 2 on site 0, 1 on site 1; access 8 down, 4 up, 20 ms."""
+    topology = Star(name="star", sites=2, capacity=8e6, latency=0.005).topology(context_of())
+    return SharedNetwork(
+        topology,
+        attachment=[0, 1, 0],
+        down_bps=8e6,
+        up_bps=4e6,
+        latency_s=np.array([0.02, 0.02, 0.04]),
+        **limits,
+    )
+
+
+def test_a_transfer_alone_is_a_static_one() -> None:
+    network = two_sites()
+    static = StaticNetwork(latency_s=[0.025, 0.025, 0.045], down_bps=8e6, up_bps=4e6, clients=3)
+    for transfer, (client, direction) in enumerate([(0, DOWN), (2, UP), (1, UP)]):
+        start_ns = transfer * 10 * S
+        network.start_transfer(transfer, client, direction, MB, start_ns)
+        end_ns = static.transfer_end_ns(client, direction, MB, start_ns)
+        assert run_out(network) == [(end_ns, [transfer])]
+        assert network.rate_bps(client, direction) == static.rate_bps(client, direction)
+        assert network.latency_ns(client, direction) == static.latency_ns(client, direction)
+    assert network.contended
+
+
+def test_two_downloads_through_one_site_take_twice_as_long() -> None:
+    network = two_sites()
+    for client in range(3):
+        network.start_transfer(client, client, DOWN, MB, 0)
+    # Client 1 is alone on its site. Clients 0 and 2 have 4 Mbit/s each; client 2 is 20 ms further away.
+    assert run_out(network) == [
+        (S + 25 * MS, [1]),
+        (2 * S + 25 * MS, [0]),
+        (2 * S + 45 * MS, [2]),
+    ]
+
+
+def test_down_and_up_do_not_meet() -> None:
+    network = two_sites()
+    network.start_transfer(0, 0, DOWN, MB, 0)
+    network.start_transfer(1, 0, UP, MB, 0)
+    assert run_out(network) == [(S + 25 * MS, [0]), (2 * S + 25 * MS, [1])]
+
+
+def test_the_servers_own_link_is_shared_by_all() -> None:
+    network = two_sites(server_up_bps=6e6)
+    for client in range(3):
+        network.start_transfer(client, client, UP, MB, 0)
+    # 2 Mbit/s each; then all are done.
+    assert run_out(network) == [(4 * S + 25 * MS, [0, 1]), (4 * S + 45 * MS, [2])]
+    assert network.rate_bps(0, UP) == 4e6
+    assert two_sites(server_up_bps=3e6).rate_bps(0, UP) == 3e6
+    assert two_sites(server_down_bps=3e6).rate_bps(0, DOWN) == 3e6
+
+
+def test_two_uploads_of_one_client_share_its_access_link() -> None:
+    network = two_sites()
+    network.start_transfer(7, 0, UP, MB, 0)
+    network.start_transfer(8, 0, UP, MB, 0)
+    assert run_out(network) == [(4 * S + 25 * MS, [7, 8])]
+
+
+def test_a_cancelled_transfer_frees_its_share() -> None:
+    network = two_sites()
+    network.start_transfer(0, 0, DOWN, 2 * MB, 0)
+    network.start_transfer(2, 2, DOWN, 2 * MB, 0)
+    assert network.cancel(0, S) == MB / 2
+    assert run_out(network) == [(int(2.5 * S) + 45 * MS, [2])]
+    with pytest.raises(KeyError):
+        network.cancel(0, 3 * S)
+
+
+def test_a_transfer_cancelled_while_its_last_bytes_travel_has_moved_all() -> None:
+    network = two_sites()
+    network.start_transfer(0, 0, DOWN, MB, 0)
+    network.start_transfer(1, 1, DOWN, MB, 0)
+    assert network.next_event_ns() == S
+    assert network.pop_finished(S) == []
+    assert network.cancel(0, S + MS) == MB
+    assert network.cancel(1, S + MS) == MB
+    assert network.next_event_ns() == NEVER
+    # Its number may be used again, and the old arrival means nothing to the new transfer.
+    network.start_transfer(0, 0, DOWN, MB, S + 2 * MS)
+    assert run_out(network) == [(2 * S + 27 * MS, [0])]
+
+
+def test_a_transfer_cancelled_before_its_completion_was_collected_has_moved_all() -> None:
+    network = two_sites()
+    network.start_transfer(0, 0, DOWN, MB, 0)
+    assert network.cancel(0, S + MS) == MB
+    assert network.next_event_ns() == NEVER
+    assert len(network) == 0
+
+
+def test_empty_messages_take_the_latency() -> None:
+    network = two_sites()
+    network.start_transfer(0, 2, UP, 0, 7)
+    assert run_out(network) == [(45 * MS + 7, [0])]
+
+
+def test_arrivals_at_one_instant_come_in_order_of_start() -> None:
+    topology = Direct(name="direct").topology(context_of())
+    network = SharedNetwork(
+        topology, attachment=np.zeros(4, int), down_bps=8e6, up_bps=8e6, latency_s=0
+    )
+    for transfer, client in ((9, 3), (1, 0), (5, 2), (3, 1)):
+        network.start_transfer(transfer, client, UP, MB, 0)
+    with pytest.raises(ValueError, match="under way"):
+        network.start_transfer(5, 0, UP, MB, 0)
+    assert run_out(network) == [(S, [9, 1, 5, 3])]
+
+
+def test_a_thousand_clients_on_a_tree_finish_together() -> None:
+    """Equal clients on a symmetric tree: the ingress is full until all end at once, whatever the order."""
+    topology = Tree(name="tree", fan_out=[5, 10], capacity=[1e9, 1e8]).topology(context_of())
+    network = SharedNetwork(
+        topology,
+        attachment=np.arange(1000) % 50,
+        down_bps=1e7,
+        up_bps=1e7,
+        latency_s=0,
+        server_up_bps=5e8,
+    )
+    for client in range(1000):
+        network.start_transfer(client, client, UP, MB, 0)
+    # 1000 x 8 Mbit through 500 Mbit/s, then two links of 5 ms.
+    assert run_out(network) == [(16 * S + 10 * MS, list(range(1000)))]
+
+
+def test_bad_attachments_and_capacities_are_refused() -> None:
+    topology = Direct(name="direct").topology(context_of())
+    sound = {"attachment": [0, 0], "down_bps": 1.0, "up_bps": 1.0, "latency_s": 0.0}
+    for change, message in (
+        ({"attachment": [0, 1]}, "client 1 hangs on no access node"),
+        ({"down_bps": [1.0, -1.0]}, "network.down"),
+        ({"up_bps": float("nan")}, "network.up"),
+        ({"latency_s": -1.0}, "network.latency"),
+        ({"server_up_bps": -1.0}, "network.server"),
+    ):
+        with pytest.raises(UserError, match=message):
+            SharedNetwork(topology, **(sound | change))
