@@ -144,7 +144,10 @@ def test_noise_is_a_function_of_client_sequence_and_step_alone() -> None:
     for row in range(3):
         alone = task.noise(STREAM, clients[row : row + 1], sequences[row : row + 1], 4)
         assert torch.equal(alone[0], together[row])
-    assert len({*together[:, 0].tolist(), *task.noise(STREAM, clients, sequences, 5)[:, 0].tolist()}) == 6
+    assert (
+        len({*together[:, 0].tolist(), *task.noise(STREAM, clients, sequences, 5)[:, 0].tolist()})
+        == 6
+    )
     assert (together[:, 1] == 0).all(), "no noise in the second dimension"
 
 
@@ -210,7 +213,10 @@ def test_without_noise_no_noise_is_drawn() -> None:
             "client below 1",
         ),
         (
-            {"centers": [1], "noise_tape": [{"client": 0, "sequence": 0, "step": 0, "noise": [0]}] * 2},
+            {
+                "centers": [1],
+                "noise_tape": [{"client": 0, "sequence": 0, "step": 0, "noise": [0]}] * 2,
+            },
             "repeats",
         ),
     ],
