@@ -150,7 +150,8 @@ def _memory_of(
 ) -> npt.NDArray[np.float64]:
     """Memory of each client's device in bytes; endless where nothing is known."""
     memory = np.inf if devices.memory is None else devices.memory
-    if bundle is None or "ram_bytes" not in bundle.table("compute").column_names:
+    table = None if bundle is None else bundle.tables.get("compute")
+    if bundle is None or table is None or "ram_bytes" not in table.column_names:
         return np.asarray(memory, dtype=np.float64)
     of_device = np.full(bundle.device_count, np.nan)
     of_device[bundle.device_rows("compute")] = bundle.numpy("compute", "ram_bytes")

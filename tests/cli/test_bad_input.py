@@ -327,6 +327,13 @@ def test_bad_traces(
     assert not Path("runs").exists()
 
 
+def test_a_bundle_without_compute_times(run: Callable[..., Result], tmp_path: Path) -> None:
+    bundle = TraceBundle.read(write_bundle(tmp_path / "full"))
+    del bundle.tables["compute"]
+    bundle.write(tmp_path / "week")
+    assert_refused(run(TRACED), "devices.compute: there is no compute table")
+
+
 def test_fewer_devices_than_clients(run: Callable[..., Result], tmp_path: Path) -> None:
     write_bundle(tmp_path / "week")
     result = run(TRACED.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
