@@ -18,6 +18,7 @@ from fedsim.learning.device import Execution
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext
 from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.targets import higher_is_better
 from fedsim.scenario.loading import LoadedScenario
@@ -26,7 +27,8 @@ from fedsim.scenario.model import Scenario, TimingTask
 from fedsim.scenario.model import SupervisedTask as SupervisedSection
 from fedsim.scheduling.base import Schedule
 from fedsim.simulation.engine import Engine
-from fedsim.simulation.life import PlannedLife
+from fedsim.simulation.contended import ContendedLife
+from fedsim.simulation.life import Life, PlannedLife
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.server import Limits, Recorder, Server, Work
 from fedsim.tasks.base import Task
@@ -207,7 +209,13 @@ def build_server(
         send_partial_work=section.partial_work == "send",
         seed=scenario.seed,
     )
-    server.attach(schedule, selection, PlannedLife(engine, planner, server.on_end))
+    network = population.network
+    life: Life
+    if isinstance(network, SharedNetwork):
+        life = ContendedLife(engine, planner, population, network, server.on_end)
+    else:
+        life = PlannedLife(engine, planner, server.on_end)
+    server.attach(schedule, selection, life)
     return engine, server
 
 

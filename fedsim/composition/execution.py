@@ -96,9 +96,13 @@ def execute(
             hint="use fedsim sweep, or leave the section out",
         )
     # Everything that can be wrong with the scenario is found before the folder is made.
-    assembly = assemble(loaded, bundles, timing_only=timing_only)
+    with loaded.locating_errors():
+        assembly = assemble(loaded, bundles, timing_only=timing_only)
     folder = RunFolder(output if output is not None else default_folder(loaded))
-    with RunWriter(folder, clients=len(assembly.samples), overwrite=overwrite) as writer:
+    with (
+        loaded.locating_errors(),
+        RunWriter(folder, clients=len(assembly.samples), overwrite=overwrite) as writer,
+    ):
         folder.write_scenario(loaded.resolved_yaml())
         folder.write_info(
             {
@@ -230,7 +234,9 @@ class _Execution:
         except Exception as error:
             self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
             raise
-        return Run(self._folder)
+        run = Run(self._folder)
+        run.report()
+        return run
 
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
@@ -293,7 +299,6 @@ class _Execution:
             wall_time_plane_s=began - self._began - self._learning_s,
             learning=None if self._learner is None else self._learner.describe(),
         )
-        Run(folder).report()
         self._checkpoints.remove()
 
     def _write_online(self, end_ns: int) -> None:

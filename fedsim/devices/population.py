@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fedsim.devices.availability.base import OnDisconnect
 from fedsim.devices.compute.base import ComputeTimes
 from fedsim.network.base import Direction, Network
+from fedsim.network.shared import SharedNetwork
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NS_PER_S
 
@@ -42,7 +43,7 @@ class Population:
     availability: AvailabilityIndex
     on_disconnect: OnDisconnect
     compute: ComputeTimes
-    network: Network
+    network: Network | SharedNetwork
     power: Power
     eligible: npt.NDArray[np.bool_]
     device_ids: npt.NDArray[np.object_]
@@ -52,4 +53,6 @@ class Population:
         rate = self.network.rate_bps(client, Direction.UP)
         if rate <= 0:
             return 1 << 62
-        return self.network.latency_ns(client) + round(size_bytes * 8 / rate * NS_PER_S)
+        return self.network.latency_ns(client, Direction.UP) + round(
+            size_bytes * 8 / rate * NS_PER_S
+        )

@@ -163,12 +163,12 @@ class ServerPort(Protocol):
         deadline_ns: int | None = None,
         on_dispatched: Callable[[Dispatch], None] | None = None,
     ) -> Timer:
-        """Hand work to a client: now, or as soon as it is checked in (and the server is done aggregating).
+        """Hand work to a client: now, or as soon as it is checked in and done with its last work.
 
         Cancelling the returned timer takes back a hand-out that has not happened yet.
 
         Args:
-            client: must not be at work nor waiting for a hand-out already.
+            client: must not be waiting for a hand-out already.
             steps: local steps; the client's default when None.
             deadline_ns: latest useful arrival, announced with the work; with partial work "send" the client stops
                 in time for it.
@@ -198,12 +198,23 @@ class ServerPort(Protocol):
         *,
         groups: Sequence[int] | None = None,
         attributes: Mapping[str, float] | None = None,
+        closes_round: bool = False,
     ) -> int:
-        """Make the next model version from arrived updates, in this order; returns the version."""
+        """Make the next model version from arrived updates.
+
+        Args:
+            dispatches: their dispatches, in the order in which the method sees them.
+            groups: the schedule's mark on each, such as a tier.
+            attributes: numbers for the method.
+            closes_round: this also ends a round.
+
+        Returns:
+            The version made.
+        """
         ...
 
     def close_round(self) -> None:
-        """Count a round."""
+        """End a round that made no version."""
         ...
 
 

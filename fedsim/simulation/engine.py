@@ -1,9 +1,8 @@
 """The event engine: SimPy on integer nanoseconds with a total order of simultaneous events.
 
-At one instant the order is: ends of dispatches, in order of dispatching; then timers and deadlines, in order of
-setting; then
-evaluations. So an update that arrives exactly at a deadline is in time, and no order depends on how a time was
-computed.
+At one instant the order is: finished flows of shared links; ends of dispatches, in order of dispatching; clients that
+leave in mid-transfer; timers and deadlines, in order of setting; then evaluations. So an update that arrives exactly at
+a deadline is in time, and no order depends on how a time was computed.
 """
 
 from __future__ import annotations
@@ -14,8 +13,14 @@ from typing import Any
 import simpy
 from simpy.events import EventPriority
 
+FLOW_ORDER = -1
+"""Flows that finish; before the ends of dispatches, which they may bring about."""
+LEAVING_ORDER = 1 << 59
+"""Clients that go offline in mid-transfer; after the ends, so that what arrives at that instant has arrived."""
 TIMER_ORDER = 1 << 60
 EVALUATION_ORDER = 1 << 61
+SETTLING_ORDER = (1 << 61) + 1
+"""Shared links settle their rates once everything of the instant has started and stopped."""
 LAST_ORDER = 1 << 62
 
 

@@ -8,10 +8,10 @@ why a dispatch is one event. The server never sees a plan.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from fedsim.devices.population import Population
-from fedsim.network.base import Direction
+from fedsim.network.base import Direction, Network
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.traces.availability import NEVER
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Plans dispatches on uncontended networks.
+    """Plans dispatches; whole ones where the network is not contended, their compute phases everywhere.
 
     Args:
         population: devices.
@@ -68,6 +68,7 @@ class Planner:
         seed: int,
     ) -> None:
         self.population = population
+        self._network = cast(Network, population.network)
         self.bytes_down = bytes_down
         self.bytes_up = bytes_up
         self._send_partial_work = send_partial_work
@@ -97,11 +98,9 @@ class Planner:
             cut_ns: the server cuts the dispatch at this time: what is done by then.
         """
         population = self.population
-        network, availability = population.network, population.availability
-        if not self._reliable and self._failures.crash_rate:
-            u = self._crash_stream.uniform(client, sequence)
-            crash_ns = start_ns + int(-math.log(u) / self._failures.crash_rate * _NS_PER_HOUR)
-            cut_ns = min(cut_ns, crash_ns)
+        network, availability = self._network, population.availability
+        if not self._reliable:
+            cut_ns = min(cut_ns, self.crash_ns(client, sequence, start_ns))
         if self._policy != "drop":
             return self._plan_with_pauses(client, sequence, start_ns, steps, deadline_ns, cut_ns)
         off_ns = min(availability.online_until(client, start_ns), cut_ns)
@@ -110,7 +109,7 @@ class Planner:
             return self._dropped_in_download(client, start_ns, off_ns)
         step_ns = population.compute.step_ns(client, sequence)
         if deadline_ns is not None and self._send_partial_work:
-            steps = min(steps, self._steps_in_time(client, downloaded, step_ns, deadline_ns))
+            steps = self.affordable_steps(client, steps, downloaded, step_ns, deadline_ns)
             if steps < 1:
                 return Plan(
                     downloaded,
@@ -139,69 +138,71 @@ class Planner:
                 off_ns - downloaded,
                 0,
             )
-        arrived = network.transfer_end_ns(client, _UP, self.bytes_up, computed)
-        bytes_up, arrives = self.bytes_up, True
-        if not self._reliable and self._failures.upload_loss:
-            arrived, bytes_up, arrives = self._lossy_upload(client, sequence, computed)
-        if arrived > off_ns:
-            moved = (
-                bytes_up
-                - self.bytes_up
-                + network.bytes_by(client, _UP, self.bytes_up, computed, off_ns)
-            )
-            return Plan(
-                off_ns,
-                False,
-                downloaded,
-                computed,
-                steps,
-                self.bytes_down,
-                max(0.0, moved),
-                downloaded - start_ns,
-                computed - downloaded,
-                off_ns - computed,
-            )
+        end, sent, arrives = self._upload(client, sequence, computed, off_ns)
         return Plan(
-            arrived,
+            end,
             arrives,
             downloaded,
             computed,
             steps,
             self.bytes_down,
-            bytes_up,
+            sent,
             downloaded - start_ns,
             computed - downloaded,
-            arrived - computed,
+            end - computed,
         )
 
+    def crash_ns(self, client: int, sequence: int, start_ns: int) -> int:
+        """When this dispatch would crash; NEVER without crashes."""
+        if not self._failures.crash_rate:
+            return NEVER
+        u = self._crash_stream.uniform(client, sequence)
+        return start_ns + int(-math.log(u) / self._failures.crash_rate * _NS_PER_HOUR)
+
+    @property
+    def upload_attempts(self) -> int:
+        """How often an upload is sent at the most."""
+        return self._failures.upload_retries + 1
+
+    def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
+        """Whether this upload of a dispatch (``attempt`` from 0) does not arrive."""
+        if not self._failures.upload_loss:
+            return False
+        u = self._loss_stream.uniform(client, sequence * self.upload_attempts + attempt)
+        return u < self._failures.upload_loss
+
     def _dropped_in_download(self, client: int, start_ns: int, off_ns: int) -> Plan:
-        moved = self.population.network.bytes_by(client, _DOWN, self.bytes_down, start_ns, off_ns)
+        moved = self._network.bytes_by(client, _DOWN, self.bytes_down, start_ns, off_ns)
         return Plan(off_ns, False, -1, -1, 0, moved, 0.0, off_ns - start_ns, 0, 0)
 
-    def _steps_in_time(
-        self, client: int, downloaded_ns: int, step_ns: int, deadline_ns: int
+    def affordable_steps(
+        self, client: int, steps: int, downloaded_ns: int, step_ns: int, deadline_ns: int | None
     ) -> int:
-        """Steps after which the upload still reaches the server by the deadline, at the link's nominal rate."""
-        upload_ns = self.population.upload_estimate_ns(client, self.bytes_up)
-        window_ns = deadline_ns - upload_ns - downloaded_ns
+        """Local steps a client does: those asked for, or with partial work as many as let its upload reach the server
+        by the deadline at the link's nominal rate (possibly none: it declines)."""
+        if deadline_ns is None or not self._send_partial_work:
+            return steps
+        window_ns = (
+            deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up) - downloaded_ns
+        )
         if window_ns < 0:
             return 0
-        return window_ns // step_ns if step_ns else 1 << 62
+        return min(steps, window_ns // step_ns) if step_ns else steps
 
-    def _lossy_upload(
-        self, client: int, sequence: int, computed_ns: int
+    def _upload(
+        self, client: int, sequence: int, start_ns: int, off_ns: int
     ) -> tuple[int, float, bool]:
-        network, failures = self.population.network, self._failures
-        end = computed_ns
-        attempts = failures.upload_retries + 1
-        for attempt in range(attempts):
-            end = network.transfer_end_ns(client, _UP, self.bytes_up, end)
-            if (
-                self._loss_stream.uniform(client, sequence * attempts + attempt)
-                >= failures.upload_loss
-            ):
-                return end, self.bytes_up * (attempt + 1), True
-        return end, self.bytes_up * attempts, False
+        """End of an upload with its repetitions, bytes sent by then, and whether it arrives."""
+        network, size = self._network, self.bytes_up
+        end, sent = start_ns, 0.0
+        for attempt in range(self.upload_attempts):
+            begin, end = end, network.transfer_end_ns(client, _UP, size, end)
+            if end > off_ns:
+                return off_ns, sent + network.bytes_by(client, _UP, size, begin, off_ns), False
+            sent += size
+            if self._reliable or not self.upload_is_lost(client, sequence, attempt):
+                return end, sent, True
+        return end, sent, False
 
     # -- clients that pause instead of dropping out -------------------------------------------------------------
 
@@ -222,57 +223,30 @@ class Planner:
             return Plan(min(cut_ns, downloaded), False, -1, -1, 0, moved, 0.0, download_ns, 0, 0)
         step_ns = population.compute.step_ns(client, sequence)
         if deadline_ns is not None and self._send_partial_work:
-            steps = min(steps, self._steps_in_time(client, downloaded, step_ns, deadline_ns))
+            steps = self.affordable_steps(client, steps, downloaded, step_ns, deadline_ns)
             if steps < 1:
                 return Plan(
                     downloaded, False, downloaded, -1, 0, self.bytes_down, 0.0, download_ns, 0, 0
                 )
-        computed, steps, compute_ns = self._compute(client, downloaded, step_ns, steps, cut_ns)
+        computed, steps, compute_ns = self.compute_phase(client, downloaded, step_ns, steps, cut_ns)
         if computed > cut_ns or computed == NEVER or steps < 1:
             end = min(cut_ns, computed)
             return Plan(
                 end, False, downloaded, -1, steps, self.bytes_down, 0.0, download_ns, compute_ns, 0
             )
         arrived, sent, upload_ns = computed, 0.0, 0
-        attempts = self._failures.upload_retries + 1
-        for attempt in range(attempts):
-            begin = arrived
-            arrived, moved, spent_ns = self._transfer(client, _UP, self.bytes_up, begin, cut_ns)
+        arrives = False
+        for attempt in range(self.upload_attempts):
+            arrived, moved, spent_ns = self._transfer(client, _UP, self.bytes_up, arrived, cut_ns)
             sent, upload_ns = sent + moved, upload_ns + spent_ns
             if arrived > cut_ns or arrived == NEVER:
-                end = min(cut_ns, arrived)
-                return Plan(
-                    end,
-                    False,
-                    downloaded,
-                    computed,
-                    steps,
-                    self.bytes_down,
-                    sent,
-                    download_ns,
-                    compute_ns,
-                    upload_ns,
-                )
-            lost = self._failures.upload_loss and (
-                self._loss_stream.uniform(client, sequence * attempts + attempt)
-                < self._failures.upload_loss
-            )
-            if not lost:
-                return Plan(
-                    arrived,
-                    True,
-                    downloaded,
-                    computed,
-                    steps,
-                    self.bytes_down,
-                    sent,
-                    download_ns,
-                    compute_ns,
-                    upload_ns,
-                )
+                break
+            arrives = not self.upload_is_lost(client, sequence, attempt)
+            if arrives:
+                break
         return Plan(
-            arrived,
-            False,
+            min(cut_ns, arrived),
+            arrives,
             downloaded,
             computed,
             steps,
@@ -288,7 +262,7 @@ class Planner:
     ) -> tuple[int, float, int]:
         """A transfer that pauses while the client is offline: its end, bytes moved by then or by the cut, time at
         work."""
-        network, availability = self.population.network, self.population.availability
+        network, availability = self._network, self.population.availability
         at, moved, busy_ns = availability.next_online(client, start_ns), 0.0, 0
         while at < cut_ns:
             off = min(availability.online_until(client, at), cut_ns)
@@ -300,13 +274,13 @@ class Planner:
             at = availability.next_online(client, off)
         return NEVER, moved, busy_ns
 
-    def _compute(
+    def compute_phase(
         self, client: int, start_ns: int, step_ns: int, steps: int, cut_ns: int
     ) -> tuple[int, int, int]:
         """End of the local steps under the disconnect policy, steps done by then or by the cut, time at work."""
         availability = self.population.availability
         work_ns = step_ns * steps
-        if self._policy == "finish":
+        if self._policy in ("finish", "drop"):
             end = start_ns + work_ns
         elif self._policy == "pause":
             end = availability.finish_after(client, start_ns, work_ns)

@@ -72,7 +72,7 @@ class Limits:
 class _Handout:
     """Work waiting to be handed to a client."""
 
-    __slots__ = ("cancelled", "client", "deadline_ns", "on_dispatched", "steps")
+    __slots__ = ("client", "deadline_ns", "on_dispatched", "steps", "waiting")
 
     def __init__(
         self,
@@ -80,15 +80,17 @@ class _Handout:
         steps: int | None,
         deadline_ns: int | None,
         on_dispatched: Callable[[Dispatch], None] | None,
+        waiting: dict[int, _Handout],
     ) -> None:
+        self.waiting = waiting
         self.client = client
         self.steps = steps
         self.deadline_ns = deadline_ns
         self.on_dispatched = on_dispatched
-        self.cancelled = False
 
     def cancel(self) -> None:
-        self.cancelled = True
+        if self.waiting.get(self.client) is self:
+            del self.waiting[self.client]
 
 
 class Server:
@@ -149,7 +151,7 @@ class Server:
         self._busy_until_ns = 0
         self._handed_out_ns = 0
         self._held: dict[int, tuple[Dispatch, Plan]] = {}
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, _Handout] = {}
         self._waiters: list[Callable[[], None]] = []
         self._wake_ns = -1
         self._wake_due = False
@@ -260,25 +262,28 @@ class Server:
         on_dispatched: Callable[[Dispatch], None] | None = None,
     ) -> Timer:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
-        if self._busy[client] or client in self._waiting:
-            raise RuntimeError(f"client {client} is at work or waiting for work already")
-        handout = _Handout(client, steps, deadline_ns, on_dispatched)
+        if client in self._waiting:
+            raise RuntimeError(f"work for client {client} is waiting already")
+        handout = _Handout(client, steps, deadline_ns, on_dispatched, self._waiting)
         self._hand_out_when_possible(handout)
         return handout
 
     def _hand_out_when_possible(self, handout: _Handout) -> None:
         now, client = self._clock.now, handout.client
+        if self._busy[client]:
+            self._waiting[client] = handout
+            return
         if now >= self._busy_until_ns and self._availability.is_online(client, now):
             self._hand_out(handout)
             return
-        self._waiting.add(client)
+        self._waiting[client] = handout
         due = self._availability.next_online(client, max(now, self._busy_until_ns))
         if due < NEVER:
             self._engine.call_at(due, lambda: self._retry(handout))
 
     def _retry(self, handout: _Handout) -> None:
-        self._waiting.discard(handout.client)
-        if not handout.cancelled:
+        if self._waiting.get(handout.client) is handout:
+            del self._waiting[handout.client]
             self._hand_out_when_possible(handout)
 
     def _hand_out(self, handout: _Handout) -> None:
@@ -328,7 +333,7 @@ class Server:
                 f"the server has waited {_PATIENCE_NS // (86_400 * NS_PER_S)} simulated days without finding enough "
                 "clients to work",
                 where="server.schedule",
-                hint="check the devices' availability and memory and the size of the cohort, or give stop.simulated_time",
+                hint="check availability and memory of the devices and the cohort's size, or give stop.simulated_time",
             )
         waiters, self._waiters = self._waiters, []
         for callback in waiters:
@@ -344,7 +349,7 @@ class Server:
         plan = self._life.cut(dispatch)
         self._busy[dispatch.client] = False
         self._close(dispatch, plan, Outcome.CUT)
-        self._client_is_free()
+        self._client_is_free(dispatch.client)
 
     def aggregate(
         self,
@@ -352,6 +357,7 @@ class Server:
         *,
         groups: Sequence[int] | None = None,
         attributes: Mapping[str, float] | None = None,
+        closes_round: bool = False,
     ) -> int:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         self._version = version = self._version + 1
@@ -385,6 +391,8 @@ class Server:
         self._recorder.append_aggregation(aggregate)
         if self._aggregation_ns:
             self._busy_until_ns = now + self._aggregation_ns
+        if closes_round:
+            self.close_round()
         every = self._limits.evaluate_every_versions
         if every is not None and version % every == 0:
             self._evaluate()
@@ -437,14 +445,17 @@ class Server:
                 self._engine.call_at(
                     self.now_ns + self._detection_ns, lambda: self._notice(dispatch)
                 )
-        if self._waiters:
-            self._client_is_free()
+        if self._waiters or self._waiting:
+            self._client_is_free(dispatch.client)
 
     def _notice(self, dispatch: Dispatch) -> None:
         self._selection.on_failure(dispatch)
         self._schedule.on_failure(dispatch)
 
-    def _client_is_free(self) -> None:
+    def _client_is_free(self, client: int) -> None:
+        handout = self._waiting.get(client)
+        if handout is not None:
+            self._engine.call_at(self.now_ns, lambda: self._retry(handout))
         if self._waiters and not self._wake_due:
             self._wake_due = True
             self._engine.call_at(self.now_ns, self._wake)
@@ -463,7 +474,9 @@ class Server:
             return
         instruction = Evaluate(self._version, self.now_ns / NS_PER_S, self._round)
         self._plane.submit(instruction)
-        if self._limits.reached is not None and self._limits.reached(self._plane.evaluate(instruction)):
+        if self._limits.reached is not None and self._limits.reached(
+            self._plane.evaluate(instruction)
+        ):
             self._engine.stop()
 
     # -- the books ----------------------------------------------------------------------------------------------------

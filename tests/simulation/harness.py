@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from fedsim.devices.compute.base import ComputeParams, ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
+from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
+from fedsim.network.topology import Topology
 from fedsim.outcomes import Outcome
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.schedules import registry as schedules
 from fedsim.scheduling.selections import registry as selections
+from fedsim.simulation.contended import ContendedLife
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import PlannedLife
 from fedsim.simulation.plan import Planner
@@ -114,6 +118,13 @@ def online(*clients: list[tuple[float, float]]) -> AvailabilityIndex:
     return AvailabilityIndex.from_bundle(online_bundle(*clients))
 
 
+def star() -> Topology:
+    """One hub between the server and everybody, with capacity for everybody."""
+    graph = nx.Graph()
+    graph.add_edge("server", "hub", capacity_bps=1e15, latency_s=0.0)
+    return Topology.from_graph(graph, server="server", access=["hub"])
+
+
 def simulate(
     *,
     step_s: list[float],
@@ -138,6 +149,9 @@ def simulate(
     jitter: dict[str, Any] | None = None,
     seed: int = 0,
     samples: list[int] | None = None,
+    shared: bool = False,
+    server_down_bps: float = float("inf"),
+    server_up_bps: float = float("inf"),
 ) -> Book:
     """Run the time plane alone and give back its book.
 
@@ -156,6 +170,18 @@ def simulate(
         eligible=np.ones(clients, dtype=np.bool_),
     )
     watts = np.ones(clients)
+    links = {"latency_s": latency_s, "down_bps": down_bps, "up_bps": up_bps}
+    network: StaticNetwork | SharedNetwork
+    if shared:
+        network = SharedNetwork(
+            star(),
+            attachment=np.zeros(clients, dtype=np.int64),
+            server_down_bps=server_down_bps,
+            server_up_bps=server_up_bps,
+            **links,
+        )
+    else:
+        network = StaticNetwork(clients=clients, **links)
     population = Population(
         clients=clients,
         availability=availability
@@ -165,9 +191,7 @@ def simulate(
         compute=ComputeTimes(
             np.asarray(step_s, dtype=np.float64), ComputeParams(jitter=jitter or {}), context
         ),
-        network=StaticNetwork(
-            latency_s=latency_s, down_bps=down_bps, up_bps=up_bps, clients=clients
-        ),
+        network=network,
         power=Power(watts * 2, watts, watts * 3),
         eligible=context.eligible,
         device_ids=np.array([str(client) for client in range(clients)], dtype=object),
@@ -208,10 +232,11 @@ def simulate(
         send_partial_work=partial_work == "send",
         seed=seed,
     )
-    server.attach(
-        schedule_class(schedule_class.Params(**schedule), server, picker),
-        picker,
-        PlannedLife(engine, planner, server.on_end),
+    life = (
+        ContendedLife(engine, planner, population, network, server.on_end)
+        if isinstance(network, SharedNetwork)
+        else PlannedLife(engine, planner, server.on_end)
     )
+    server.attach(schedule_class(schedule_class.Params(**schedule), server, picker), picker, life)
     server.run()
     return book

@@ -132,11 +132,11 @@ class Sync(Schedule):
                 self.server.cut(dispatch)
         arrived, self._arrived = self._arrived, []
         if len(arrived) >= self.params.min_updates:
-            self.server.aggregate(arrived)
+            self.server.aggregate(arrived, closes_round=True)
         else:
             for dispatch in arrived:
                 self.server.discard(dispatch)
-        self.server.close_round()
+            self.server.close_round()
         self._watch_for_standstill()
         self.server.call_at(self.server.now_ns + to_ns(self.params.pause), self._start_round)
 

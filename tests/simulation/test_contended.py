@@ -1,0 +1,100 @@
+"""Dispatches on shared links: with room for everybody they live as on static links; without, they share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.simulation.harness import online, simulate
+
+SCRIPT = {"name": "scripted", "rounds": [[0, 1]]}
+
+
+def test_two_downloads_share_the_servers_link() -> None:
+    """Both 1 MB downloads pass an egress of 8 Mbit/s: 2 s each; 10 and 20 s of steps; uploads alone: 1 s."""
+    book = simulate(step_s=[1, 2], selection=SCRIPT, rounds=1, shared=True, server_down_bps=8e6)
+    assert [book.row(i)["downloaded"] for i in range(2)] == [2.0, 2.0]
+    assert [book.row(i)["arrived"] for i in range(2)] == [13.0, 23.0]
+
+
+def test_an_upload_slows_down_when_another_joins() -> None:
+    """Uploads start at 11 and 11.5 s on an ingress of 8 Mbit/s.
+
+    The first has sent half when the second joins; the rest of it takes 1 s, and the second then needs 0.5 s alone.
+    """
+    book = simulate(step_s=[1, 1.05], selection=SCRIPT, rounds=1, shared=True, server_up_bps=8e6)
+    assert [book.row(i)["computed"] for i in range(2)] == [11.0, 11.5]
+    assert [book.row(i)["arrived"] for i in range(2)] == [12.5, 13.0]
+
+
+def test_a_leaving_client_frees_its_share() -> None:
+    """Client 1 leaves at 1 s, when each had half of its download; the rest of client 0 takes 0.5 s."""
+    book = simulate(
+        step_s=[1, 1],
+        selection=SCRIPT,
+        rounds=1,
+        shared=True,
+        server_down_bps=8e6,
+        availability=online([(0.0, 1e6)], [(0.0, 1.0)]),
+    )
+    assert book.row(0)["downloaded"] == 1.5
+    assert book.outcomes() == {0: "aggregated", 1: "dropped"}
+    assert book.row(1)["bytes_down"] == 500_000
+
+
+def test_a_cut_counts_what_had_moved() -> None:
+    """Deadline 1 s: both downloads are half-way."""
+    book = simulate(
+        step_s=[1, 1],
+        selection=SCRIPT,
+        rounds=1,
+        shared=True,
+        server_down_bps=8e6,
+        schedule={"name": "sync", "deadline": 1, "stragglers": "cut"},
+    )
+    assert [book.row(i)["bytes_down"] for i in range(2)] == [500_000, 500_000]
+    assert book.outcomes() == {0: "cut", 1: "cut"}
+
+
+@settings(max_examples=60)
+@given(
+    data=st.data(),
+    policy=st.sampled_from(["drop", "pause", "finish", "send_partial"]),
+    deadline=st.sampled_from([None, 7, 25]),
+    partial=st.sampled_from(["drop", "send"]),
+    stragglers=st.sampled_from(["run", "cut"]),
+    loss=st.sampled_from([0.0, 0.4]),
+)
+def test_with_room_for_everybody_shared_links_are_static_ones(
+    data, policy, deadline, partial, stragglers, loss
+) -> None:
+    """Two implementations of a dispatch's life, one closed form and one of events, write the same books."""
+    clients = data.draw(st.integers(1, 4))
+    tenth = st.integers(1, 400).map(lambda n: n / 10)
+    gaps = [data.draw(st.lists(tenth, min_size=0, max_size=6)) for _ in range(clients)]
+    intervals = []
+    for lengths in gaps:
+        edges = np.concatenate([[0.0], np.cumsum(lengths)])
+        ends = [*edges[1:], 10_000.0]
+        intervals.append([(a, b) for a, b in list(zip(edges, ends, strict=True))[::2]])
+    world = {
+        "step_s": data.draw(
+            st.lists(st.sampled_from([0.0, 0.3, 1.0, 2.0]), min_size=clients, max_size=clients)
+        ),
+        "availability": online(*intervals),
+        "selection": {"name": "scripted", "rounds": [list(range(clients))]},
+        "schedule": {"name": "sync", "deadline": deadline, "stragglers": stragglers, "pause": 0.5},
+        "on_disconnect": policy,
+        "partial_work": partial,
+        "failures": {"upload_loss": loss, "upload_retries": 1},
+        "latency_s": 0.25,
+        "until_s": 300.0,
+    }
+    static, shared = simulate(**world), simulate(**world, shared=True)
+    order = lambda book: sorted(book.rows, key=lambda row: row["dispatch_id"])  # noqa: E731
+    assert len(static.rows) == len(shared.rows)
+    for one, other in zip(order(static), order(shared), strict=True):
+        assert one == pytest.approx(other, nan_ok=True, abs=2e-9)
+    assert static.aggregates == shared.aggregates
