@@ -1,0 +1,169 @@
+"""Matrices of round-trip times: n lines of n numbers, separated by tabs, blanks or commas.
+
+Sources in this form: PlanetLab (ms) and Seattle (s) in Zhu, Liu, Niu, Li, Zhao, IEEE/ACM ToN 2017; WonderNetwork (ms).
+None of them says its unit in the file.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.importers import Importer, ImporterParams
+from fedsim.traces.importers._assemble import STATIC_HORIZON_US, bundle, devices_table
+from fedsim.traces.importers._files import SourceFile, source_files
+from fedsim.traces.tables import id_column, make_table
+from fedsim.units import Duration
+
+_FACTOR = {"ms": 1e-3, "s": 1.0}
+# No network of people's devices has a median outside of these.
+_PLAUSIBLE_S = (1e-4, 10.0)
+
+
+class RttMatrixParams(ImporterParams):
+    """Options of the RTT matrix importer."""
+
+    unit: Literal["ms", "s"]
+    """Unit of the numbers (PlanetLab and WonderNetwork: ms; Seattle: s)."""
+    slice_interval: Duration | None = None
+    """Time from one file to the next: keeps every file as a slice of time. By default the files are reduced to the
+    median of each pair."""
+
+
+class RttMatrix(Importer):
+    """One table of pairs; several files are slices of time, in the order of the numbers in their names.
+
+    The diagonal is left out. A pair of different nodes at 0, and a cell that is empty, ``-`` or ``nan``, is unknown and
+    has no row. The nodes n0, n1, ... are the devices.
+    """
+
+    name: ClassVar[str] = "rtt_matrix"
+    description: ClassVar[str] = "RTT matrices (PlanetLab, Seattle, WonderNetwork): n lines of n"
+    Params: ClassVar[type[Parameters]] = RttMatrixParams
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], params: RttMatrixParams) -> TraceBundle:
+        """See :meth:`Importer.read`."""
+        if params.slice_interval is not None and params.slice_interval < 1e-6:
+            raise UserError("slice_interval is 0", hint="leave it out to take the median of slices")
+        sources = sorted(source_files(paths), key=_natural)
+        slices = [_matrix(source) * _FACTOR[params.unit] for source in sources]
+        nodes = len(slices[0])
+        for source, matrix in zip(sources, slices, strict=True):
+            if len(matrix) != nodes:
+                raise UserError(
+                    f"has {len(matrix)} nodes, but {sources[0].where} has {nodes}",
+                    where=source.where,
+                    hint="slices of one network have the same nodes",
+                )
+        stack = np.stack(slices)
+        off = ~np.eye(nodes, dtype=bool)
+        counts = {
+            "slices": len(slices),
+            "zero_off_diagonal": int(np.count_nonzero((stack == 0) & off)),
+            "missing_cells": int(np.count_nonzero(np.isnan(stack) & off)),
+        }
+        stack = np.where(off & (stack > 0), stack, np.nan)
+        _plausible(stack, params.unit, ", ".join(map(str, paths)))
+        interval_us = 0
+        if params.slice_interval is None:
+            with warnings.catch_warnings():
+                # Of a pair that no slice knows: it stays unknown.
+                warnings.filterwarnings("ignore", message="All-NaN slice")
+                stack = np.nanmedian(stack, axis=0, keepdims=True)
+        else:
+            interval_us = round(params.slice_interval * 1e6)
+        counts["unknown_pairs"] = int(np.count_nonzero(np.isnan(stack) & off))
+        which, src, dst = np.nonzero(~np.isnan(stack))
+        ids = [f"n{node}" for node in range(nodes)]
+        values: dict[str, Any] = {
+            "src": id_column(src, ids),
+            "dst": id_column(dst, ids),
+            "rtt_s": stack[which, src, dst].astype(np.float32),
+        }
+        if interval_us:
+            values["slice_us"] = which.astype(np.int64) * interval_us
+        horizon_us = max(interval_us * len(slices), STATIC_HORIZON_US if not interval_us else 1)
+        tables = {
+            "devices": devices_table(ids, window_end_us=horizon_us, group=ids),
+            "rtt_matrix": make_table("rtt_matrix", values),
+        }
+        return bundle(cls, params, paths, tables, counts, horizon_us=horizon_us, on_end="wrap")
+
+
+def _natural(source: SourceFile) -> list[Any]:
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.findall(r"\d+|\D+", source.name)
+    ]
+
+
+def _matrix(source: SourceFile) -> npt.NDArray[np.float64]:
+    rows = []
+    for line, text in enumerate(source.text().splitlines(), start=1):
+        if not text.strip():
+            continue
+        fields = (
+            text.split(",") if "," in text else text.split("\t") if "\t" in text else text.split()
+        )
+        fields = [field.strip() for field in fields]
+        if "\t" in text and fields[-1] == "":
+            fields.pop()
+        rows.append(_row(fields, source.line(line)))
+        if len(rows[-1]) != len(rows[0]):
+            raise UserError(
+                f"has {len(rows[-1])} numbers, the first line {len(rows[0])}",
+                where=source.line(line),
+                hint="an RTT matrix has n lines of n numbers",
+            )
+    if len(rows) < 2 or len(rows) != len(rows[0]):
+        columns = len(rows[0]) if rows else 0
+        raise UserError(
+            f"has {len(rows)} lines of {columns} numbers",
+            where=source.where,
+            hint="an RTT matrix has n lines of n numbers, for at least two nodes",
+        )
+    return np.array(rows)
+
+
+def _row(fields: list[str], where: str) -> list[float]:
+    values = []
+    for field in fields:
+        if field in ("", "-") or field.lower() == "nan":
+            values.append(float("nan"))
+            continue
+        try:
+            value = float(field)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value < float("inf"):
+            raise UserError(
+                f"'{field}' is not a round-trip time",
+                where=where,
+                hint="it must be a number of 0 or more, or '-' where it is unknown",
+            )
+        values.append(value)
+    return values
+
+
+def _plausible(rtt_s: npt.NDArray[np.float64], unit: str, where: str) -> None:
+    known = rtt_s[~np.isnan(rtt_s)]
+    if not len(known):
+        raise UserError("tells no round-trip time between two nodes", where=where)
+    median_s = float(np.median(known))
+    if not _PLAUSIBLE_S[0] <= median_s <= _PLAUSIBLE_S[1]:
+        other = "s" if unit == "ms" else "ms"
+        raise UserError(
+            f"the median round-trip time would be {median_s:.3g} s",
+            where=where,
+            hint=f"the numbers do not seem to be in {unit}; try unit={other}",
+        )
