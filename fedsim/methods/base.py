@@ -105,7 +105,7 @@ class Cohort:
         learning_rates: local learning rate of each, (B,) in the run's dtype.
         samples: training samples of each client, (B,) int64.
         down: vectors received, name to (B, elements); read-only.
-        memory: rows of the client's memory before this dispatch, name to (B, elements); read-only.
+        memory: rows of what the clients keep themselves, before this dispatch, name to (B, elements).
     """
 
     clients: npt.NDArray[np.int64]
@@ -151,12 +151,13 @@ LocalRule = Callable[[Step], None]
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What local training gives back.
+    """What local training gives back: new tensors, which the caller may change.
 
     Attributes:
         model: local models after the last step, (B, P).
-        mean_gradient: mean over a client's steps of its raw mini-batch gradients, (B, P), where asked for.
-        last_gradient: the raw mini-batch gradient of its last step, (B, P), where asked for.
+        mean_gradient: mean over a client's steps of its mini-batch gradients, clipped where the scenario clips and
+            before the rule, (B, P), where asked for.
+        last_gradient: that gradient of its last step, (B, P), where asked for.
         loss: mean training loss over its steps, (B,).
     """
 
@@ -239,7 +240,7 @@ class Updates(Protocol):
         ...
 
     def memory(self, name: str, index: int) -> Tensor:
-        """Row of the per-client memory ``name`` of contribution ``index``'s client, (elements,); read-only."""
+        """The server's row for contribution ``index``'s client in memory ``name`` (kept by the server), (elements,)."""
         ...
 
     def remember(self, name: str, index: int, row: Tensor) -> None:
@@ -291,10 +292,13 @@ class Method(Component, ABC):
         return {"model": model}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """The local rule; plain local training from the received model unless overridden."""
+        """The local rule; plain local training from the received model unless overridden.
+
+        May be called on several threads at once, and changes nothing but what it returns.
+        """
         start = cohort.down["model"]
         trained = trainer.run(cohort, start)
-        return LocalUpdate({"delta": trained.model - start}, trained.loss)
+        return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
 
     @abstractmethod
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

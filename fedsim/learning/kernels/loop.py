@@ -57,9 +57,18 @@ class BoundModule:
     def forward(self, inputs: Tensor) -> Tensor:
         """The module's outputs for these inputs, with what it is laid onto."""
         if self.channels_last and inputs.ndim == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+            inputs = _channels_last(inputs)
         result: Tensor = self.module(inputs)
         return result
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    """Images (n, c, h, w) stored pixel by pixel, which pooling and convolutions on CPU are faster with."""
+    _, channels, height, width = images.shape
+    if channels > 1:
+        return images.contiguous(memory_format=torch.channels_last)
+    # One channel is stored alike both ways; only the strides tell torch which is meant.
+    return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
 def refuse_hidden_randomness(task: SupervisedTask) -> None:

@@ -1,0 +1,189 @@
+"""Local training of 100 clients (batch 32, 10 steps): fedsim against a plain loop of one module and optimizer a client.
+
+    python benchmarks/learning_kernels.py [--repeats 5] [--device cpu]
+
+All figures of a row come from one process and interleaved repeats; the best repeat of each counts. Ratios carry over to other
+machines better than times. ``centralised`` is one model on batches of 100 x 32, the same floating-point work without the
+bookkeeping of clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.learner import Learner, method_context
+from fedsim.methods.fedavg import FedAvg, FedAvgParams
+from fedsim.scenario.training import Sgd, Training
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.models.cnn import Cnn, CnnParameters
+from fedsim.tasks.models import registry
+from fedsim.tasks.partition import Partition
+from fedsim.tasks.supervised import SupervisedTask
+from fedsim.timeline import Aggregate, Contribution, Train
+
+CLIENTS, SAMPLES, BATCH, STEPS, RATE = 100, 320, 32, 10, 0.05
+
+
+def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> SupervisedTask:
+    """Random images of 28 x 28, ``samples`` a client."""
+    rng = np.random.default_rng(0)
+    total = clients * samples
+    dataset = Dataset(
+        name="random",
+        train_x=rng.normal(size=(total, 1, 28, 28)).astype(np.float32),
+        train_y=rng.integers(0, 10, total),
+        test_x=np.zeros((1, 1, 28, 28), np.float32),
+        test_y=np.zeros(1, np.int64),
+        classes=10,
+    )
+    offsets = np.arange(clients + 1, dtype=np.int64) * samples
+    part = registry()[model]
+    return SupervisedTask(dataset, Partition(offsets, np.arange(total)), part(part.Params()))
+
+
+def make_learner(task: SupervisedTask, **training_options: object) -> Learner:
+    training = Training(
+        optimizer=Sgd(lr=RATE), batch_size=BATCH, local_steps=STEPS, **training_options
+    )
+    steps = np.full(task.clients, STEPS, dtype=np.int64)
+    context = method_context(task, training, seed=0, local_steps=steps)
+    return Learner(task, FedAvg(FedAvgParams(), context), training, seed=0, max_pending=1 << 30)
+
+
+def fedsim_round(learner: Learner) -> Callable[[], None]:
+    """One synchronous round of all clients."""
+
+    def run() -> None:
+        version = learner.version
+        contributions = []
+        for client in range(learner.task.clients):
+            number = version * learner.task.clients + client
+            learner.hold(version)
+            learner.submit(Train(number, client, version, version, version, STEPS, STEPS, 0.0))
+            contributions.append(Contribution(number, client, 0))
+        learner.submit(Aggregate(version + 1, 0.0, version, tuple(contributions)))
+        learner.flush()
+        if learner.execution.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return run
+
+
+def plain_round(task: SupervisedTask, execution: Execution, threads: int) -> Callable[[], None]:
+    """The loop everybody writes first: a copy of the module and an optimizer for each client, then the mean."""
+    device = execution.device
+    x, y = task.train_x.to(device), task.train_y.to(device)
+    server: nn.Module = copy.deepcopy(task.module).to(device)
+    loss_function = nn.CrossEntropyLoss()
+
+    def run() -> None:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        states = []
+        for client in range(task.clients):
+            rows = torch.from_numpy(task.rows[task.offsets[client] : task.offsets[client + 1]])
+            model = copy.deepcopy(server)
+            optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+            order = rows[torch.randperm(len(rows))].to(device)
+            for step in range(STEPS):
+                batch = order[step * BATCH : (step + 1) * BATCH]
+                optimizer.zero_grad()
+                loss_function(model(x[batch]), y[batch]).backward()
+                optimizer.step()
+            states.append(model.state_dict())
+        mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
+        server.load_state_dict(mean)
+        torch.set_num_threads(before)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return run
+
+
+def centralised_round(
+    task: SupervisedTask, execution: Execution, threads: int
+) -> Callable[[], None]:
+    """One model, 10 steps on batches of 100 x 32."""
+    device = execution.device
+    x, y = task.train_x.to(device), task.train_y.to(device)
+    model = copy.deepcopy(task.module).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    loss_function = nn.CrossEntropyLoss()
+
+    def run() -> None:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        size = task.clients * BATCH
+        order = torch.randperm(len(x), device=device)
+        for step in range(STEPS):
+            batch = order[step * size : (step + 1) * size]
+            optimizer.zero_grad()
+            loss_function(model(x[batch]), y[batch]).backward()
+            optimizer.step()
+        torch.set_num_threads(before)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return run
+
+
+def best_of(repeats: int, runs: dict[str, Callable[[], None]]) -> dict[str, float]:
+    """Seconds of the best repeat of each, taken in turn."""
+    for run in runs.values():
+        run()
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(repeats):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--models", default="logistic_regression,mlp,cnn")
+    options = parser.parse_args()
+    cores = len(os.sched_getaffinity(0))
+    print(
+        f"{CLIENTS} clients, batch {BATCH}, {STEPS} steps; {cores} cores; torch {torch.__version__}"
+    )
+    print(f"{'model':20} {'way':26} {'ms a round':>10} {'x plain':>8} {'x plain, 1 thread':>18}")
+    for model in options.models.split(","):
+        task = make_task(model)
+        one = make_learner(task, device=options.device, threads=1)
+        execution = one.execution
+        runs = {
+            f"plain loop, {cores} threads": plain_round(task, execution, cores),
+            "plain loop, 1 thread": plain_round(task, execution, 1),
+            f"centralised, {cores} threads": centralised_round(task, execution, cores),
+            "centralised, 1 thread": centralised_round(task, execution, 1),
+            f"fedsim {one.kernel.name}, 1 worker": fedsim_round(one),
+        }
+        if execution.device.type == "cpu":
+            many = make_learner(task, device=options.device, threads=cores)
+            runs[f"fedsim {one.kernel.name}, {cores} workers"] = fedsim_round(many)
+        best = best_of(options.repeats, runs)
+        default, single = list(best.values())[:2]
+        for name, seconds in best.items():
+            print(
+                f"{model:20} {name:26} {1000 * seconds:10.1f} {default / seconds:8.2f} {single / seconds:18.2f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
