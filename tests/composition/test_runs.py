@@ -1,0 +1,193 @@
+"""Whole runs: exact learning on simulated time, the same bits every time, whole books."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.runs.folder import Status
+from fedsim.scenario.loading import LoadedScenario
+from tests.composition.worlds import digits, quadratic
+
+FILES = (
+    "dispatches.parquet",
+    "aggregations.parquet",
+    "metrics.parquet",
+    "clients.parquet",
+    "model.safetensors",
+)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """A hash of each file whose bits must be the same for the same scenario and seed."""
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
+
+
+def test_fedavg_on_quadratics_gives_the_iterates_worked_out_by_hand(tmp_path: Path) -> None:
+    """x -> b + (1 - 0.1 a)^2 (x - b) for each client; the mean of the participants; float64."""
+    script = [[0, 1], [1, 2], [0, 1, 2], [2]]
+    run = fedsim.run(quadratic(script), tmp_path / "run")
+    a, b, x = (1.0, 2.0, 4.0), (0.0, 3.0, -1.0), 1.0
+    expected = [x]
+    for clients in script:
+        x = sum(b[i] + (1 - 0.1 * a[i]) ** 2 * (x - b[i]) for i in clients) / len(clients)
+        expected.append(x)
+    final = run.model()["x"]
+    assert final.dtype == torch.float64
+    assert final.item() == pytest.approx(expected[-1], rel=1e-12)
+    losses = [sum(0.5 * a[i] * (x - b[i]) ** 2 for i in range(3)) / 3 for x in expected]
+    assert run.metrics["loss"].to_list() == pytest.approx(losses, rel=1e-12)
+    assert run.metrics["version"].to_list() == [0, 1, 2, 3, 4]
+    assert run.metrics["round"].to_list() == [0, 1, 2, 3, 4]
+    # 8 bytes at 1 Mbit/s are 64 us each way; two steps of the slowest participant.
+    durations = np.diff([0.0, *run.aggregations["time_s"]])
+    assert durations == pytest.approx([4.000128, 6.000128, 6.000128, 6.000128], abs=1e-9)
+
+
+def test_sample_weights_and_server_learning_rate(tmp_path: Path) -> None:
+    """Weights 1 : 3 and server learning rate 0.5, one round by hand: changes -0.19 and 0.72."""
+    scenario = quadratic(
+        [[0, 1]],
+        server={
+            "method": {"name": "fedavg", "weights": "samples", "server_lr": 0.5},
+            "selection": {"name": "scripted", "rounds": [[0, 1]]},
+        },
+    )
+    scenario["task"] = {**scenario["task"], "samples": [1, 3, 1]}
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.model()["x"].item() == pytest.approx(
+        1 + 0.5 * (0.25 * -0.19 + 0.75 * 0.72), rel=1e-12
+    )
+
+
+def test_the_same_scenario_gives_the_same_bits(tmp_path: Path) -> None:
+    """Twice, and with one worker thread instead of two."""
+    one = fedsim.run(digits(), tmp_path / "one")
+    fedsim.run(digits(), tmp_path / "two")
+    fedsim.run(digits(), tmp_path / "three", overrides=["training.threads=1"])
+    assert digests(tmp_path / "one") == digests(tmp_path / "two") == digests(tmp_path / "three")
+    assert one.status is Status.COMPLETE
+    other = fedsim.run(digits(), tmp_path / "four", overrides=["seed=1"])
+    assert digests(other.path)["model.safetensors"] != digests(one.path)["model.safetensors"]
+
+
+def test_the_bits_do_not_follow_hash_randomisation_or_threads_of_others(tmp_path: Path) -> None:
+    """Fresh interpreters with different hash seeds and thread counts write the same files."""
+    scenario = tmp_path / "scenario.yaml"
+    YAML(typ="safe").dump(digits(), scenario)
+    folders = []
+    for number, (hash_seed, threads) in enumerate([("1", "1"), ("77", "2")]):
+        folder = tmp_path / f"run{number}"
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads}
+        command = [sys.executable, "-m", "fedsim.cli", "run", str(scenario), "-o", str(folder)]
+        subprocess.run(command, check=True, env=environment, capture_output=True)
+        folders.append(folder)
+    assert digests(folders[0]) == digests(folders[1])
+
+
+def test_a_resolved_scenario_runs_the_same(tmp_path: Path) -> None:
+    """The scenario.yaml of a run folder is a scenario of the same run."""
+    run = fedsim.run(digits(), tmp_path / "one")
+    again = fedsim.run(run.folder.scenario, tmp_path / "two")
+    assert digests(run.path) == digests(again.path)
+
+
+KILLED_PROGRAM = """
+import os, signal, sys
+import fedsim, fedsim.composition.execution as execution
+from fedsim.runs.writer import RunWriter
+
+append, left = RunWriter.append_metrics, [int(sys.argv[3])]
+
+def append_or_die(self, *values):
+    append(self, *values)
+    left[0] -= 1
+    if left[0] == 0:
+        self.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+RunWriter.append_metrics = append_or_die
+execution.CHECKPOINT_INTERVAL_S = 0.0
+fedsim.run(sys.argv[1], sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("evaluations", [1, 40])
+def test_a_killed_run_is_resumed_to_the_same_bits(tmp_path: Path, evaluations: int) -> None:
+    """kill -9 before and after the first checkpoint; flushed rows are readable; resume ends with the same bits."""
+    world = digits(stop={"rounds": 100}, evaluation={"every_rounds": 2})
+    scenario, killed = tmp_path / "scenario.yaml", tmp_path / "killed"
+    YAML(typ="safe").dump(world, scenario)
+    command = [sys.executable, "-c", KILLED_PROGRAM, str(scenario), str(killed), str(evaluations)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    half = fedsim.load(killed)
+    assert half.status is Status.RUNNING
+    assert len(half.metrics) == evaluations
+    assert (killed / "checkpoint").exists() == (evaluations > 1)
+    resumed = fedsim.resume(killed)
+    undisturbed = fedsim.run(scenario, tmp_path / "undisturbed")
+    assert resumed.status is Status.COMPLETE
+    assert digests(resumed.path) == digests(undisturbed.path)
+    assert not (killed / "checkpoint").exists()
+    assert fedsim.resume(killed).info == resumed.info
+
+
+def test_a_target_ends_the_run(tmp_path: Path) -> None:
+    """The run stops at the first evaluation that reaches the target, and says when."""
+    world = digits(
+        stop={"rounds": 200, "target": {"accuracy": 0.6}}, evaluation={"every_rounds": 1}
+    )
+    run = fedsim.run(world, tmp_path / "run")
+    accuracy = run.metrics["accuracy"].to_numpy()
+    assert accuracy[-1] >= 0.6
+    assert (accuracy[:-1] < 0.6).all()
+    assert run.info["rounds"] < 200
+    assert run.time_to("accuracy", 0.6) == run.metrics["time_s"].iloc[-1]
+
+
+def test_an_unknown_target_metric_is_refused(tmp_path: Path) -> None:
+    """The message lists what is measured."""
+    world = digits(stop={"rounds": 2, "target": {"acuracy": 0.6}})
+    with pytest.raises(UserError, match=r"acuracy.*\n.*accuracy"):
+        fedsim.run(world, tmp_path / "run")
+
+
+def test_a_timing_only_run_is_the_same_run_without_learning(tmp_path: Path) -> None:
+    """The dispatches and aggregations are those of the run that learns, bit for bit."""
+    learned = fedsim.run(digits(), tmp_path / "learned")
+    timed = fedsim.run(digits(), tmp_path / "timed", timing_only=True)
+    for name in ("dispatches.parquet", "aggregations.parquet"):
+        assert (learned.path / name).read_bytes() == (timed.path / name).read_bytes()
+    assert timed.metrics.empty
+    assert not timed.folder.model.exists()
+
+
+def test_a_method_keeps_the_devices_as_they_are(tmp_path: Path) -> None:
+    """Common random numbers: the k-th dispatch of a client computes as long under another selection."""
+    one = fedsim.run(digits(), tmp_path / "one", timing_only=True).dispatches
+    other_world = digits(seed=0, server={"selection": {"name": "uniform", "cohort": 9}})
+    other = fedsim.run(other_world, tmp_path / "two", timing_only=True).dispatches
+    keys = ["client_id", "sequence"]
+    both = one.merge(other, on=keys, suffixes=("", "_other")).dropna()
+    assert len(both) > 10
+    assert (both.computed_s - both.downloaded_s).to_numpy() == pytest.approx(
+        (both.computed_s_other - both.downloaded_s_other).to_numpy(), abs=1e-9
+    )
+
+
+def test_a_scenario_can_be_given_checked(tmp_path: Path) -> None:
+    """read_scenario and run accept one another's results."""
+    loaded = fedsim.read_scenario(quadratic([[0]]), ["seed=5"])
+    assert isinstance(loaded, LoadedScenario)
+    assert fedsim.run(loaded, tmp_path / "run").info["seed"] == 5

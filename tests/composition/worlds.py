@@ -1,0 +1,50 @@
+"""Small scenarios for tests of whole runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def quadratic(rounds: list[list[int]], **changes: Any) -> dict[str, Any]:
+    """Three clients with F_i = a_i/2 (x - b_i)^2, a = (1, 2, 4), b = (0, 3, -1), from x = 1, two exact steps of 0.1."""
+    scenario: dict[str, Any] = {
+        "name": "quadratic",
+        "task": {
+            "name": "quadratic",
+            "centers": [0.0, 3.0, -1.0],
+            "curvatures": [1.0, 2.0, 4.0],
+            "initial": 1.0,
+        },
+        "training": {"optimizer": {"name": "sgd", "lr": 0.1}, "local_steps": 2, "dtype": "float64"},
+        "devices": {
+            "compute": {"name": "values", "step": [1.0, 2.0, 3.0]},
+            "network": {"name": "static", "latency": 0, "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {"selection": {"name": "scripted", "rounds": rounds}},
+        "stop": {"rounds": len(rounds)},
+    }
+    return {**scenario, **changes}
+
+
+def digits(**changes: Any) -> dict[str, Any]:
+    """Handwritten digits on 12 clients with jittery devices; under a second."""
+    scenario: dict[str, Any] = {
+        "name": "digits",
+        "task": {
+            "dataset": {"name": "digits"},
+            "partition": {"name": "dirichlet", "alpha": 0.5, "clients": 12},
+            "model": {"name": "mlp", "hidden": [16]},
+        },
+        "training": {"optimizer": {"name": "sgd", "lr": 0.1}, "local_steps": 5, "batch_size": 16},
+        "devices": {
+            "compute": {"name": "lognormal", "median": "0.1s", "jitter": {"cv": 0.2}},
+            "network": {"name": "static", "latency": "40ms", "down": "20Mbps", "up": "5Mbps"},
+        },
+        "server": {
+            "selection": {"name": "uniform", "cohort": 4},
+            "schedule": {"name": "sync", "over_selection": 1.5, "deadline": "4s"},
+        },
+        "stop": {"rounds": 6},
+        "evaluation": {"every_rounds": 2},
+    }
+    return {**scenario, **changes}
