@@ -56,7 +56,7 @@ format: $(VENV)/.installed-test ## mend style and formatting
 
 docs: $(VENV)/.installed-docs ## write the reference pages and build the documentation in site/
 	$(BIN)/python docs/generate.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 wheel: $(BIN)/python ## build sdist and wheel in dist/
 	$(PIP) install --quiet build

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Before numpy and torch are imported: tests run in parallel processes, and a result must not depend on threads anyway.
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Before any test module imports numpy or torch: tests run in parallel processes, one thread each.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 os.environ.setdefault("MPLBACKEND", "Agg")
-
-import pytest
-from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "fedsim",

@@ -1,0 +1,85 @@
+"""Every part that ships with fedsim: findable, described, and written out such that it is read back the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from fedsim.catalog import CATALOG
+from fedsim.components import Parameters
+from fedsim.scenario.catalog import summary
+from fedsim.scenario.description import parameters
+from fedsim.scenario.model import Scenario
+from fedsim.scenario.shapes import field_shape, shape_of
+
+PARTS = [(kind, name) for kind, entry in CATALOG.kinds.items() for name in sorted(entry.registry())]
+
+# Values for the parameters that have no default.
+GIVEN = {
+    "alpha": 0.3,
+    "centers": [[1.0]],
+    "clients": 4,
+    "high": "2s",
+    "labels_per_client": 2,
+    "low": "1s",
+    "mean": "1s",
+    "median": "1s",
+    "path": "file",
+    "root": "folder",
+    "rounds": [[0], [1, 2]],
+    "step": "1s",
+    "target": "label",
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_parameters_written_out_are_read_back_the_same(kind: str, name: str) -> None:
+    params = CATALOG.find(kind, name, Path.cwd()).Params
+    required = {key: info for key, info in params.model_fields.items() if info.is_required()}
+    assert set(required) <= set(GIVEN), "add an example value to GIVEN"
+    needed = {info.alias or key: GIVEN[key] for key, info in required.items()}
+    first = params.model_validate(needed)
+    written = first.model_dump(mode="json", by_alias=True)
+    again = params.model_validate(written)
+    assert again == first
+    assert again.model_dump(mode="json", by_alias=True) == written
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_parts_and_their_parameters_are_described(kind: str, name: str) -> None:
+    component = CATALOG.find(kind, name, Path.cwd())
+    assert summary(component), "the class needs a docstring"
+    assert issubclass(component, CATALOG.kinds[kind].base())
+    for parameter in parameters(component.Params):
+        assert parameter.meaning, f"{parameter.key} needs a docstring"
+
+
+def test_every_key_of_a_scenario_is_described() -> None:
+    for parameter in parameters(Scenario):
+        assert parameter.meaning, parameter.key
+
+
+def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
+    found = {model}
+    for info in model.model_fields.values():
+        shape = field_shape(info)
+        inner = [
+            *shape.models,
+            *(m for item in (*shape.items, *shape.values) for m in shape_of(item).models),
+        ]
+        for one in inner:
+            if one not in found:
+                found |= _models(one)
+    return found
+
+
+def test_every_parameter_model_refuses_unknown_keys_and_is_frozen() -> None:
+    models = _models(Scenario)
+    for kind, name in PARTS:
+        models |= _models(CATALOG.find(kind, name, Path.cwd()).Params)
+    for model in models:
+        if issubclass(model, Parameters):
+            assert model.model_config["extra"] == "forbid", model
+            assert model.model_config["frozen"], model
