@@ -49,7 +49,8 @@ def _features() -> int:
 
 def _conv(*extra: nn.Module) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3, padding=1),
+        # A bias in front of a normalisation has a gradient of zero, which Adam would blow up from rounding noise.
+        nn.Conv2d(1, 3, 3, padding=1, bias=not extra),
         *extra,
         nn.MaxPool2d(2),
         nn.ReLU(),

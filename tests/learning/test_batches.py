@@ -1,0 +1,123 @@
+"""The batch order: an exact oracle, and independence from grouping."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim.learning.batches import Batches, BatchOrder, mix
+from fedsim.randomness import GOLDEN, Purpose, Stream, mix64
+
+MASK = (1 << 64) - 1
+SIZES = (5, 32, 1, 70, 33)
+OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
+ROWS = np.random.default_rng(0).permutation(OFFSETS[-1])
+
+
+def make_order(batch_size: int = 32, seed: int = 9) -> BatchOrder:
+    return BatchOrder(seed, OFFSETS, ROWS, batch_size, torch.device("cpu"))
+
+
+def draw(order: BatchOrder, clients: list[int], first: int, last: int, **keys: int) -> Batches:
+    sequences = np.full(len(clients), keys.pop("sequence", 0))
+    return order.batches(np.array(clients), sequences, first=first, last=last, **keys)
+
+
+def drawn_rows(batches: Batches, step: int, place: int) -> list[int]:
+    """The samples of one batch, without padding."""
+    count = int(batches.counts[step - batches.first, place])
+    return batches.rows[step - batches.first, place, :count].tolist()
+
+
+def expected_order(client: int, sequence: int, phase: int, epoch: int) -> list[int]:
+    """The permutation written out in Python integers: samples sorted by the top 43 bits of their hashes."""
+    key = Stream(9, Purpose.DATA_ORDER).key
+    for counter in (client, sequence, phase, epoch):
+        key = mix64((key + (counter + 1) * GOLDEN) & MASK)
+    own = ROWS[OFFSETS[client] : OFFSETS[client + 1]].tolist()
+    hashes = [mix64((key + (j + 1) * GOLDEN) & MASK) >> 21 for j in range(len(own))]
+    return [own[j] for j in sorted(range(len(own)), key=lambda j: hashes[j])]
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
+def test_hash_equals_that_of_streams(values: list[int]) -> None:
+    mixed = mix(torch.tensor(values, dtype=torch.int64)).tolist()
+    assert [value & MASK for value in mixed] == [mix64(value & MASK) for value in values]
+
+
+def test_order_is_the_documented_one() -> None:
+    order = make_order()
+    for client in range(len(SIZES)):
+        steps = int(order.steps_per_epoch[client])
+        batches = draw(order, [client], 0, 2 * steps, sequence=4, phase=1)
+        for epoch in (0, 1):
+            seen = [
+                row
+                for step in range(epoch * steps, (epoch + 1) * steps)
+                for row in drawn_rows(batches, step, 0)
+            ]
+            assert seen == expected_order(client, 4, 1, epoch)
+
+
+def test_batches_are_consecutive_pieces_and_the_last_one_is_short() -> None:
+    batches = draw(make_order(), [3], 0, 4)
+    assert batches.counts[:, 0].tolist() == [32, 32, 6, 32]
+    short = batches.rows[2, 0]
+    assert (short[6:] == short[0]).all()
+
+
+def test_a_small_client_uses_all_it_has_every_step() -> None:
+    batches = draw(make_order(), [0], 0, 3)
+    assert batches.counts[:, 0].tolist() == [5, 5, 5]
+    assert all(
+        sorted(drawn_rows(batches, step, 0)) == sorted(ROWS[:5].tolist()) for step in range(3)
+    )
+
+
+@given(st.data())
+def test_group_and_starting_step_do_not_matter(data: st.DataObject) -> None:
+    order = make_order(batch_size=8)
+    clients = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 4]), min_size=1, max_size=5))
+    first = data.draw(st.integers(0, 12))
+    last = first + data.draw(st.integers(1, 12))
+    together = draw(order, clients, first, last)
+    for place, client in enumerate(clients):
+        alone = draw(order, [client], 0, last)
+        for step in range(first, last):
+            assert drawn_rows(together, step, place) == drawn_rows(alone, step, 0)
+
+
+def test_dispatches_phases_and_epochs_have_orders_of_their_own() -> None:
+    order = make_order()
+    seen = {
+        tuple(drawn_rows(draw(order, [1], step, step + 1, sequence=sequence, phase=phase), step, 0))
+        for sequence in (0, 1)
+        for phase in (0, 1)
+        for step in (0, 1)
+    }
+    assert len(seen) == 8
+
+
+def test_seed_changes_the_order() -> None:
+    assert drawn_rows(draw(make_order(seed=1), [1], 0, 1), 0, 0) != drawn_rows(
+        draw(make_order(seed=2), [1], 0, 1), 0, 0
+    )
+
+
+def test_width_depends_on_the_client_alone() -> None:
+    assert make_order(batch_size=32).widths(np.arange(5)).tolist() == [8, 32, 8, 32, 32]
+    assert make_order(batch_size=20).widths(np.arange(5)).tolist() == [8, 20, 8, 20, 20]
+    assert make_order(batch_size=4).widths(np.arange(5)).tolist() == [8, 8, 8, 8, 8]
+
+
+def test_every_sample_is_equally_likely_to_come_first() -> None:
+    """Chi-square over 700 dispatches of a client with 70 samples; 10 expected each."""
+    order = make_order(batch_size=8)
+    count = 700
+    batches = order.batches(np.full(count, 3), np.arange(count), first=0, last=1)
+    firsts = np.bincount(
+        np.searchsorted(np.sort(ROWS[38:108]), batches.rows[0, :, 0].numpy()), minlength=70
+    )
+    assert ((firsts - 10) ** 2 / 10).sum() < 120  # the 99.99 % point with 69 degrees of freedom

@@ -1,0 +1,56 @@
+"""Choice of hardware, and that torch is left as it was found."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fedsim.errors import UserError
+from fedsim.learning.device import Execution, reproducible
+from tests.learning.problems import make_learner, make_training, supervised_task
+
+
+def test_cuda_without_a_device_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="no CUDA device"):
+        Execution.of(make_training(device="cuda"))
+    assert Execution.of(make_training(device="auto")).device.type == "cpu"
+
+
+def test_autocast_needs_cuda() -> None:
+    with pytest.raises(UserError, match="autocast needs a CUDA device"):
+        Execution.of(make_training(autocast="bfloat16"))
+
+
+def test_threads_are_those_asked_for() -> None:
+    assert Execution.of(make_training(threads=3)).threads == 3
+    assert Execution.of(make_training()).threads >= 1
+
+
+def test_description_names_what_bits_depend_on() -> None:
+    described = make_learner(supervised_task("mlp")).describe()
+    assert described["kernel"] == "linear_stack/1"
+    assert described["device"] == "cpu"
+    assert described["dtype"] == "float32"
+    assert described["torch"] == torch.__version__
+    assert described["cpu_capability"]
+    assert described["workers"] == 1
+
+
+def test_settings_of_torch_come_back_after_an_error() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+
+        def fail() -> None:
+            with reproducible():
+                assert torch.get_num_threads() == 1
+                assert torch.are_deterministic_algorithms_enabled()
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            fail()
+        assert torch.get_num_threads() == 2
+        assert not torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.set_num_threads(before)

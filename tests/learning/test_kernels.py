@@ -1,0 +1,286 @@
+"""One suite for all kernels: they agree with plain torch, and a client's result does not depend on its group."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedsim.errors import UserError
+from fedsim.learning.batches import BatchOrder
+from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.kernels import (
+    Kernel,
+    LinearStackKernel,
+    LoopKernel,
+    QuadraticKernel,
+    VmapKernel,
+    choose,
+)
+from fedsim.learning.kernels.loop import refuse_hidden_randomness
+from fedsim.learning.samples import Samples
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.losses import Loss
+from fedsim.tasks.supervised import SupervisedTask
+from tests.learning.problems import MODELS, SHAPE, make_training, quadratic_task, supervised_task
+
+BATCH, SEED = 16, 5
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+
+def build(kind: str, task: SupervisedTask, dtype: torch.dtype = torch.float32) -> Kernel:
+    execution = Execution(torch.device("cpu"), dtype, None, 1)
+    samples = Samples(task, task.train_x, task.train_y, execution)
+    order = BatchOrder(SEED, task.offsets, task.rows, BATCH, execution.device)
+    if kind == "loop":
+        return LoopKernel(task, samples, order, execution, seed=SEED)
+    return {"linear_stack": LinearStackKernel, "vmap": VmapKernel}[kind](
+        task, samples, order, execution
+    )
+
+
+def models_of(task: SupervisedTask, count: int, dtype: torch.dtype) -> Tensor:
+    stream = Stream(SEED, Purpose.INITIAL_MODEL)
+    rows = torch.stack([task.initial(stream, dtype)] * count)
+    noise = torch.randn(rows.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    rows[:, : task.layout.trainable] += 0.1 * noise[:, : task.layout.trainable]
+    return rows
+
+
+def oracle(task: SupervisedTask, model: Tensor, rows: list[int]) -> tuple[Tensor, Tensor]:
+    """Loss and gradient of one mini-batch by an ordinary module and backward()."""
+    module = copy.deepcopy(task.module).to(model.dtype).train()
+    with torch.no_grad():
+        for name, value in task.layout.views(model).items():
+            module.state_dict()[name].copy_(value)
+    inputs = task.inputs(task.train_x[rows], model.dtype)
+    loss = task.loss.per_sample(module(inputs), task.train_y[rows]).mean()
+    if task.loss.penalty:
+        loss = loss + task.loss.penalties(module.parameters())
+    loss.backward()
+    gradients = [parameter.grad.reshape(-1) for parameter in module.parameters()]  # type: ignore[union-attr]
+    return loss.detach(), torch.cat(gradients)
+
+
+PAIRS = [
+    ("linear_stack", "linear"),
+    ("linear_stack", "mlp"),
+    ("loop", "linear"),
+    ("loop", "mlp"),
+    ("loop", "conv"),
+    ("loop", "batch_norm"),
+    ("vmap", "linear"),
+    ("vmap", "mlp"),
+    ("vmap", "conv"),
+]
+# Clients with 20, 33, 50 and 64 samples: full batches, and short ones at the end of an epoch.
+CLIENTS, STEPS = np.array([5, 3, 2, 0]), np.array([6, 5, 5, 2])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(("kind", "model"), PAIRS)
+def test_gradients_are_those_of_plain_torch(kind: str, model: str, dtype: torch.dtype) -> None:
+    task = supervised_task(model)
+    kernel = build(kind, task, dtype)
+    weights = models_of(task, 4, dtype)
+    sequences = np.arange(4)
+    session = kernel.session(CLIENTS, sequences, STEPS, 0)
+    order = BatchOrder(SEED, task.offsets, task.rows, BATCH, torch.device("cpu"))
+    batches = order.batches(CLIENTS, sequences, first=0, last=6)
+    for step in range(6):
+        active = int((step < STEPS).sum())
+        out = torch.zeros(active, task.layout.size, dtype=dtype)
+        before = weights.clone()
+        with reproducible(), torch.no_grad():
+            losses = session.gradients(step, weights[:active], out)
+        for row in range(active):
+            rows = batches.rows[step, row, : int(batches.counts[step, row])].tolist()
+            loss, gradient = oracle(task, before[row], rows)
+            tolerance = TOLERANCE[dtype]
+            torch.testing.assert_close(losses[row], loss, atol=tolerance, rtol=tolerance)
+            trained = out[row, : task.layout.trainable]
+            torch.testing.assert_close(trained, gradient, atol=tolerance, rtol=10 * tolerance)
+            assert (out[row, task.layout.trainable :] == 0).all()
+
+
+@pytest.mark.parametrize(("kind", "model"), [pair for pair in PAIRS if pair[0] != "vmap"])
+def test_fused_step_is_the_gradient_step(kind: str, model: str) -> None:
+    task = supervised_task(model)
+    weights = models_of(task, 4, torch.float64)
+    out = torch.zeros_like(weights)
+    rates = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    moved, followed = weights.clone(), weights.clone()
+    sessions = [
+        build(kind, task, torch.float64).session(CLIENTS, np.zeros(4, int), STEPS, 0)
+        for _ in range(2)
+    ]
+    with torch.no_grad():
+        fused = sessions[0].descend(0, moved, rates)
+        losses = sessions[1].gradients(0, followed, out)
+        followed -= rates.unsqueeze(1) * out
+    torch.testing.assert_close(moved, followed, atol=1e-14, rtol=1e-13)
+    torch.testing.assert_close(fused, losses, atol=0, rtol=0)
+
+
+def run_gradients(
+    kernel: Kernel, weights: Tensor, clients: np.ndarray, steps: np.ndarray
+) -> list[Tensor]:
+    """Every client's gradients over all its steps at a fixed model."""
+    session = kernel.session(clients, np.full(len(clients), 2), steps, 0)
+    collected: list[list[Tensor]] = [[] for _ in clients]
+    for step in range(int(steps[0])):
+        active = int((steps > step).sum())
+        out = torch.zeros_like(weights[:active])
+        with torch.no_grad():
+            session.gradients(step, weights[:active], out)
+        for row in range(active):
+            collected[row].append(out[row])
+    return [torch.stack(gradients) for gradients in collected]
+
+
+@pytest.mark.parametrize(("kind", "model"), [pair for pair in PAIRS if pair[0] != "vmap"])
+def test_result_is_bitwise_the_same_in_every_group(kind: str, model: str) -> None:
+    task = supervised_task(model, sizes=(50,) * 12)
+    kernel = build(kind, task)
+    assert kernel.group_invariant
+    clients, steps = np.arange(12), np.array([5] * 4 + [3] * 4 + [1] * 4)
+    weights = models_of(task, 12, torch.float32)
+    with reproducible():
+        together = run_gradients(kernel, weights.clone(), clients, steps)
+        for pick in ([0], [7], [11], [2, 3], [0, 5, 9], list(range(1, 12))):
+            apart = run_gradients(kernel, weights[pick].clone(), clients[pick], steps[pick])
+            for row, client in enumerate(pick):
+                assert torch.equal(apart[row], together[client])
+
+
+def test_dropout_masks_follow_client_sequence_and_step() -> None:
+    task = supervised_task("dropout", sizes=(50,) * 4)
+    kernel = build("loop", task)
+    weights = models_of(task, 4, torch.float32)
+    clients, steps = np.arange(4), np.full(4, 2)
+    first = run_gradients(kernel, weights, clients, steps)
+    again = run_gradients(kernel.replica(), weights[2:], clients[2:], steps[2:])
+    assert torch.equal(first[3], again[1])
+    same_batch = supervised_task("conv", sizes=(50,) * 4)
+    plain = run_gradients(build("loop", same_batch), weights, clients, steps)
+    assert not torch.allclose(first[3], plain[3])
+
+
+def test_penalty_and_logistic_loss() -> None:
+    task = supervised_task("linear")
+    task.loss = Loss(penalty=0.3)
+    weights = models_of(task, 1, torch.float64)
+    for kind in ("loop", "vmap"):
+        out = torch.zeros_like(weights)
+        session = build(kind, task, torch.float64).session(
+            np.array([6]), np.array([0]), np.array([1]), 0
+        )
+        with torch.no_grad():
+            losses = session.gradients(0, weights, out)
+        rows = task.rows[task.offsets[6] : task.offsets[7]].tolist()
+        loss, gradient = oracle(task, weights[0], rows)
+        torch.testing.assert_close(out[0], gradient, atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(losses[0], loss, atol=1e-12, rtol=1e-12)
+
+
+def test_quadratic_gradients_are_exact() -> None:
+    task = quadratic_task()
+    kernel = QuadraticKernel(task, SEED)
+    points = torch.tensor([[4.0, -4.0], [1.0, 1.0]], dtype=torch.float64)
+    out = torch.zeros_like(points)
+    session = kernel.session(np.array([2, 0]), np.zeros(2, int), np.array([1, 1]), 0)
+    losses = session.gradients(0, points, out)
+    # Client 2: diag(2, 0.25) (x - (-3, 1)); client 0: diag(1, 2) (x - (1, 0)).
+    assert out.tolist() == [[14.0, -1.25], [0.0, 2.0]]
+    assert losses.tolist() == [0.5 * (2 * 49 + 0.25 * 25), 0.5 * 2]
+
+
+def test_quadratic_noise_is_keyed_by_dispatch_and_step() -> None:
+    kernel = QuadraticKernel(quadratic_task(noise_std=1.0), SEED)
+    points = torch.zeros(3, 2, dtype=torch.float64)
+
+    def gradients(clients: list[int], sequence: int, step: int, phase: int = 0) -> Tensor:
+        out = torch.zeros(len(clients), 2, dtype=torch.float64)
+        session = kernel.session(
+            np.array(clients), np.full(len(clients), sequence), np.full(len(clients), 9), phase
+        )
+        session.gradients(step, points[: len(clients)], out)
+        return out
+
+    assert torch.equal(gradients([0, 1, 2], 0, 3)[2], gradients([2], 0, 3)[0])
+    seen = {
+        tuple(gradients([0], sequence, step, phase)[0].tolist())
+        for sequence in (0, 1)
+        for step in (0, 1)
+        for phase in (0, 1)
+    }
+    assert len(seen) == 8
+
+
+@pytest.mark.parametrize(
+    ("model", "executor", "expected"),
+    [
+        ("linear", "auto", LinearStackKernel),
+        ("mlp", "auto", LinearStackKernel),
+        ("mlp", "stacked", LinearStackKernel),
+        ("mlp", "parallel", LoopKernel),
+        ("mlp", "plain", LoopKernel),
+        ("conv", "auto", LoopKernel),
+        ("conv", "stacked", VmapKernel),
+        ("batch_norm", "auto", LoopKernel),
+        ("dropout", "parallel", LoopKernel),
+    ],
+)
+def test_the_kernel_follows_the_documented_rule(model: str, executor: str, expected: type) -> None:
+    task = supervised_task(model)
+    training = make_training(executor=executor, threads=2)
+    execution = Execution.of(training)
+    samples = Samples(task, task.train_x, task.train_y, execution)
+    choice = choose(task, training, execution, samples, SEED)
+    assert type(choice.kernel) is expected
+    assert choice.workers == (1 if executor == "plain" else 2)
+
+
+def test_logistic_loss_is_not_for_the_hand_derived_kernel() -> None:
+    task = supervised_task("linear")
+    task.loss = Loss(penalty=0.1)
+    training = make_training()
+    execution = Execution.of(training)
+    samples = Samples(task, task.train_x, task.train_y, execution)
+    assert type(choose(task, training, execution, samples, SEED).kernel) is LoopKernel
+
+
+@pytest.mark.parametrize("model", ["batch_norm", "dropout"])
+def test_what_cannot_be_stacked_is_refused(model: str) -> None:
+    task = supervised_task(model)
+    training = make_training(executor="stacked")
+    execution = Execution.of(training)
+    samples = Samples(task, task.train_x, task.train_y, execution)
+    with pytest.raises(UserError, match="cannot be vectorised"):
+        choose(task, training, execution, samples, SEED)
+
+
+def test_functional_dropout_is_refused() -> None:
+    class Hidden(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(int(np.prod(SHAPE)), 5)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            dropped: Tensor = torch.nn.functional.dropout(inputs.flatten(1), 0.5, self.training)
+            return self.layer(dropped)  # type: ignore[no-any-return]
+
+    task = supervised_task("linear")
+    task.module = Hidden()
+    before = torch.get_rng_state()
+    with pytest.raises(UserError, match="global random generator"):
+        refuse_hidden_randomness(task)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_all_models_of_the_suite_are_used() -> None:
+    used = {model for _, model in PAIRS} | {"dropout"}
+    assert used == set(MODELS)

@@ -1,0 +1,279 @@
+"""Local training against torch.optim and hand-worked numbers, and what rules see."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fedsim.learning.batches import BatchOrder
+from fedsim.learning.device import Execution
+from fedsim.learning.kernels import choose
+from fedsim.learning.local_training import LocalTrainer, active_rows
+from fedsim.learning.samples import Samples
+from fedsim.methods.base import Cohort, Step, Trained
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.training import Adam, AdamW, Sgd, Training
+from fedsim.tasks.base import Task
+from fedsim.tasks.supervised import SupervisedTask
+from tests.learning.problems import make_cohort, make_training, quadratic_task, supervised_task
+
+SEED = 5
+F64 = torch.float64
+
+
+def make_trainer(task: Task, training: Training) -> LocalTrainer:
+    execution = Execution.of(training)
+    samples = (
+        Samples(task, task.train_x, task.train_y, execution)
+        if isinstance(task, SupervisedTask)
+        else None
+    )
+    return LocalTrainer(
+        choose(task, training, execution, samples, SEED).kernel, task.layout, training
+    )
+
+
+def train(
+    task: Task,
+    training: Training,
+    clients: list[int],
+    steps: list[int],
+    rates: float | list[float] = 0.1,
+    **options: Any,
+) -> tuple[Tensor, Trained]:
+    execution = Execution.of(training)
+    start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), execution.dtype)
+    cohort = make_cohort(execution, start, clients, steps, rates)
+    trained = make_trainer(task, training).run(cohort, cohort.down["model"], **options)
+    return start, trained
+
+
+def reference(
+    task: SupervisedTask, client: int, steps: int, make_optimizer: Any, clip: float | None = None
+) -> tuple[Tensor, float]:
+    """The same training by a module, an optimizer and backward()."""
+    module = copy.deepcopy(task.module).double().train()
+    start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64)
+    with torch.no_grad():
+        for name, value in task.layout.views(start).items():
+            module.state_dict()[name].copy_(value)
+    optimizer = make_optimizer(module.parameters())
+    order = BatchOrder(SEED, task.offsets, task.rows, 16, torch.device("cpu"))
+    batches = order.batches(np.array([client]), np.array([0]), first=0, last=steps)
+    losses = []
+    for step in range(steps):
+        rows = batches.rows[step, 0, : int(batches.counts[step, 0])]
+        optimizer.zero_grad()
+        loss = task.loss.per_sample(
+            module(task.inputs(task.train_x[rows], F64)), task.train_y[rows]
+        ).mean()
+        loss.backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+        optimizer.step()
+        losses.append(loss.item())
+    return task.layout.flatten(module), float(np.mean(losses))
+
+
+OPTIMIZERS = {
+    "sgd": (Sgd(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+    "momentum": (Sgd(lr=0.1, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+    "nesterov": (
+        Sgd(lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.01),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.01),
+    ),
+    "decay": (
+        Sgd(lr=0.1, weight_decay=0.1),
+        lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.1),
+    ),
+    "adam": (
+        Adam(name="adam", lr=0.1, beta1=0.8, weight_decay=0.01),
+        lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.8, 0.999), weight_decay=0.01),
+    ),
+    "adamw": (
+        AdamW(name="adamw", lr=0.1, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("model", ["mlp", "batch_norm"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_are_those_of_torch(name: str, model: str) -> None:
+    task = supervised_task(model)
+    ours, theirs = OPTIMIZERS[name]
+    training = make_training(optimizer=ours, dtype="float64")
+    _, trained = train(task, training, [3], [7])
+    expected, loss = reference(task, 3, 7, theirs)
+    torch.testing.assert_close(trained.model[0], expected, atol=1e-11, rtol=1e-11)
+    assert trained.loss[0].item() == pytest.approx(loss, rel=1e-12)
+
+
+def test_clipping_is_that_of_torch() -> None:
+    task = supervised_task("mlp")
+    training = make_training(dtype="float64", clip_norm=0.05)
+    _, trained = train(task, training, [3], [7])
+    expected, _ = reference(task, 3, 7, OPTIMIZERS["sgd"][1], clip=0.05)
+    torch.testing.assert_close(trained.model[0], expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("optimizer", [Sgd(lr=0.1), Sgd(lr=0.1, momentum=0.9), Adam(name="adam")])
+@pytest.mark.parametrize("model", ["mlp", "conv"])
+def test_every_client_does_its_own_number_of_steps(model: str, optimizer: Any) -> None:
+    """Clients of a group end at different steps; each is bitwise where it would be alone."""
+    task = supervised_task(model, sizes=(50,) * 5)
+    training = make_training(optimizer=optimizer)
+    steps = [9, 5, 5, 1, 0]
+    rates = [0.1, 0.05, 0.2, 0.1, 0.3]
+    collect = ("mean_gradient", "last_gradient")
+    start, together = train(task, training, [0, 1, 2, 3, 4], steps, rates, collect=collect)
+    assert together.mean_gradient is not None
+    assert together.last_gradient is not None
+    for client in range(4):
+        _, alone = train(
+            task, training, [client], [steps[client]], [rates[client]], collect=collect
+        )
+        assert torch.equal(together.model[client], alone.model[0])
+        assert torch.equal(together.mean_gradient[client], alone.mean_gradient[0])  # type: ignore[index]
+        assert torch.equal(together.last_gradient[client], alone.last_gradient[0])  # type: ignore[index]
+        assert torch.equal(together.loss[client], alone.loss[0])
+    assert torch.equal(together.model[4], start)
+    assert (together.mean_gradient[4] == 0).all()
+
+
+def test_active_rows() -> None:
+    assert active_rows(np.array([4, 2, 2, 1])).tolist() == [4, 3, 1, 1]
+    assert active_rows(np.array([0, 0])).tolist() == []
+
+
+def test_unsorted_steps_are_refused() -> None:
+    with pytest.raises(ValueError, match="sorted"):
+        train(quadratic_task(), make_training(dtype="float64"), [0, 1], [1, 2])
+
+
+QUADRATIC = make_training(dtype="float64", optimizer=Sgd(lr=0.5))
+
+
+def test_steps_on_a_quadratic_by_hand() -> None:
+    """Client 0: gradient diag(1, 2) (x - (1, 0)) from (4, -4) at rate 0.5."""
+    start, trained = train(
+        quadratic_task(),
+        QUADRATIC,
+        [0],
+        [2],
+        0.5,
+        collect=("mean_gradient", "last_gradient"),
+    )
+    # (4, -4): gradient (3, -8), then (2.5, 0): gradient (1.5, 0), then (1.75, 0).
+    assert trained.model.tolist() == [[1.75, 0.0]]
+    assert trained.mean_gradient is not None
+    assert trained.last_gradient is not None
+    assert trained.mean_gradient.tolist() == [[2.25, -4.0]]
+    assert trained.last_gradient.tolist() == [[1.5, 0.0]]
+    assert trained.loss.tolist() == [(0.5 * (9 + 2 * 16) + 0.5 * 2.25) / 2]
+    assert start.tolist() == [4.0, -4.0]
+
+
+def test_without_moving_all_gradients_are_at_the_start() -> None:
+    _, trained = train(
+        quadratic_task(), QUADRATIC, [0], [3], 0.5, move=False, collect=("mean_gradient",)
+    )
+    assert trained.model.tolist() == [[4.0, -4.0]]
+    assert trained.mean_gradient is not None
+    assert trained.mean_gradient.tolist() == [[3.0, -8.0]]
+
+
+def test_rate_scale_is_per_parameter() -> None:
+    scale = torch.tensor([1.0, 0.0], dtype=F64)
+    _, trained = train(quadratic_task(), QUADRATIC, [0], [1], 0.5, learning_rate_scale=scale)
+    assert trained.model.tolist() == [[2.5, -4.0]]
+
+
+def test_rate_scale_also_scales_adam() -> None:
+    scale = torch.tensor([1.0, 0.0], dtype=F64)
+    training = make_training(dtype="float64", optimizer=AdamW(name="adamw", weight_decay=0.5))
+    _, trained = train(quadratic_task(), training, [0], [3], 0.1, learning_rate_scale=scale)
+    assert trained.model[0, 1] == -4.0
+    assert trained.model[0, 0] < 4.0
+
+
+def test_own_number_of_steps_of_a_phase() -> None:
+    task = quadratic_task()
+    start = torch.tensor([4.0, -4.0], dtype=F64)
+    cohort = make_cohort(Execution.of(QUADRATIC), start, [0, 1], [2, 2], 0.5)
+    trained = make_trainer(task, QUADRATIC).run(
+        cohort, cohort.down["model"], steps=np.array([2, 0])
+    )
+    assert trained.model.tolist() == [[1.75, 0.0], [4.0, -4.0]]
+
+
+def test_a_rule_sees_the_step_and_changes_the_direction() -> None:
+    seen: list[tuple[int, slice, list[float], list[float], list[int]]] = []
+
+    def rule(step: Step) -> None:
+        seen.append(
+            (
+                step.index,
+                step.rows,
+                step.gradient[0].tolist(),
+                step.weights[0].tolist(),
+                step.last.tolist(),
+            )
+        )
+        step.gradient.zero_()
+        step.gradient[:, 0] = 1.0
+
+    _, trained = train(
+        quadratic_task(), QUADRATIC, [0, 1], [2, 1], 0.5, rule=rule, collect=("mean_gradient",)
+    )
+    assert trained.model.tolist() == [[3.0, -4.0], [3.5, -4.0]]
+    assert seen == [
+        (0, slice(0, 2), [3.0, -8.0], [4.0, -4.0], [1, 0]),
+        (1, slice(0, 1), [2.5, -8.0], [3.5, -4.0], [1]),
+    ]
+    assert trained.mean_gradient is not None
+    # Collected before the rule.
+    assert trained.mean_gradient[0].tolist() == [2.75, -8.0]
+
+
+def test_buffers_move_by_the_forward_pass_alone() -> None:
+    """Neither a rule nor weight decay reaches the running statistics."""
+    task = supervised_task("batch_norm")
+    buffers = slice(task.layout.trainable, task.layout.size)
+
+    def rule(step: Step) -> None:
+        step.gradient.add_(1.0)
+
+    training = make_training(optimizer=AdamW(name="adamw", weight_decay=0.5))
+    start, plain = train(task, make_training(), [3], [1])
+    _, ruled = train(task, training, [3], [1], rule=rule, collect=("mean_gradient",))
+    assert not torch.equal(plain.model[0, buffers], start[buffers])
+    assert torch.equal(plain.model[0, buffers], ruled.model[0, buffers])
+    assert ruled.mean_gradient is not None
+    assert (ruled.mean_gradient[0, buffers] == 0).all()
+
+
+def test_phases_see_other_batches() -> None:
+    task = supervised_task("mlp")
+    losses = {
+        train(task, make_training(), [5], [1], phase=phase)[1].loss.item() for phase in (0, 1)
+    }
+    assert len(losses) == 2
+
+
+def test_results_are_new_tensors() -> None:
+    """A method may change what it got, and train again."""
+    task = quadratic_task()
+    trainer = make_trainer(task, QUADRATIC)
+    start = torch.tensor([4.0, -4.0], dtype=F64)
+    cohort: Cohort = make_cohort(Execution.of(QUADRATIC), start, [0], [1], 0.5)
+    first = trainer.run(cohort, cohort.down["model"], collect=("mean_gradient",))
+    kept = first.model.clone(), first.mean_gradient.clone()  # type: ignore[union-attr]
+    trainer.run(cohort, first.model, collect=("mean_gradient",))
+    assert torch.equal(first.model, kept[0])
+    assert torch.equal(first.mean_gradient, kept[1])  # type: ignore[arg-type]

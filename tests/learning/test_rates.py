@@ -1,0 +1,47 @@
+"""Learning-rate schedules by their formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fedsim.learning.rates import learning_rate
+from fedsim.scenario.training import (
+    ConstantRate,
+    CosineRate,
+    ExponentialRate,
+    InverseSqrtRate,
+    Sgd,
+    Training,
+)
+
+
+def rate(schedule: Any) -> Any:
+    return learning_rate(Training(optimizer=Sgd(lr=0.2), lr_schedule=schedule))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "values"),
+    [
+        (ConstantRate(), {0: 0.2, 50: 0.2}),
+        (InverseSqrtRate(name="inverse_sqrt", scale=5.0), {0: 0.2, 15: 0.1}),
+        (
+            ExponentialRate(name="exponential", factor=0.5, every=10.0),
+            {0: 0.2, 9: 0.2, 10: 0.1, 25: 0.05},
+        ),
+        (
+            CosineRate(name="cosine", length=10.0, floor=0.5),
+            {0: 0.2, 5: 0.15, 10: 0.1, 99: 0.1},
+        ),
+    ],
+)
+def test_by_round(schedule: Any, values: dict[int, float]) -> None:
+    for round_number, expected in values.items():
+        assert rate(schedule)(round_number, 1e9) == pytest.approx(expected, rel=1e-12)
+
+
+def test_by_time() -> None:
+    by_time = rate(InverseSqrtRate(name="inverse_sqrt", scale=60.0, by="time"))
+    assert by_time(1000, 60.0) == pytest.approx(0.2 / math.sqrt(2), rel=1e-12)
