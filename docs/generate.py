@@ -118,7 +118,7 @@ def commands_page() -> str:
         "# Commands\n",
         "Exit codes: 0 done, 2 a mistake in what was given, 1 a defect of fedsim, 130 interrupted.\n",
     ]
-    with click.Context(cli, info_name="fedsim") as context:
+    with click.Context(cli, info_name="fedsim", **cli.context_settings) as context:
         for name in COMMANDS:
             command = cli.get_command(context, name)
             if command is not None:

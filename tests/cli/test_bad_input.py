@@ -422,7 +422,7 @@ def test_a_folder_for_a_scenario(tmp_path: Path) -> None:
 def test_an_output_folder_that_exists(run: Callable[..., Result], tmp_path: Path) -> None:
     assert run(PARABOLAS, "-o", "out").exit_code == 0
     before = (tmp_path / "out" / "metrics.parquet").read_bytes()
-    assert_refused(run(PARABOLAS, "-o", "out", "-s", "seed=1"), "out: ", "--overwrite")
+    assert_refused(run(PARABOLAS, "-o", "out", "-s", "seed=1"), "out: ", "overwrite")
     assert (tmp_path / "out" / "metrics.parquet").read_bytes() == before
 
 
