@@ -68,6 +68,13 @@ class FtaExporter(Exporter):
         ]
         platforms = [platform or "1" for platform in texts(bundle, "group")]
         types = (str(1 - params.available_type), str(params.available_type))
+        for text in dict.fromkeys([*nodes, *platforms, *labels, *(text or "" for text in reason)]):
+            if "\t" in text or "\n" in text:
+                raise UserError(
+                    f"{text!r} cannot be a field of a table whose fields end with a tab",
+                    where=bundle.where,
+                    hint="rename the device, its group or the reason",
+                )
         lines = ["# " + "\t".join(COLUMNS)]
         for number, row in enumerate(order.tolist()):
             at = int(device[row])
@@ -82,11 +89,6 @@ class FtaExporter(Exporter):
                 _seconds(int(end[row]) + epoch_us),
                 reason[row] or "NULL",
             )
-            if any("\t" in field or "\n" in field for field in fields):
-                raise UserError(
-                    f"the device '{names[at]}' has a tab or a line break in its fields",
-                    where=bundle.where,
-                )
             lines.append("\t".join(fields))
         counts |= {"events": len(order), "invalid_devices": int(np.count_nonzero(~valid))}
         write_file(path, ("\n".join(lines) + "\n").encode(), overwrite=overwrite)

@@ -7,20 +7,23 @@ Archive: Enabling Comparative Analysis of Failures in Diverse Distributed System
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.importers import Importer, ImporterParams
 from fedsim.traces.importers._assemble import DAY_US, availability_table, bundle, devices_table
-from fedsim.traces.importers._files import source_files
+from fedsim.traces.importers._files import SourceFile, source_files
 from fedsim.traces.ordering import Intervals, normalise, overlaps_any
 
 COLUMNS = (
@@ -61,53 +64,45 @@ class Fta(Importer):
     @classmethod
     def read(cls, paths: Sequence[Path], params: FtaParams) -> TraceBundle:
         """See :meth:`Importer.read`."""
-        rows, places = _rows(paths)
-        columns = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+        events = _Events.of(paths)
         counts: dict[str, int] = {}
         if params.component is not None:
-            keep = [item == params.component for item in columns["component_id"]]
-            counts["other_components"] = keep.count(False)
-            if not any(keep):
-                known = ", ".join(sorted(set(columns["component_id"]))[:10])
+            keep = pc.equal(events.columns["component_id"], params.component)
+            counts["other_components"] = pc.sum(pc.invert(keep)).as_py()
+            if not pc.any(keep).as_py():
+                known = ", ".join(
+                    sorted(pc.unique(events.columns["component_id"]).to_pylist())[:10]
+                )
                 raise UserError(
                     f"has no events of the component {params.component}",
                     where=", ".join(map(str, paths)),
                     hint=f"its components are: {known}",
                 )
-            columns = {
-                key: [v for v, k in zip(values, keep, strict=True) if k]
-                for key, values in columns.items()
-            }
-            places = [place for place, k in zip(places, keep, strict=True) if k]
-
-        nodes: dict[tuple[str, str], int] = {}
-        components: dict[int, str] = {}
-        names: list[str] = []
-        device = np.empty(len(places), np.int64)
-        for row, key in enumerate(zip(columns["platform_id"], columns["node_id"], strict=True)):
-            node = nodes.setdefault(key, len(nodes))
-            if node == len(names):
-                names.append(columns["node_name"][row])
-            device[row] = node
-            component = components.setdefault(node, columns["component_id"][row])
-            if component != columns["component_id"][row]:
-                raise UserError(
-                    f"node {key[1]} has events of the components {component} and {columns['component_id'][row]}",
-                    where=places[row],
-                    hint=f"choose one: component={component}",
-                )
-        several = len({node for _, node in nodes}) < len(nodes)
-        ids = [f"{platform}/{node}" if several else node for platform, node in nodes]
+            events = events.chosen(keep)
+        columns = events.columns
+        device, first = _nodes(events)
+        platforms, nodes, names = (
+            columns[name].take(pa.array(first)).to_pylist()
+            for name in ("platform_id", "node_id", "node_name")
+        )
+        several = len(set(nodes)) < len(nodes)
+        ids = [
+            f"{platform}/{node}" if several else node
+            for platform, node in zip(platforms, nodes, strict=True)
+        ]
 
         kind = columns["event_type"]
-        bad = next((row for row, value in enumerate(kind) if value not in ("0", "1")), None)
-        if bad is not None:
+        known_kind = pc.is_in(kind, value_set=pa.array(["0", "1"], pa.large_string()))
+        bad = np.flatnonzero(~known_kind.to_numpy(zero_copy_only=False))
+        if len(bad):
             raise UserError(
-                f"event_type is '{kind[bad]}'", where=places[bad], hint="it must be 0 or 1"
+                f"event_type is '{kind[int(bad[0])]}'",
+                where=events.place(int(bad[0])),
+                hint="it must be 0 or 1",
             )
-        on = np.array([value == str(params.available_type) for value in kind])
-        start_us = _times(columns["event_start_time"], places, "event_start_time")
-        stop_us = _times(columns["event_stop_time"], places, "event_stop_time")
+        on = pc.equal(kind, str(params.available_type)).to_numpy(zero_copy_only=False)
+        start_us = _times(events, "event_start_time")
+        stop_us = _times(events, "event_stop_time")
         # Time 0 is a midnight, so that hours of the day can be read off.
         epoch_us = int(start_us.min()) // DAY_US * DAY_US
         start_us, stop_us = start_us - epoch_us, stop_us - epoch_us
@@ -122,8 +117,9 @@ class Fta(Importer):
         if not valid.any():
             raise UserError("no node has an interval", where=", ".join(map(str, paths)))
         high[~valid] = low[~valid]
-        reasons = columns["event_end_reason"]
-        end_reason = [None if reasons[row] in ("NULL", "") else reasons[row] for row in origin]
+        end_reason = columns["event_end_reason"].take(pa.array(origin)).cast(pa.string())
+        told = pc.invert(pc.is_in(end_reason, value_set=pa.array(["NULL", ""])))
+        end_reason = pc.if_else(told, end_reason, pa.scalar(None, pa.string()))
         epoch = datetime.fromtimestamp(epoch_us / 1e6, UTC)
         return bundle(
             cls,
@@ -135,7 +131,7 @@ class Fta(Importer):
                     window_start_us=low,
                     window_end_us=high,
                     source_id=names,
-                    group=[platform for platform, _ in nodes],
+                    group=platforms,
                     valid=valid,
                 ),
                 "availability": availability_table(
@@ -152,37 +148,104 @@ class Fta(Importer):
         )
 
 
-def _rows(paths: Sequence[Path]) -> tuple[list[list[str]], list[str]]:
-    rows, places = [], []
-    for source in source_files(paths):
-        for line, text in enumerate(source.text().splitlines(), start=1):
+@dataclass(frozen=True)
+class _Events:
+    """Rows of all files: columns of text, and the file and line of each row."""
+
+    columns: Mapping[str, Any]
+    sources: Sequence[SourceFile]
+    source: npt.NDArray[np.int64]
+    line: npt.NDArray[np.int64]
+
+    def place(self, row: int) -> str:
+        """File and line of a row."""
+        return self.sources[int(self.source[row])].line(int(self.line[row]))
+
+    def chosen(self, keep: Any) -> _Events:
+        """The rows where ``keep`` holds."""
+        mask = keep.to_numpy(zero_copy_only=False)
+        columns = {name: column.filter(keep) for name, column in self.columns.items()}
+        return _Events(columns, self.sources, self.source[mask], self.line[mask])
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> _Events:
+        """The events of files.
+
+        Raises:
+            UserError: a row has not nine fields, or there is none.
+        """
+        sources = list(source_files(paths))
+        texts, lines = [], []
+        for source in sources:
+            text = pa.array(source.text().splitlines(), pa.large_string())
             # The header comes with a '#', without, or not at all.
-            if not text.strip() or text.startswith(("#", "event_id\t")):
-                continue
-            fields = [field.strip() for field in text.split("\t")]
-            if len(fields) != len(COLUMNS):
+            skip = pc.or_(pc.starts_with(text, "#"), pc.starts_with(text, "event_id\t"))
+            skip = pc.or_(skip, pc.equal(pc.utf8_trim_whitespace(text), ""))
+            kept = np.flatnonzero(~skip.to_numpy(zero_copy_only=False))
+            text = text.take(pa.array(kept))
+            fields = pc.count_substring(text, "\t").to_numpy(zero_copy_only=False) + 1
+            bad = np.flatnonzero(fields != len(COLUMNS))
+            if len(bad):
                 raise UserError(
-                    f"has {len(fields)} tab-separated fields, not {len(COLUMNS)}",
-                    where=source.line(line),
+                    f"has {fields[bad[0]]} tab-separated fields, not {len(COLUMNS)}",
+                    where=source.line(int(kept[bad[0]]) + 1),
                     hint=f"an event_trace has: {', '.join(COLUMNS)}",
                 )
-            rows.append(fields)
-            places.append(source.line(line))
-    if not rows:
-        raise UserError("has no events", where=", ".join(map(str, paths)))
-    return rows, places
+            texts.append(text)
+            lines.append(kept + 1)
+        text = pa.concat_arrays(texts)
+        if not len(text):
+            raise UserError("has no events", where=", ".join(map(str, paths)))
+        cells = pc.utf8_trim_whitespace(pc.split_pattern(text, "\t").flatten())
+        columns = {
+            name: cells.take(pa.array(np.arange(position, len(cells), len(COLUMNS))))
+            for position, name in enumerate(COLUMNS)
+        }
+        source_rows = np.repeat(np.arange(len(sources)), [len(part) for part in lines])
+        return cls(columns, sources, source_rows, np.concatenate(lines))
 
 
-def _times(texts: list[str], places: list[str], column: str) -> npt.NDArray[np.int64]:
+def _nodes(events: _Events) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Row of the node of each event, and the first event of each node; nodes in the order of the files.
+
+    Raises:
+        UserError: a node has events of several components.
+    """
+    codes = {
+        name: events.columns[name].dictionary_encode().indices.to_numpy().astype(np.int64)
+        for name in ("platform_id", "node_id", "component_id")
+    }
+    pair = codes["platform_id"] * (codes["node_id"].max() + 1) + codes["node_id"]
+    _, first, node = np.unique(pair, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    device, first = place[node], first[order]
+    component = codes["component_id"]
+    other = np.flatnonzero(component != component[first[device]])
+    if len(other):
+        row = int(other[0])
+        names = events.columns["component_id"]
+        mine = names[int(first[device[row]])]
+        raise UserError(
+            f"node {events.columns['node_id'][row]} has events of the components {mine} and {names[row]}",
+            where=events.place(row),
+            hint=f"choose one: component={mine}",
+        )
+    return device, first
+
+
+def _times(events: _Events, column: str) -> npt.NDArray[np.int64]:
+    texts = events.columns[column]
     try:
-        seconds = np.array(texts).astype(np.float64)
-    except ValueError:
-        seconds = np.array([_float_or_nan(text) for text in texts])
+        seconds = texts.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        seconds = np.array([_float_or_nan(text) for text in texts.to_pylist()])
     bad = np.flatnonzero(~((seconds >= 0) & (seconds <= _LAST_UNIX_S)))
     if len(bad):
         raise UserError(
-            f"{column} is '{texts[bad[0]]}'",
-            where=places[bad[0]],
+            f"{column} is '{texts[int(bad[0])]}'",
+            where=events.place(int(bad[0])),
             hint="it must be a number of seconds since 1970",
         )
     result: npt.NDArray[np.int64] = np.rint(seconds * 1e6).astype(np.int64)
