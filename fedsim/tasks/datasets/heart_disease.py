@@ -58,7 +58,7 @@ class HeartDisease(DatasetComponent):
         groups = np.repeat(np.arange(len(centres)), sizes)
         is_test = np.concatenate([held_out(size, _TEST_SHARE, k) for k, size in enumerate(sizes)])
         mean, std = x[~is_test].mean(axis=0), x[~is_test].std(axis=0)
-        x = ((x - mean) / std).astype(np.float32)
+        x = ((x - mean) / np.where(std > 0, std, 1.0)).astype(np.float32)
         return Dataset(
             name=self.name,
             train_x=x[~is_test],

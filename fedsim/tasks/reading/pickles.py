@@ -16,13 +16,23 @@ _ALLOWED = {
     ("numpy._core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
+    ("_codecs", "encode"),
 }
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """How newer Pythons write bytes in older pickles; only this one encoding."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it encodes bytes as {encoding}")
+    return text.encode("latin1")
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not allowed")
+        if name == "encode":
+            return _encode
         if name == "_reconstruct":
             return np._core.multiarray._reconstruct  # type: ignore[attr-defined]
         return getattr(np, name)

@@ -1,0 +1,58 @@
+"""``fedsim data``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fedsim.cli import cli
+
+
+def fedsim(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["data", *arguments])
+
+
+def test_list_names_every_data_set() -> None:
+    plain = fedsim("list")
+    assert plain.exit_code == 0
+    rows = json.loads(fedsim("list", "--json").stdout)
+    assert {"digits", "mnist", "shakespeare", "table"} <= set(rows)
+    assert [line.split()[0] for line in plain.stdout.splitlines()] == sorted(rows)
+
+
+def test_prepare_says_what_is_in_a_data_set() -> None:
+    described = json.loads(fedsim("prepare", "digits", "--json").stdout)
+    assert described["training_samples"] == sum(described["samples_per_class"]) == 1438
+    assert described["shape"] == [1, 8, 8]
+    assert described["classes"] == 10
+    text = fedsim("prepare", "digits").stdout
+    assert "training samples  1,438" in text
+    assert "groups" not in text
+
+
+def test_prepare_takes_the_data_sets_parameters() -> None:
+    result = fedsim("prepare", "gaussian_mixture", "-s", "samples=70", "-s", "classes=3", "--json")
+    described = json.loads(result.stdout)
+    assert (described["training_samples"], described["classes"]) == (70, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["digit"], "there is no dataset named 'digit'"),
+        (["digits", "-s", "root=x"], "unknown key"),
+        (["gaussian_mixture", "-s", "samples"], "write a dotted path"),
+        (["mnist", "-s", "root=nowhere"], "no such folder"),
+    ],
+)
+def test_prepare_refuses_what_it_does_not_know(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = fedsim("prepare", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
