@@ -12,7 +12,6 @@ from fedsim.errors import InvariantViolation
 from fedsim.outcomes import Outcome
 from fedsim.runs.phases import aggregated_versions, aggregation_times, outcome_codes, phases
 from fedsim.runs.run import Run
-from fedsim.runs.schema import CLIENTS
 
 Mask = npt.NDArray[np.bool_]
 
@@ -170,7 +169,7 @@ def _metrics(run: Run, messages: list[str]) -> None:
 
 
 def _clients(run: Run, messages: list[str]) -> None:
-    if not run.folder.parquet(CLIENTS.name).exists():
+    if not run.has_clients:
         return
     table, dispatches = run.clients, run.dispatches
     find = _Findings("client", table["client_id"].to_numpy(), messages)

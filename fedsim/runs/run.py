@@ -98,6 +98,11 @@ class Run:
             data = spread_metrics(data)
         return _frame(data, METRICS, self.folder.parquet("metrics"))
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether the table of clients is there; it is written when a run ends."""
+        return self.folder.parquet(CLIENTS.name).exists()
+
     @functools.cached_property
     def clients(self) -> pd.DataFrame:
         """One row a client; columns: :data:`fedsim.runs.schema.CLIENTS`.

@@ -254,8 +254,9 @@ def build_run(
     folder.update_info(
         status=Status.COMPLETE,
         simulated_s=duration_s,
-        wall_s={"time_plane": 0.41, "learning_plane": 6.2 if learning else 0.0, "total": 7.0},
-        summary={"dispatches": number, "versions": version},
+        wall_s=7.0,
+        wall_learning_s=6.2 if learning else 0.0,
+        wall_time_plane_s=0.41,
     )
     run = load_run(path)
     grid = np.arange(0.0, duration_s + 1, 600.0)

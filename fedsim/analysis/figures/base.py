@@ -1,0 +1,136 @@
+"""What a figure is, and what the figures share.
+
+A figure is columns of numbers. The page draws its chart from them and shows the same columns as its table, so
+that picture and table cannot differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.runs import Run
+
+Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
+
+MAX_POINTS = 1000
+MAX_BINS = 96
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a figure's table: ``kind`` says how its values are written."""
+
+    key: str
+    label: str
+    kind: Kind
+    values: Sequence[Any] | npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Attributes:
+        id: name in the page.
+        title: what it shows.
+        finding: one sentence saying what it shows of this run.
+        reading: one sentence saying how to read it.
+        columns: its numbers.
+        extra: what the chart needs beside the columns.
+    """
+
+    id: str
+    title: str
+    finding: str
+    reading: str
+    columns: tuple[Column, ...]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """For the page's JSON: absent numbers become null."""
+        columns = [
+            {"key": c.key, "label": c.label, "kind": c.kind, "values": _plain(c.values)}
+            for c in self.columns
+        ]
+        return {"columns": columns, **{name: _plain(value) for name, value in self.extra.items()}}
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The table, row by row."""
+        return list(zip(*(c.values for c in self.columns), strict=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def population(run: Run) -> int:
+    """Number of clients: from the table of clients, else the scenario, else the largest id seen."""
+    if run.has_clients:
+        return len(run.clients)
+    task = run.scenario.get("task")
+    partition = task.get("partition") if isinstance(task, dict) else None
+    stated = partition.get("clients") if isinstance(partition, dict) else None
+    seen = int(run.dispatches["client_id"].max()) + 1 if len(run.dispatches) else 0
+    return max(seen, stated) if isinstance(stated, int) else seen
+
+
+def thin(count: int, limit: int = MAX_POINTS, keep: Sequence[int] = ()) -> npt.NDArray[np.int64]:
+    """Row numbers of at most about ``limit`` evenly spaced rows, with first, last and ``keep``."""
+    if count <= limit:
+        return np.arange(count)
+    return np.unique(
+        np.r_[np.linspace(0, count - 1, limit).round().astype(np.int64), list(keep)].astype(
+            np.int64
+        )
+    )
+
+
+_BIN_WIDTHS_S = (
+    [1, 2, 5, 10, 15, 30]
+    + [60 * m for m in (1, 2, 5, 10, 15, 30)]
+    + [3600 * h for h in (1, 2, 3, 6, 12)]
+    + [86400 * d for d in (1, 2, 5, 7, 14, 28)]
+)
+
+
+def time_bins(duration_s: float, limit: int = MAX_BINS) -> npt.NDArray[np.float64]:
+    """Edges of bins of a round width that cover ``[0, duration_s]``, at most ``limit`` bins."""
+    if duration_s <= 0:
+        return np.array([0.0, 1.0])
+    width: float = next((w for w in _BIN_WIDTHS_S if duration_s / w <= limit), 0)
+    if duration_s < 10 or not width:
+        width = 10.0 ** math.ceil(math.log10(duration_s / limit))
+    return np.arange(math.ceil(duration_s / width) + 1, dtype=np.float64) * width
+
+
+def integer_bins(values: npt.NDArray[np.int64], limit: int = 40) -> npt.NDArray[np.int64]:
+    """Edges of equal bins of whole numbers that cover 0 to the largest value."""
+    top = int(values.max(initial=0))
+    width = 1
+    while math.ceil((top + 1) / width) > limit:
+        width = next(w for w in (10**k * m for k in range(19) for m in (1, 2, 5)) if w > width)
+    return np.arange(math.ceil((top + 1) / width) + 1) * width
+
+
+def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """How many values fall into each bin; the last bin takes those beyond it."""
+    place = np.searchsorted(edges, values, side="right") - 1
+    counted: npt.NDArray[np.int64] = np.bincount(
+        np.minimum(place, len(edges) - 2), minlength=len(edges) - 1
+    )
+    return counted

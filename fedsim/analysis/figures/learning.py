@@ -1,0 +1,184 @@
+"""How good the model was, when, and for whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.analysis import statistics
+from fedsim.analysis.figures.base import (
+    Column,
+    Figure,
+    counts_in,
+    thin,
+)
+from fedsim.analysis.text import (
+    is_share,
+    metric_label,
+    metric_text,
+    percent_text,
+)
+from fedsim.runs import Run
+from fedsim.runs.phases import phases
+from fedsim.runs.targets import higher_is_better, time_to_target
+
+
+def metric_names(run: Run) -> list[str]:
+    """The measured metrics, accuracy first."""
+    names = [name for name in run.metrics.columns[3:] if run.metrics[name].notna().any()]
+    return sorted(names, key=lambda name: (name != "accuracy", not is_share(name)))
+
+
+def targets(run: Run) -> dict[str, float]:
+    """The scenario's target values, by metric."""
+    stop = run.scenario.get("stop")
+    stated = stop.get("target") if isinstance(stop, dict) else None
+    return (
+        {str(name): float(value) for name, value in stated.items()}
+        if isinstance(stated, dict)
+        else {}
+    )
+
+
+def _costs(run: Run, times_s: npt.NDArray[np.float64]) -> tuple[Column, Column]:
+    """Bytes moved and client-seconds computed by each instant, over the dispatches that had ended."""
+    table = run.dispatches
+    moved = table["bytes_down"].to_numpy() + table["bytes_up"].to_numpy()
+    spent = phases(table, run.aggregations, run.simulated_s)
+    return (
+        Column("bytes", "data moved", "bytes", statistics.spent_by(table, moved, times_s)),
+        Column(
+            "compute_s",
+            "client compute time",
+            "time",
+            statistics.spent_by(table, spent.compute_s, times_s),
+        ),
+    )
+
+
+def learning(run: Run) -> Figure | None:
+    """Metrics against simulated time, updates, bytes and client compute time; None for a timing-only run."""
+    names = metric_names(run)
+    if not names:
+        return None
+    table = run.metrics
+    reached = {}
+    keep = []
+    for name, value in targets(run).items():
+        if name in names:
+            time_s = time_to_target(table, name, value)
+            reached[name] = {"target": value, "time_s": time_s}
+            if math.isfinite(time_s):
+                keep.append(int(np.flatnonzero(table["time_s"].to_numpy() == time_s)[0]))
+    rows = thin(len(table), keep=keep)
+    times = table["time_s"].to_numpy()[rows]
+    main = names[0]
+    values = table[main].dropna()
+    best = values.max() if higher_is_better(main) else values.min()
+    return Figure(
+        "learning",
+        "How good the model was, and when",
+        f"{metric_label(main).capitalize()} ended at {metric_text(main, values.iloc[-1])}; "
+        f"the best evaluation was {metric_text(main, best)}.",
+        "Each point is an evaluation of the global model; choose what progress is measured against.",
+        (
+            Column("time_s", "simulated time", "time", times),
+            Column("version", "server updates", "count", table["version"].to_numpy()[rows]),
+            Column("round", "round", "count", table["round"].to_numpy()[rows]),
+            *_costs(run, times),
+            *(
+                Column(
+                    name,
+                    metric_label(name),
+                    "share" if is_share(name) else "number",
+                    table[name].to_numpy()[rows],
+                )
+                for name in names
+            ),
+        ),
+        {"metrics": names, "targets": reached},
+    )
+
+
+def target_levels(metric: str, values: Sequence[float], stated: float | None) -> list[float]:
+    """Levels worth a line: round ones between the first value and the best, and the stated one."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return [stated] if stated is not None else []
+    first = finite[0]
+    best = max(finite) if higher_is_better(metric) else min(finite)
+    if is_share(metric):
+        levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best][-6:]
+    else:
+        levels = (
+            [first + (best - first) * share for share in (0.5, 0.75, 0.9, 0.95, 0.99)]
+            if best != first
+            else []
+        )
+    if stated is not None:
+        levels.append(stated)
+    return sorted(set(levels), reverse=not higher_is_better(metric))
+
+
+def time_to_targets(run: Run) -> Figure | None:
+    """When the main metric first reached several levels, and at what cost; None for a timing-only run."""
+    names = metric_names(run)
+    if not names:
+        return None
+    name = names[0]
+    stated = targets(run).get(name)
+    levels = target_levels(name, run.metrics[name].tolist(), stated)
+    if not levels:
+        return None
+    times = np.array([time_to_target(run.metrics, name, level) for level in levels])
+    versions = [
+        int(run.metrics["version"].to_numpy()[run.metrics["time_s"].to_numpy() == time_s][0])
+        if math.isfinite(time_s)
+        else math.nan
+        for time_s in times
+    ]
+    reached = np.isfinite(times)
+    costs = _costs(run, np.where(reached, times, 0.0))
+    return Figure(
+        "targets",
+        "Time to target",
+        f"First evaluation at which {metric_label(name)} reached each level.",
+        "A dash stands for a level that was not reached; the stated target is marked.",
+        (
+            Column("level", metric_label(name), "share" if is_share(name) else "number", levels),
+            Column(
+                "stated",
+                "target",
+                "text",
+                ["target" if level == stated else "" for level in levels],
+            ),
+            Column("time_s", "simulated time", "time", times),
+            Column("version", "updates", "count", versions),
+            *(Column(c.key, c.label, c.kind, np.where(reached, c.values, np.nan)) for c in costs),
+        ),
+    )
+
+
+def client_accuracy(run: Run) -> Figure | None:
+    """Spread of the clients' own accuracies; None if none was measured."""
+    if not run.has_clients:
+        return None
+    values = run.clients["last_accuracy"].dropna().to_numpy()
+    if not len(values):
+        return None
+    edges = np.arange(21) / 20
+    return Figure(
+        "client_accuracy",
+        "Accuracy on the clients' own data",
+        f"Half of the clients reached {percent_text(float(np.median(values)))}, "
+        f"the weakest tenth at most {percent_text(float(np.quantile(values, 0.1)))}.",
+        "Each bar counts clients by the last accuracy that was measured on their data.",
+        (
+            Column("from", "from", "share", edges[:-1]),
+            Column("to", "to", "share", edges[1:]),
+            Column("clients", "clients", "count", counts_in(values, edges)),
+        ),
+    )

@@ -1,0 +1,175 @@
+"""Where simulated time and work went, and what became of the dispatches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedsim.analysis import statistics
+from fedsim.analysis.figures.base import (
+    Column,
+    Figure,
+    thin,
+    time_bins,
+)
+from fedsim.analysis.text import (
+    count_text,
+    percent_text,
+    prefixed_text,
+)
+from fedsim.outcomes import OUTCOME_LABELS
+from fedsim.runs import Run
+from fedsim.runs.phases import outcome_codes
+
+PHASE_LABELS = {
+    "download": "download",
+    "compute": "compute",
+    "upload": "upload",
+    "waiting": "waiting for the aggregation",
+    "idle": "idle while online",
+    "offline": "offline",
+}
+
+
+def time_spent(run: Run) -> Figure:
+    """Client time by what it was spent on."""
+    clients = run.clients if run.has_clients else None
+    spent = statistics.where_time_went(run.dispatches, run.aggregations, run.simulated_s, clients)
+    whole = sum(spent.values())
+    at_work = sum(spent[name] for name in statistics.WORK_PHASES)
+    shares = [seconds / whole if whole else 0.0 for seconds in spent.values()]
+    work_shares = [
+        spent[name] / at_work if at_work and name in statistics.WORK_PHASES else math.nan
+        for name in spent
+    ]
+    if at_work:
+        busiest = max(statistics.WORK_PHASES, key=lambda name: spent[name])
+        finding = (
+            f"Of the time clients spent on dispatches, {percent_text(spent[busiest] / at_work)} "
+            f"went to {PHASE_LABELS[busiest]}."
+        )
+    else:
+        finding = "No client was ever dispatched."
+    return Figure(
+        "time",
+        "Where the time went",
+        finding,
+        "Time is summed over all clients, useful and lost work alike; "
+        "waiting is from the arrival of an update to its aggregation.",
+        (
+            Column("part", "spent on", "text", [PHASE_LABELS[name] for name in spent]),
+            Column("seconds", "client time", "time", list(spent.values())),
+            Column("share", "of all time", "share", shares),
+            Column("work_share", "of time on dispatches", "share", work_shares),
+        ),
+        {"parts": list(spent)},
+    )
+
+
+def work(run: Run) -> Figure:
+    """What the work was good for."""
+    by_outcome = statistics.work_by_outcome(run.dispatches)
+    lost = [
+        amount for label, amount in by_outcome.items() if label not in ("aggregated", "unfinished")
+    ]
+    steps = sum(amount.steps for amount in by_outcome.values())
+    moved = sum(amount.bytes for amount in by_outcome.values())
+    lost_steps, lost_bytes = sum(a.steps for a in lost), sum(a.bytes for a in lost)
+    finding = (
+        f"{percent_text(lost_steps / steps)} of the local steps and {percent_text(lost_bytes / moved)} of the bytes "
+        f"({prefixed_text(lost_bytes, 'B')}) went into updates that were never aggregated."
+        if steps and moved
+        else "No work was done."
+    )
+    return Figure(
+        "work",
+        "What the work was good for",
+        finding,
+        "Everything but the aggregated row did not reach the model; unfinished work had no time to.",
+        (
+            Column("outcome", "outcome", "text", list(by_outcome)),
+            Column(
+                "dispatches", "dispatches", "count", [a.dispatches for a in by_outcome.values()]
+            ),
+            Column("steps", "local steps", "count", [a.steps for a in by_outcome.values()]),
+            Column("bytes", "data moved", "bytes", [a.bytes for a in by_outcome.values()]),
+            Column("energy_j", "energy", "energy", [a.energy_j for a in by_outcome.values()]),
+            Column("seconds", "client time", "time", [a.seconds for a in by_outcome.values()]),
+        ),
+        {
+            "shares": [
+                {"label": label, "shares": [part / whole for part in parts]}
+                for label, whole, parts in (
+                    ("Local steps", steps, [a.steps for a in by_outcome.values()]),
+                    ("Data moved", moved, [a.bytes for a in by_outcome.values()]),
+                )
+                if whole
+            ]
+        },
+    )
+
+
+def outcomes(run: Run) -> Figure:
+    """What became of the dispatches, over the time they were handed out."""
+    table = run.dispatches
+    edges = time_bins(run.simulated_s)
+    codes = outcome_codes(table)
+    # A dispatch at the very end belongs to the last bin.
+    place = np.minimum(
+        np.searchsorted(edges, table["dispatched_s"].to_numpy(), side="right") - 1, len(edges) - 2
+    )
+    counts = np.zeros((len(OUTCOME_LABELS), len(edges) - 1), np.int64)
+    np.add.at(counts, (codes, place), 1)
+    totals = statistics.outcome_counts(table)
+    number = len(table)
+    finding = (
+        f"{count_text(totals['aggregated'])} of {count_text(number)} dispatches "
+        f"({percent_text(totals['aggregated'] / number)}) ended in the model."
+        if number
+        else "No client was ever dispatched."
+    )
+    return Figure(
+        "outcomes",
+        "What became of the dispatches",
+        finding,
+        "Each bar counts the dispatches handed out in that stretch of simulated time, by how they ended.",
+        (
+            Column("from_s", "from", "time", edges[:-1]),
+            Column("to_s", "to", "time", edges[1:]),
+            *(
+                Column(label, label, "count", counts[code])
+                for code, label in enumerate(OUTCOME_LABELS)
+                if totals[label] or label == "aggregated"
+            ),
+        ),
+        {"totals": totals},
+    )
+
+
+def online(run: Run) -> Figure:
+    """Clients online, and at work, over simulated time."""
+    table = run.online
+    if table is not None and len(table):
+        rows = thin(len(table))
+        times = table["time_s"].to_numpy()[rows]
+        present = table["online"].to_numpy()[rows]
+        low, high = int(table["online"].min()), int(table["online"].max())
+        finding = f"Between {count_text(low)} and {count_text(high)} clients were online at a time."
+        columns = [Column("online", "online", "count", present)]
+    else:
+        times = np.linspace(0.0, run.simulated_s, 400)
+        finding = "How many were online was not recorded in this run."
+        columns = []
+    working = statistics.in_flight(run.dispatches, times)
+    return Figure(
+        "online",
+        "Who was there, and who was at work",
+        f"{finding} At most {count_text(working.max(initial=0))} of them worked at once.",
+        "Online means eligible to take part; at work means between dispatch and arrival, drop or cut.",
+        (
+            Column("time_s", "simulated time", "time", times),
+            *columns,
+            Column("working", "at work", "count", working),
+        ),
+    )
