@@ -97,13 +97,13 @@ def reproducible() -> Iterator[None]:
     threads.
     """
     threads = torch.get_num_threads()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    deterministic = torch.get_deterministic_debug_mode()
     fill = torch._C._get_deterministic_fill_uninitialized_memory()
     cudnn_benchmark = torch.backends.cudnn.benchmark
     precision = torch.get_float32_matmul_precision()
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    # Not use_deterministic_algorithms, which imports the compiler and takes seconds.
+    torch.set_deterministic_debug_mode("error")
     # Otherwise every empty tensor is filled with NaN first, which costs more than some steps.
     torch._C._set_deterministic_fill_uninitialized_memory(False)
     torch.backends.cudnn.benchmark = False
@@ -112,7 +112,7 @@ def reproducible() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.set_deterministic_debug_mode(deterministic)
         torch._C._set_deterministic_fill_uninitialized_memory(fill)
         torch.backends.cudnn.benchmark = cudnn_benchmark
         torch.set_float32_matmul_precision(precision)

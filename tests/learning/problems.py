@@ -11,12 +11,22 @@ from torch import nn
 
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner, method_context
-from fedsim.methods.base import Cohort, Method
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    Method,
+    ServerState,
+    Step,
+    Trainer,
+    Updates,
+    Vector,
+    averaging_weights,
+)
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.scenario.training import Sgd, Training
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.dropout import KeyedDropout
-from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family, ModelComponent
 from fedsim.tasks.models.mlp import LinearStack
 from fedsim.tasks.partition import Partition
@@ -50,7 +60,9 @@ def _features() -> int:
 def _conv(*extra: nn.Module) -> nn.Module:
     return nn.Sequential(
         # A bias in front of a normalisation has a gradient of zero, which Adam would blow up from rounding noise.
-        nn.Conv2d(1, 3, 3, padding=1, bias=not extra),
+        nn.Conv2d(
+            1, 3, 3, padding=1, bias=not any(isinstance(layer, nn.BatchNorm2d) for layer in extra)
+        ),
         *extra,
         nn.MaxPool2d(2),
         nn.ReLU(),
@@ -157,8 +169,57 @@ def make_cohort(
     )
 
 
-def layout_of(task: Any) -> Layout:
-    return task.layout
+class Remembering(Method):
+    """A method with every kind of memory: client and server side, a second vector down and up, personal models."""
+
+    name = "remembering"
+    personal = True
+
+    def download(self) -> Sequence[Vector]:
+        size = self.context.layout.size
+        return (Vector("model", size), Vector("control", size))
+
+    def upload(self) -> Sequence[Vector]:
+        size = self.context.layout.size
+        return (Vector("delta", size), Vector("gradient", size))
+
+    def memories(self) -> Mapping[str, Memory]:
+        size = self.context.layout.size
+        return {"own": Memory(size), "table": Memory(size, keeper="server")}
+
+    def initial_state(self, model: torch.Tensor) -> ServerState:
+        return {"model": model, "control": torch.zeros_like(model)}
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        correction = cohort.down["control"] - cohort.memory["own"]
+
+        def rule(step: Step) -> None:
+            step.gradient.add_(correction[step.rows])
+
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start, rule=rule, collect=("mean_gradient",))
+        gradient = trained.mean_gradient
+        assert gradient is not None
+        return LocalUpdate(
+            {"delta": trained.model - start, "gradient": gradient},
+            trained.loss,
+            {"own": 0.5 * cohort.memory["own"] + 0.5 * gradient},
+        )
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        control = server["control"].clone()
+        for index in range(len(updates)):
+            new = updates.row("gradient", index)
+            control += (new - updates.memory("table", index)) / self.context.clients
+            updates.remember("table", index, new)
+        weights = averaging_weights(updates, "samples") if len(updates) else np.empty(0)
+        model = server["model"] + updates.weighted_sum("delta", weights)
+        return {"model": model, "control": control}
+
+    def personal_models(
+        self, server: ServerState, clients: Any, memory: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
+        return server["model"] - 0.1 * memory["own"]
 
 
 class Timeline:

@@ -1,0 +1,472 @@
+"""The deferred learner: hand-worked FedAvg, and the same bits as eager execution whatever the timeline."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fedsim.errors import InvariantViolation, UserError
+from fedsim.learning.learner import Learner
+from fedsim.methods.fedavg import FedAvg, FedAvgParams
+from fedsim.scenario.training import Sgd
+from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
+from tests.learning.problems import (
+    Remembering,
+    Timeline,
+    make_learner,
+    make_training,
+    quadratic_task,
+    supervised_task,
+)
+
+Rows = list[tuple[int, dict[str, float]]]
+
+
+def rounds(count: int, clients: list[int], steps: int = 3) -> Timeline:
+    """Synchronous rounds with an evaluation after each."""
+    timeline = Timeline()
+    for _ in range(count):
+        timeline.aggregate(*[timeline.dispatch(client, steps) for client in clients])
+        timeline.evaluate()
+    return timeline
+
+
+def buffered(
+    updates: int, in_flight: int = 6, buffer: int = 2, clients: int = 8, seed: int = 0
+) -> Timeline:
+    """An asynchronous server: every client that ends is replaced; some dispatches are lost."""
+    rng = np.random.default_rng(seed)
+    timeline = Timeline()
+    idle = list(range(clients))
+
+    def next_dispatch() -> Train:
+        return timeline.dispatch(idle.pop(int(rng.integers(len(idle)))), int(rng.integers(1, 5)))
+
+    flying = [next_dispatch() for _ in range(in_flight)]
+    arrived: list[Train] = []
+    for number in range(updates):
+        train = flying.pop(int(rng.integers(len(flying))))
+        idle.append(train.client)
+        if rng.random() < 0.2:
+            timeline.lose(train)
+        else:
+            arrived.append(train)
+        if len(arrived) == buffer:
+            timeline.aggregate(*arrived)
+            arrived = []
+        if number % 7 == 3:
+            timeline.evaluate()
+        flying.append(next_dispatch())
+    for train in flying + arrived:
+        timeline.lose(train)
+    timeline.evaluate()
+    return timeline
+
+
+def execute(task: Any, timeline: Timeline, **options: Any) -> tuple[dict[str, Tensor], Rows]:
+    """Final server state and all metrics."""
+    rows: Rows = []
+    learner = make_learner(
+        task, on_metrics=lambda what, metrics: rows.append((what.version, dict(metrics))), **options
+    )
+    timeline.play(learner)
+    learner.close()
+    state = {name: value.clone() for name, value in learner.server.items()}
+    return state | {f"memory/{k}": v for k, v in learner.store.tensors().items()}, rows
+
+
+def assert_same(
+    first: tuple[dict[str, Tensor], Rows], second: tuple[dict[str, Tensor], Rows]
+) -> None:
+    assert first[0].keys() == second[0].keys()
+    for name, value in first[0].items():
+        assert torch.equal(value, second[0][name]), name
+    assert first[1] == second[1]
+
+
+# -- exact oracles -----------------------------------------------------------------------------
+
+
+def fedavg_by_hand(
+    rounds_: list[tuple[list[int], int]],
+    rate: float,
+    weights: str = "samples",
+    server_lr: float = 1.0,
+) -> np.ndarray:
+    """FedAvg on the quadratic task in plain numpy."""
+    centers = np.array([[1.0, 0.0], [0.0, 2.0], [-3.0, 1.0]])
+    curvatures = np.array([[1.0, 2.0], [0.5, 1.0], [2.0, 0.25]])
+    samples = np.array([1.0, 2.0, 5.0])
+    model = np.array([4.0, -4.0])
+    for clients, steps in rounds_:
+        changes = []
+        for client in clients:
+            local = model.copy()
+            for _ in range(steps):
+                local -= rate * curvatures[client] * (local - centers[client])
+            changes.append(local - model)
+        share = samples[clients] if weights == "samples" else np.ones(len(clients))
+        model = model + server_lr * (share / share.sum()) @ np.array(changes)
+    return model
+
+
+@pytest.mark.parametrize("weights", ["samples", "uniform"])
+@pytest.mark.parametrize("server_lr", [1.0, 0.5])
+def test_fedavg_on_the_quadratic_task(weights: Any, server_lr: float) -> None:
+    plan = [([0, 1, 2], 2), ([2], 5), ([0, 2], 1), ([1, 0], 3)]
+    timeline = Timeline()
+    for clients, steps in plan:
+        timeline.aggregate(*[timeline.dispatch(client, steps) for client in clients])
+    state, _ = execute(
+        quadratic_task(),
+        timeline,
+        training=make_training(dtype="float64", optimizer=Sgd(lr=0.3)),
+        params=FedAvgParams(weights=weights, server_lr=server_lr),
+    )
+    expected = fedavg_by_hand(plan, 0.3, weights, server_lr)
+    np.testing.assert_allclose(state["model"].numpy(), expected, rtol=0, atol=1e-12)
+
+
+def test_stale_updates_start_from_the_version_they_were_handed() -> None:
+    """Client 2 works on version 0 while client 0 makes version 1."""
+    timeline = Timeline()
+    slow, fast = timeline.dispatch(2, 1), timeline.dispatch(0, 1)
+    timeline.aggregate(fast)
+    timeline.aggregate(slow)
+    state, _ = execute(
+        quadratic_task(), timeline, training=make_training(dtype="float64", optimizer=Sgd(lr=0.5))
+    )
+    # Both changes are -0.5 x gradient at (4, -4): (3, -8) and (14, -1.25).
+    assert state["model"].tolist() == [4 - 1.5 - 7, -4 + 4 + 0.625]
+
+
+def test_metrics_of_the_quadratic_task_are_exact() -> None:
+    timeline = Timeline()
+    timeline.evaluate()
+    _, rows = execute(quadratic_task(), timeline, training=make_training(dtype="float64"))
+    # Objectives at (4, -4): 0.5 (9 + 2 16), 0.5 (0.5 16 + 36), 0.5 (2 49 + 0.25 25).
+    (_, metrics) = rows[0]
+    assert metrics["loss"] == pytest.approx((20.5 + 22 + 52.125) / 3, rel=1e-14)
+    gradient = np.array([3 + 2 + 14, -8 - 6 - 1.25]) / 3
+    assert metrics["gradient_norm"] == pytest.approx(np.linalg.norm(gradient), rel=1e-14)
+    # The mean objective is least where the weighted mean of the centres is.
+    optimum = np.array([(1 + 0 - 6) / 3.5, (0 + 2 + 0.25) / 3.25])
+    assert metrics["distance"] == pytest.approx(np.linalg.norm([4, -4] - optimum), rel=1e-12)
+
+
+def test_an_aggregation_of_nobody_is_a_version_of_its_own() -> None:
+    timeline = Timeline()
+    timeline.aggregate()
+    timeline.aggregate(timeline.dispatch(0, 1))
+    state, _ = execute(quadratic_task(), timeline, training=make_training(dtype="float64"))
+    assert state["model"][0] == pytest.approx(4 - 0.3)
+
+
+# -- deferral -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [FedAvg, Remembering])
+@pytest.mark.parametrize("model", ["mlp", "conv", "batch_norm"])
+def test_deferred_equals_eager(model: str, method: Any) -> None:
+    task = supervised_task(model, own_test=True)
+    timeline = buffered(30)
+    expected = execute(task, timeline, method=method, eager=True)
+    assert_same(execute(task, timeline, method=method), expected)
+    assert_same(execute(task, timeline, method=method, max_pending=3), expected)
+    assert_same(execute(task, timeline, method=method, training=make_training(threads=2)), expected)
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 10_000),
+    in_flight=st.integers(1, 8),
+    buffer=st.integers(1, 5),
+    max_pending=st.sampled_from([1, 2, 5, 1000]),
+)
+def test_any_timeline_gives_the_same_bits(
+    seed: int, in_flight: int, buffer: int, max_pending: int
+) -> None:
+    task = quadratic_task(
+        centers=[[float(i), float(-i)] for i in range(8)],
+        curvatures=0.7,
+        samples=None,
+        noise_std=0.3,
+    )
+    timeline = buffered(25, in_flight, buffer, seed=seed)
+    expected = execute(task, timeline, method=Remembering, eager=True)
+    assert_same(execute(task, timeline, method=Remembering, max_pending=max_pending), expected)
+
+
+class Counting(FedAvg):
+    """FedAvg that writes down which groups are trained."""
+
+    name = "counting"
+    groups: list[list[int]]
+
+    def local_update(self, cohort: Any, trainer: Any) -> Any:
+        self.groups.append(sorted(cohort.clients.tolist()))
+        return super().local_update(cohort, trainer)
+
+
+def count_groups(timeline: Timeline, learner: Learner) -> list[list[int]]:
+    learner.method.groups = []  # type: ignore[attr-defined]
+    timeline.play(learner)
+    learner.close()
+    return learner.method.groups  # type: ignore[attr-defined,no-any-return]
+
+
+def test_waves_take_everything_whose_version_exists() -> None:
+    """Dispatches of versions 0 and 1 that end in four aggregations are trained in two waves."""
+    timeline = Timeline()
+    early = [timeline.dispatch(client) for client in range(6)]
+    timeline.aggregate(early[0])
+    later = [timeline.dispatch(6), timeline.dispatch(7)]
+    timeline.aggregate(early[1], early[2])
+    timeline.aggregate(later[0], early[3])
+    timeline.aggregate(early[4], early[5], later[1])
+    task = supervised_task("mlp", sizes=(50,) * 8)
+    learner = make_learner(task, method=Counting, params=FedAvgParams())
+    assert count_groups(timeline, learner) == [[0, 1, 2, 3, 4, 5], [6, 7]]
+
+
+def test_lost_and_unused_dispatches_are_never_trained() -> None:
+    timeline = Timeline()
+    used, lost, waiting = (timeline.dispatch(client) for client in range(3))
+    timeline.lose(lost)
+    timeline.aggregate(used)
+    timeline.calls.append(("submit", waiting))
+    task = supervised_task("mlp")
+    learner = make_learner(task, method=Counting, params=FedAvgParams())
+    assert count_groups(timeline, learner) == [[0]]
+
+
+def test_one_dispatch_at_a_time_of_clients_that_remember() -> None:
+    """The same client twice in one pending queue: its second dispatch sees what the first has left."""
+    timeline = Timeline()
+    first = timeline.dispatch(0)
+    second = timeline.dispatch(0)
+    timeline.aggregate(first)
+    timeline.aggregate(second)
+    task = supervised_task("mlp")
+    expected = execute(task, timeline, method=Remembering, eager=True)
+    assert_same(execute(task, timeline, method=Remembering), expected)
+
+
+def test_a_later_dispatch_pulls_the_earlier_one_of_its_client() -> None:
+    """The first dispatch waits for its aggregation, but the second of the same client needs its memory."""
+    timeline = Timeline()
+    first, second = timeline.dispatch(0), timeline.dispatch(0)
+    timeline.calls += [("submit", first)]
+    timeline.aggregate(second)
+    timeline.aggregate(first)
+    timeline.calls = [
+        call for index, call in enumerate(timeline.calls) if index != 5
+    ]  # its Train stands in front already
+    task = supervised_task("mlp")
+    expected = execute(task, timeline, method=Remembering, eager=True)
+    assert_same(execute(task, timeline, method=Remembering), expected)
+
+
+def test_old_versions_are_freed() -> None:
+    learner = make_learner(supervised_task("mlp"), max_pending=1)
+    timeline = Timeline()
+    kept = timeline.dispatch(7)
+    for client in range(5):
+        timeline.aggregate(timeline.dispatch(client))
+        timeline.evaluate()
+    timeline.play(learner)
+    learner.flush()
+    versions = learner._versions
+    assert sorted(versions.kept()) == [0, 5]
+    learner.drop(kept.version)
+    assert sorted(versions.kept()) == [5]
+    with pytest.raises(KeyError):
+        versions.whole(5)
+
+
+def test_metrics_come_in_order_and_late() -> None:
+    seen: list[int] = []
+    learner = make_learner(
+        supervised_task("mlp"), on_metrics=lambda what, metrics: seen.append(what.version)
+    )
+    rounds(3, [0, 1]).play(learner)
+    assert seen == []
+    learner.close()
+    assert seen == [1, 2, 3]
+
+
+def test_an_asked_evaluation_is_a_barrier() -> None:
+    task = supervised_task("mlp")
+    timeline = rounds(2, [0, 1])
+    learner = make_learner(task)
+    timeline.play(learner, until=len(timeline.calls) - 1)
+    asked = learner.evaluate(Evaluate(2, 2.0, 2))
+    assert learner.version == 2
+    _, rows = execute(task, timeline)
+    assert asked == rows[-1][1]
+
+
+def test_training_losses_are_a_barrier_and_do_not_change_the_result() -> None:
+    task = supervised_task("mlp")
+    timeline = Timeline()
+    trains = [timeline.dispatch(client) for client in range(4)]
+    timeline.calls += [("submit", train) for train in trains]
+    learner = make_learner(task)
+    timeline.play(learner)
+    losses = learner.training_losses([2, 0])
+    assert losses.shape == (2,)
+    assert (losses > 0).all()
+    contributions = tuple(Contribution(train.dispatch_id, train.client, 0) for train in trains)
+    learner.submit(Aggregate(1, 1.0, 0, contributions))
+    learner.close()
+    again = Timeline()
+    again.aggregate(*[again.dispatch(client) for client in range(4)])
+    state, _ = execute(task, again)
+    assert torch.equal(learner.server["model"], state["model"])
+    assert learner.training_losses([2, 0]).tolist() == losses.tolist()
+
+
+# -- contradictions -----------------------------------------------------------------------------
+
+
+def test_a_train_must_hold_its_version() -> None:
+    learner = make_learner(quadratic_task())
+    with pytest.raises(InvariantViolation, match="nobody has held"):
+        learner.submit(Train(0, 0, 0, 0, 0, 1, 1, 0.0))
+
+
+def test_an_aggregation_of_the_unknown_is_refused() -> None:
+    learner = make_learner(quadratic_task())
+    learner.submit(Aggregate(1, 0.0, 0, (Contribution(5, 0, 0),)))
+    with pytest.raises(InvariantViolation, match="never submitted"):
+        learner.flush()
+
+
+def test_versions_must_be_consecutive() -> None:
+    learner = make_learner(quadratic_task())
+    learner.submit(Aggregate(2, 0.0, 0, ()))
+    with pytest.raises(InvariantViolation, match="follows"):
+        learner.flush()
+
+
+def test_losses_of_the_unknown_are_refused() -> None:
+    with pytest.raises(InvariantViolation, match="never submitted"):
+        make_learner(quadratic_task()).training_losses([3])
+
+
+def test_client_memory_is_closed_to_the_server() -> None:
+    class Peeking(Remembering):
+        name = "peeking"
+
+        def aggregate(self, server: Any, updates: Any) -> Any:
+            updates.memory("own", 0)
+
+    timeline = rounds(1, [0])
+    with pytest.raises(ValueError, match="kept by the clients"):
+        execute(quadratic_task(), timeline, method=Peeking)
+
+
+# -- resume -----------------------------------------------------------------------------
+
+
+def checkpoints_of(
+    task: Any, timeline: Timeline, **options: Any
+) -> list[tuple[dict[str, Tensor], dict[str, Any]]]:
+    """Copies of the state at every moment of rest."""
+    taken: list[tuple[dict[str, Tensor], dict[str, Any]]] = []
+    learner: Learner
+
+    def take() -> None:
+        tensors, meta = learner.state()
+        taken.append(
+            ({name: value.clone() for name, value in tensors.items()}, json.loads(json.dumps(meta)))
+        )
+
+    learner = make_learner(task, on_rest=take, **options)
+    timeline.play(learner)
+    learner.close()
+    return taken
+
+
+@pytest.mark.parametrize("method", [FedAvg, Remembering])
+@pytest.mark.parametrize("max_pending", [1, 5])
+def test_resume_from_any_checkpoint_gives_the_same_bits(method: Any, max_pending: int) -> None:
+    task = supervised_task("linear", own_test=True)
+    timeline = buffered(30, seed=4)
+    options = {"method": method, "max_pending": max_pending}
+    expected = execute(task, timeline, **options)
+    taken = checkpoints_of(task, timeline, **options)
+    assert len(taken) > 3
+    for tensors, meta in taken:
+        rows: Rows = []
+        learner = make_learner(
+            task,
+            on_metrics=lambda what, metrics, rows=rows: rows.append((what.version, dict(metrics))),
+            **options,
+        )
+        learner.restore(tensors, meta)
+        timeline.play(learner)
+        learner.close()
+        state = {name: value.clone() for name, value in learner.server.items()}
+        state |= {f"memory/{k}": v for k, v in learner.store.tensors().items()}
+        assert_same((state, rows), expected)
+
+
+def test_resume_with_trained_updates_that_wait() -> None:
+    """A loss was asked for, so a trained update waits for its aggregation when the checkpoint is taken."""
+    task = supervised_task("linear")
+    timeline = Timeline()
+    trains = [timeline.dispatch(client) for client in range(4)]
+    timeline.calls += [("submit", train) for train in trains]
+    ending = Aggregate(
+        1, 1.0, 0, tuple(Contribution(train.dispatch_id, train.client, 0) for train in trains)
+    )
+    learner = timeline.play(make_learner(task))
+    losses = learner.training_losses([1, 2])
+    tensors, meta = learner.state()
+    assert meta["waiting"] == [1, 2]
+    assert meta["untrained"] == [0, 3]
+    resumed = make_learner(task)
+    resumed.restore(tensors, meta)
+    timeline.play(resumed)
+    assert resumed.training_losses([1, 2]).tolist() == losses.tolist()
+    for each in (learner, resumed):
+        each.submit(ending)
+        each.close()
+    assert torch.equal(learner.server["model"], resumed.server["model"])
+
+
+def test_asked_evaluations_are_answered_again_without_training() -> None:
+    task = supervised_task("linear")
+    timeline = rounds(3, [0, 1])
+    learner = timeline.play(make_learner(task))
+    asked = learner.evaluate(Evaluate(3, 3.5, 3))
+    tensors, meta = learner.state()
+    resumed = make_learner(task, method=Counting, params=FedAvgParams())
+    resumed.restore(tensors, meta)
+    assert count_groups(timeline, resumed) == []
+    assert resumed.evaluate(Evaluate(3, 3.5, 3)) == asked
+
+
+def test_state_needs_a_moment_of_rest() -> None:
+    learner = rounds(1, [0]).play(make_learner(quadratic_task()))
+    with pytest.raises(RuntimeError, match="pending"):
+        learner.state()
+
+
+def test_restore_comes_first_and_fits() -> None:
+    learner = rounds(1, [0]).play(make_learner(quadratic_task()))
+    learner.flush()
+    tensors, meta = learner.state()
+    with pytest.raises(RuntimeError, match="before the first"):
+        learner.restore(tensors, meta)
+    other = make_learner(quadratic_task(), make_training(dtype="float64"))
+    with pytest.raises(UserError, match="was written with"):
+        other.restore(tensors, meta)
