@@ -103,6 +103,7 @@ def methods_page() -> str:
             ("Known once given", ", ".join(described["needs"])),
             ("Schedules", ", ".join(described["schedules"])),
             ("Not asynchronous", described["not_asynchronous"]),
+            ("Brings, unless another is given", ", ".join(described["brings"])),
             ("Paper", described["paper"]),
         ]
         lines += ["| | |", "|---|---|"]

@@ -45,10 +45,18 @@ def show(name: str, as_json: bool) -> None:
         return
     click.secho(f"{described['title']} ({described['name']})", bold=True)
     click.echo(f"{described['description']}\n")
-    for key in ("paper", "schedules", "not_asynchronous", "sends_down", "sends_up", "server_keeps"):
+    for key in (
+        "paper",
+        "schedules",
+        "not_asynchronous",
+        "brings",
+        "sends_down",
+        "sends_up",
+        "server_keeps",
+        "server_keeps_per_client",
+        "client_keeps",
+    ):
         _line(key, described[key])
-    _line("client_keeps", described["client_keeps"])
-    _line("server_keeps_per_client", described["server_keeps_per_client"])
     if described["needs"]:
         click.echo(f"(not known without values for: {', '.join(described['needs'])})")
     if described["parameters"]:
@@ -89,6 +97,7 @@ def describe(name: str) -> dict[str, Any]:
             if not method.only_synchronous or getattr(component, "synchronous", False)
         ),
         "not_asynchronous": method.only_synchronous,
+        "brings": [f"{kind} {part['name']}" for kind, part in method.companions.items()],
         "personal": method.personal,
         **_traffic(method),
         "parameters": [vars(parameter) for parameter in parameters(method.Params)],
