@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -60,6 +61,24 @@ def test_ends_are_exclusive_and_devices_wrap_by_themselves(tmp_path: Path) -> No
     assert online(bundle, 10 * US) == set()
     assert online(bundle, 45 * US) == {"1"}
     assert online(bundle, 105 * US) == {"0"}
+
+
+def test_origin_is_kept_in_the_manifest(tmp_path: Path) -> None:
+    path = behaviour(tmp_path / "b.json", {"0": client([0], [10])})
+    options = {
+        "name": "float",
+        "source": "a repository",
+        "licence": "Apache-2.0",
+        "citation": "Lai et al.",
+    }
+    told = import_("fedscale", path, caveat="picked, not drawn", **options).manifest
+    assert {key: getattr(told, key) for key in options} == options
+    assert told.caveats[-1] == "picked, not drawn"
+    assert told.options == {"bits_per_kbit": 1000}
+    plain = import_("fedscale", path).manifest
+    assert plain.name == "b"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert plain.source == f"b.json (sha256 {digest})"
 
 
 def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
@@ -238,6 +257,22 @@ def test_round_trip(tmp_path: Path) -> None:
     assert counts["clients"] == 2
     back, _ = export(bundle, tmp_path / "out.pkl")
     assert back == {int(key): value for key, value in clients.items()}
+
+
+def test_export_capacity_counts_what_it_cannot_hold(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("device,sample_time,step_time,down,up\n4,30,5,8,2\n5,60,0,4,\n6,1,,,\n")
+    bundle = import_("csv", path, compute_unit="ms", rate_unit="Mbps")
+    back, counts = export(bundle, tmp_path / "c.json", content="capacity")
+    assert back == {
+        "4": {"computation": pytest.approx(10.0), "communication": 8000.0},
+        "5": {"computation": pytest.approx(20.0), "communication": 4000.0},
+    }
+    assert counts == {"fixed_parts_lost": 1, "up_rates_lost": 1, "clients": 2}
+    (tmp_path / "s.csv").write_text("device,score,down\n4,30,5\n")
+    scores = import_("csv", tmp_path / "s.csv", rate_unit="Mbps")
+    with pytest.raises(UserError, match="no device has both"):
+        export(scores, tmp_path / "d.json", content="capacity")
 
 
 def test_export_names_clients_that_have_no_numbers(tmp_path: Path) -> None:

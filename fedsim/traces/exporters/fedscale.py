@@ -45,6 +45,9 @@ class FedScaleExportParams(Parameters):
 class FedScaleExporter(Exporter):
     """One dict of clients; JSON where the file's name ends in ``.json``, a pickle of plain types where in ``.pkl``.
 
+    A capacity is an inference time a sample (a third of the training time where only that is known) and one rate for
+    both ways (down where they differ): the fixed part of a step and the rate up are lost, and counted.
+
     Clients are numbered as the bundle names them where all names are whole numbers, else from 1 in the bundle's order.
     FedScale knows neither invalid devices nor devices that are never available: these are left out and counted.
     """
@@ -73,7 +76,7 @@ class FedScaleExporter(Exporter):
         if params.content == "behaviour":
             records = _behaviour(bundle, params, counts)
         else:
-            records = _capacity(bundle, params)
+            records = _capacity(bundle, params, counts)
         counts["clients"] = len(records)
         if path.suffix == ".json":
             data = json.dumps(records).encode()
@@ -142,16 +145,23 @@ def _rotated(rows: Rows, period: Any, counts: dict[str, int]) -> Rows:
     return Rows(device[order], start[order], end[order])
 
 
-def _capacity(bundle: TraceBundle, params: FedScaleExportParams) -> dict[int, dict[str, float]]:
+def _capacity(
+    bundle: TraceBundle, params: FedScaleExportParams, counts: dict[str, int]
+) -> dict[int, dict[str, float]]:
     device, sample_s = _one_per_device(bundle, "compute", "sample_s", "phase", "inference")
     if not len(device):
         device, sample_s = _one_per_device(bundle, "compute", "sample_s", "phase", "training")
         sample_s = sample_s / TRAIN_FACTOR
+    if "step_fixed_s" in bundle.table("compute").column_names:
+        fixed_s = bundle.numpy("compute", "step_fixed_s")
+        counts["fixed_parts_lost"] = int(np.count_nonzero(fixed_s > 0))
     computation = dict(zip(device.tolist(), (sample_s * 1000.0).tolist(), strict=True))
     device, rate = _one_per_device(bundle, "network", "bandwidth_bps", "direction", "both")
     if not len(device):
         # FedScale has one rate for both ways; down is the one that other traces mostly measure.
         device, rate = _one_per_device(bundle, "network", "bandwidth_bps", "direction", "down")
+        up, _ = _one_per_device(bundle, "network", "bandwidth_bps", "direction", "up")
+        counts["up_rates_lost"] = len(up)
     communication = dict(
         zip(device.tolist(), (rate / float(params.bits_per_kbit)).tolist(), strict=True)
     )

@@ -26,6 +26,8 @@ class ImporterParams(Parameters):
     """Licence of the source."""
     citation: str | None = None
     """How to cite the source."""
+    caveat: str | None = None
+    """What these data cannot show, such as that they were picked rather than drawn; kept in the manifest."""
 
 
 class Importer(Component):

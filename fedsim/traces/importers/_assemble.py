@@ -118,10 +118,12 @@ def bundle(
     paths: Sequence[Path],
     tables: Mapping[str, Any],
     counts: Mapping[str, int],
+    *,
+    caveats: Sequence[str] = (),
     **manifest: Any,
 ) -> TraceBundle:
     """The bundle of an import, its manifest filled in."""
-    metadata = {"name", "source", "licence", "citation"}
+    metadata = {"name", "source", "licence", "citation", "caveat"}
     name = paths[0].name if paths else importer.name
     for suffix in (".gz", ".zip", ".json", ".pkl", ".csv", ".tab", ".avt", ".txt"):
         name = name.removesuffix(suffix)
@@ -135,6 +137,7 @@ def bundle(
             importer_version=importer.version,
             options=params.model_dump(mode="json", exclude=metadata),
             counts={key: int(value) for key, value in counts.items()},
+            caveats=[*caveats, *([params.caveat] if params.caveat else [])],
             **manifest,
         ),
         dict(tables),
