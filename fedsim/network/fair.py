@@ -31,26 +31,33 @@ _NO_LINK = 0  # fills up short routes; never a bottleneck
 _SAME_LEVEL = 4e-15  # a level found again differs by no more than the rounding of a sum
 
 
-def fill_level(offers: FloatArray, capacity: float) -> float:
+def fill_level(offers: FloatArray, capacity: float, guess: float = np.inf) -> float:
     """The level at which a link is full: ``sum(minimum(offers, level)) == capacity``.
 
     Args:
         offers: rate that each flow could have but for this link, possibly infinite; not empty.
         capacity: capacity of the link, zero or more, in the same unit.
+        guess: a level to begin with; a close one saves time.
 
     Returns:
         The level; infinite when the link carries all that is offered.
     """
     if offers.sum() <= capacity:
         return np.inf
-    offers = np.sort(offers)
-    lower = np.zeros(len(offers))
-    np.cumsum(offers[:-1], out=lower[1:])
-    unfilled = np.arange(len(offers), 0, -1)
-    # Load of the link when its level is just the k-th offer: not decreasing in k.
-    load = lower + offers * unfilled
-    k = min(int(load.searchsorted(capacity)), len(offers) - 1)
-    return float((capacity - lower[k]) / unfilled[k])
+    # Newton's method: the load is concave and piecewise linear in the level, so a step from anywhere ends at or below
+    # the answer, every later one rises, and the first that meets no further offer is exact.
+    held = offers < guess
+    below = int(np.count_nonzero(held))
+    if below == len(offers):
+        held, below = np.zeros(len(offers), np.bool_), 0
+    climbing = False
+    while True:
+        level = float(capacity - offers[held].sum()) / (len(offers) - below)
+        held = offers < level
+        count = int(np.count_nonzero(held))
+        if count == below or (climbing and count < below) or count == len(offers):
+            return level
+        below, climbing = count, True
 
 
 class FairNetwork:
@@ -333,14 +340,18 @@ class FairNetwork:
 
     def _fill(self, link: int, rows: list[IntArray], rates: FloatArray) -> None:
         """Make one link right; mark the other links of the flows that this changes."""
-        on_link = rows[0] == link
-        for row in rows[1:]:
-            on_link |= row == link
-        flows = on_link.nonzero()[0]
-        old = self._level[link]
+        old = float(self._level[link])
         self._level[link] = np.inf
-        offers = _least(self._level, [row[flows] for row in rows])
-        level = fill_level(offers, float(self._capacity[link]))
+        if self._users[link] == len(rates):
+            flows = np.arange(len(rates))
+            offers = _least(self._level, rows)
+        else:
+            on_link = rows[0] == link
+            for row in rows[1:]:
+                on_link |= row == link
+            flows = on_link.nonzero()[0]
+            offers = _least(self._level, [row[flows] for row in rows])
+        level = fill_level(offers, float(self._capacity[link]), old)
         if old < np.inf and abs(level - old) <= _SAME_LEVEL * old:
             level = old
         self._level[link] = level

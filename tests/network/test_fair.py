@@ -171,6 +171,23 @@ def test_fill_level(offers: list[float], capacity: float, level: float) -> None:
     assert fill_level(np.array(offers), capacity) == level
 
 
+@given(
+    offers=st.lists(st.one_of(st.integers(0, 1000), st.just(2**40)), min_size=1, max_size=30),
+    share=st.fractions(0, 1, max_denominator=1000),
+    guess=st.one_of(st.floats(0, 2000), st.just(float("inf"))),
+)
+def test_a_level_fills_the_link_whatever_the_guess(
+    offers: list[int], share: Fraction, guess: float
+) -> None:
+    capacity = float(share * sum(offers))
+    level = fill_level(np.array(offers, dtype=float), capacity, guess)
+    if capacity == sum(offers):
+        assert level == np.inf
+    else:
+        exact = sum(min(Fraction(offer), Fraction(level)) for offer in offers)
+        assert float(exact) == pytest.approx(capacity, rel=1e-14)
+
+
 @st.composite
 def routes_on_a_graph(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]]]:
     """A random graph (tree, scale-free or Waxman) and shortest routes between random nodes, or to node 0."""
