@@ -51,12 +51,14 @@ class Contribution:
         client: its client.
         staleness: server versions created between its dispatch and its arrival.
         group: the schedule's own mark, such as a tier or whether it came late (0 where it has no meaning).
+        multiplicity: how often its client was drawn; more than once only where selection is with replacement.
     """
 
     dispatch_id: int
     client: int
     staleness: int
     group: int = 0
+    multiplicity: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class Contributions:
         self.steps_assigned = _column([train.steps_assigned for train in trains])
         self.staleness = _column([item.staleness for item in aggregate.contributions])
         self.groups = _column([item.group for item in aggregate.contributions])
+        self.multiplicity = _column([item.multiplicity for item in aggregate.contributions])
         self.versions = _column([train.version for train in trains])
         self.rounds = _column([train.round for train in trains])
         self.learning_rates = np.array(

@@ -213,7 +213,12 @@ class LocalUpdate:
 
 
 class Updates(Protocol):
-    """The contributions of one aggregation, in order of arrival (C of them, possibly none)."""
+    """The contributions of one aggregation, in order of arrival (C of them, possibly none).
+
+    All arrays have shape (C,). ``multiplicity`` is how often the client was drawn: with replacement a client drawn
+    twice trains once and counts twice, so every mean over contributions weights by it (as
+    :func:`averaging_weights` does); it is 1 otherwise.
+    """
 
     version: int
     time_s: float
@@ -225,6 +230,7 @@ class Updates(Protocol):
     steps_assigned: npt.NDArray[np.int64]
     staleness: npt.NDArray[np.int64]
     groups: npt.NDArray[np.int64]
+    multiplicity: npt.NDArray[np.int64]
     versions: npt.NDArray[np.int64]
     rounds: npt.NDArray[np.int64]
     learning_rates: npt.NDArray[np.float64]
@@ -322,7 +328,7 @@ class WeightedParams(Parameters):
 def averaging_weights(
     updates: Updates, weights: Literal["samples", "uniform"]
 ) -> npt.NDArray[np.float64]:
-    """Weights of the contributions, (C,), with sum 1."""
-    raw = updates.samples if weights == "samples" else np.ones(len(updates))
+    """Weights of the contributions, (C,), with sum 1; a client drawn several times counts as often."""
+    raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
     result: npt.NDArray[np.float64] = raw / raw.sum()
     return result

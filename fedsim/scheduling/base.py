@@ -36,7 +36,9 @@ class Dispatch:
         arrived_ns: when its update arrived; -1 before.
         steps_done: local steps behind the update; 0 before it arrived.
         staleness: versions created between dispatch and arrival; 0 before it arrived.
+        multiplicity: how often the client was drawn (more than once only with replacement); it works once.
         open: whether its outcome is still to come.
+        used: whether its update has entered an aggregation.
     """
 
     __slots__ = (
@@ -44,12 +46,14 @@ class Dispatch:
         "client",
         "dispatch_id",
         "dispatched_ns",
+        "multiplicity",
         "open",
         "round",
         "sequence",
         "staleness",
         "steps",
         "steps_done",
+        "used",
         "version",
     )
 
@@ -73,7 +77,9 @@ class Dispatch:
         self.arrived_ns = -1
         self.steps_done = 0
         self.staleness = 0
+        self.multiplicity = 1
         self.open = True
+        self.used = False
 
     def __repr__(self) -> str:
         return f"Dispatch({self.dispatch_id}, client={self.client}, version={self.version}, steps={self.steps})"
@@ -121,6 +127,11 @@ class ServerPort(Protocol):
         ...
 
     @property
+    def busy_until_ns(self) -> int:
+        """When the server is done with its last aggregation; work is not handed out before."""
+        ...
+
+    @property
     def detects_failures(self) -> bool:
         """Whether the server learns that a client at work is gone."""
         ...
@@ -159,7 +170,7 @@ class ServerPort(Protocol):
         self,
         client: int,
         *,
-        steps: int | None = None,
+        steps: int | Callable[[], int] | None = None,
         deadline_ns: int | None = None,
         on_dispatched: Callable[[Dispatch], None] | None = None,
     ) -> Timer:
@@ -169,7 +180,8 @@ class ServerPort(Protocol):
 
         Args:
             client: must not be waiting for a hand-out already.
-            steps: local steps; the client's default when None.
+            steps: local steps, or what tells them, asked at the moment of the hand-out; the client's default when
+                None.
             deadline_ns: latest useful arrival, announced with the work; with partial work "send" the client stops
                 in time for it.
             on_dispatched: called with the dispatch at the moment of the hand-out.
@@ -189,7 +201,7 @@ class ServerPort(Protocol):
         ...
 
     def cut(self, dispatch: Dispatch) -> None:
-        """Tell a client at work to stop; its update is lost."""
+        """Tell a client at work to stop; its update is lost. Does nothing where the client is gone already."""
         ...
 
     def aggregate(
@@ -224,10 +236,34 @@ class Selection(Component, ABC):
     def __init__(self, params: Any, server: ServerPort) -> None:
         self.params = params
         self.server = server
+        self._members: npt.NDArray[np.bool_] | None = None
+        self._generators = 0
 
     @abstractmethod
     def draw(self, count: int) -> list[int]:
-        """Up to ``count`` clients that are checked in and not at work."""
+        """Up to ``count`` different clients, all of them in :meth:`available`."""
+
+    def draw_among(self, count: int, members: npt.NDArray[np.bool_]) -> list[int]:
+        """:meth:`draw` restricted to ``members`` (N,), such as a tier."""
+        self._members = members
+        try:
+            return [client for client in self.draw(count) if members[client]]
+        finally:
+            self._members = None
+
+    def available(self) -> npt.NDArray[np.int64]:
+        """Clients that may be drawn now: checked in, not at work, and of those that are asked for; ascending."""
+        clients = self.server.online_clients()
+        return clients if self._members is None else clients[self._members[clients]]
+
+    def generator(self) -> np.random.Generator:
+        """Random numbers for one draw; every call gives others."""
+        self._generators += 1
+        return self.server.stream(Purpose.SELECTION, 1).generator(k=self._generators)
+
+    def multiplicity(self, client: int) -> int:
+        """How often ``client`` stands in the last draw that named it; 1 unless drawn with replacement."""
+        return 1
 
     def cohort(self, factor: float = 1.0) -> list[int]:
         """The clients of the next round; ``factor`` (over-selection) enlarges the cohort."""

@@ -77,7 +77,7 @@ class _Handout:
     def __init__(
         self,
         client: int,
-        steps: int | None,
+        steps: int | Callable[[], int] | None,
         deadline_ns: int | None,
         on_dispatched: Callable[[Dispatch], None] | None,
         waiting: dict[int, _Handout],
@@ -211,6 +211,11 @@ class Server:
         return self._work.steps
 
     @property
+    def busy_until_ns(self) -> int:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._busy_until_ns
+
+    @property
     def detects_failures(self) -> bool:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         return self._detection_ns is not None
@@ -257,7 +262,7 @@ class Server:
         self,
         client: int,
         *,
-        steps: int | None = None,
+        steps: int | Callable[[], int] | None = None,
         deadline_ns: int | None = None,
         on_dispatched: Callable[[Dispatch], None] | None = None,
     ) -> Timer:
@@ -299,9 +304,12 @@ class Server:
             if self._work.time_budget_ns is not None:
                 step_ns = self._population.compute.step_ns(client, sequence)
                 steps = max(1, self._work.time_budget_ns // step_ns) if step_ns else 1
+        elif callable(steps):
+            steps = steps()
         dispatch = Dispatch(
             self._dispatched, client, sequence, self._version, self._round, steps, now
         )
+        dispatch.multiplicity = self._selection.multiplicity(client)
         self._dispatched += 1
         self._handed_out_ns = now
         self._busy[client] = True
@@ -346,6 +354,8 @@ class Server:
 
     def cut(self, dispatch: Dispatch) -> None:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
+        if not dispatch.open:
+            return
         plan = self._life.cut(dispatch)
         self._busy[dispatch.client] = False
         self._close(dispatch, plan, Outcome.CUT)
@@ -365,7 +375,13 @@ class Server:
         marks = groups if groups is not None else [0] * len(dispatches)
         contributions = tuple(
             [
-                Contribution(dispatch.dispatch_id, dispatch.client, dispatch.staleness, mark)
+                Contribution(
+                    dispatch.dispatch_id,
+                    dispatch.client,
+                    dispatch.staleness,
+                    mark,
+                    dispatch.multiplicity,
+                )
                 for dispatch, mark in zip(dispatches, marks, strict=True)
             ]
         )
@@ -387,6 +403,7 @@ class Server:
             self._plane.submit(aggregate)
         for dispatch, mark in zip(dispatches, marks, strict=True):
             _, plan = self._held.pop(dispatch.dispatch_id)
+            dispatch.used = True
             self._write(dispatch, plan, Outcome.AGGREGATED, version, mark)
         self._recorder.append_aggregation(aggregate)
         if self._aggregation_ns:

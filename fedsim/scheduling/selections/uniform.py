@@ -15,5 +15,10 @@ class Uniform(Selection):
 
     def draw(self, count: int) -> list[int]:
         """See :meth:`fedsim.scheduling.base.Selection.draw`."""
-        chosen: list[int] = self.server.sample_online(count).tolist()
-        return chosen
+        if self._members is None:
+            chosen = self.server.sample_online(count)
+        else:
+            available = self.available()
+            chosen = self.generator().permutation(available)[:count]
+        clients: list[int] = chosen.tolist()
+        return clients
