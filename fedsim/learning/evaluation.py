@@ -214,7 +214,9 @@ def evaluator(task: Task, execution: Execution) -> Evaluator:
 def personal_model(
     method: Method, server: ServerState, store: StateStore
 ) -> Callable[[int], Tensor]:
-    """The model that a client would use for itself, (P,), by client."""
+    """The model that a client would use for itself, (P,), by client; the global one where none is personal."""
+    if not method.personal:
+        return lambda client: server["model"]
 
     def model_of(client: int) -> Tensor:
         clients = np.array([client])

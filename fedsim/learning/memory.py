@@ -83,6 +83,7 @@ class _DiskRows:
         self._blocks: list[Tensor] = []
         self._slots: dict[int, int] = {}
         self._free: list[int] = []
+        self._used = 0
 
     def __contains__(self, key: int) -> bool:
         return key in self._slots
@@ -96,9 +97,7 @@ class _DiskRows:
     def put(self, key: int, row: Tensor) -> None:
         slot = self._slots.get(key)
         if slot is None:
-            if not self._free:
-                self._grow()
-            slot = self._slots[key] = self._free.pop()
+            slot = self._slots[key] = self._free.pop() if self._free else self._new_slot()
         self._row(slot).copy_(row)
 
     def get(self, key: int) -> Tensor:
@@ -109,6 +108,12 @@ class _DiskRows:
         if slot is not None:
             self._free.append(slot)
 
+    def _new_slot(self) -> int:
+        if self._used == self._per_block * len(self._blocks):
+            self._grow()
+        self._used += 1
+        return self._used - 1
+
     def _grow(self) -> None:
         descriptor, path = tempfile.mkstemp(prefix="fedsim-", suffix=".rows", dir=self._folder)
         os.close(descriptor)
@@ -116,9 +121,7 @@ class _DiskRows:
         block = torch.from_file(path, shared=True, size=size, dtype=self._dtype)
         # The mapping outlives the name, so that nothing is left behind however the process ends.
         os.unlink(path)
-        first = len(self._blocks) * self._per_block
         self._blocks.append(block.view(self._per_block, self._elements))
-        self._free.extend(range(first + self._per_block - 1, first - 1, -1))
 
 
 class RowStore:

@@ -1,0 +1,51 @@
+"""The same learning on a CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.learning.problems import Remembering, make_training, supervised_task
+from tests.learning.test_learner import assert_same, buffered, execute
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+MODELS = ["linear", "mlp", "conv", "batch_norm", "dropout"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_two_runs_are_bitwise_the_same(model: str) -> None:
+    task, timeline = supervised_task(model), buffered(30)
+    training = make_training(device="cuda")
+    assert_same(
+        execute(task, timeline, training=training), execute(task, timeline, training=training)
+    )
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp", "conv", "batch_norm"])
+def test_result_is_that_of_the_cpu(model: str) -> None:
+    task, timeline = supervised_task(model), buffered(10)
+    options: dict[str, Any] = {"dtype": "float64"}
+    there = execute(task, timeline, training=make_training(device="cuda", **options))
+    here = execute(task, timeline, training=make_training(device="cpu", **options))
+    torch.testing.assert_close(there[0]["model"].cpu(), here[0]["model"], atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_deferred_equals_eager(model: str) -> None:
+    task, timeline = supervised_task(model), buffered(20)
+    training = make_training(device="cuda", dtype="float64")
+    deferred = execute(task, timeline, training=training, method=Remembering)
+    eager = execute(task, timeline, training=training, method=Remembering, eager=True)
+    torch.testing.assert_close(deferred[0]["model"], eager[0]["model"], atol=1e-10, rtol=1e-10)
+
+
+def test_bfloat16_autocast_learns() -> None:
+    task, timeline = supervised_task("conv"), buffered(60)
+    training = make_training(device="cuda", autocast="bfloat16")
+    _, rows = execute(task, timeline, training=training)
+    assert rows[-1][1]["loss"] < rows[0][1]["loss"]

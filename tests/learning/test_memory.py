@@ -1,0 +1,159 @@
+"""Rows keep their bits through every tier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim.learning.memory import Budget, RowStore, StateStore
+from fedsim.learning.updates import WaitingUpdates
+from fedsim.methods.base import Memory, Vector
+from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
+from tests.learning.test_learner import assert_same, buffered, execute
+
+CPU = torch.device("cpu")
+ELEMENTS = 6
+ROW_BYTES = 4 * ELEMENTS
+
+
+def make_store(rows_in_memory: int | None, initial: torch.Tensor | None = None) -> RowStore:
+    limit = None if rows_in_memory is None else rows_in_memory * ROW_BYTES
+    return RowStore(ELEMENTS, torch.float32, CPU, Budget(0, limit), initial)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "get", "drop"]),
+            st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True),
+        ),
+        max_size=40,
+    ),
+    st.sampled_from([None, 0, 1, 3]),
+)
+def test_a_store_is_a_dictionary_whatever_its_budget(
+    operations: list[tuple[str, list[int]]], rows_in_memory: int | None
+) -> None:
+    initial = torch.arange(float(ELEMENTS))
+    store = make_store(rows_in_memory, initial)
+    expected: dict[int, torch.Tensor] = {}
+    generator = torch.Generator().manual_seed(0)
+    for operation, keys in operations:
+        if operation == "put":
+            rows = torch.randn(len(keys), ELEMENTS, generator=generator)
+            store.put(keys, rows)
+            expected |= dict(zip(keys, rows.clone(), strict=True))
+            rows.zero_()  # the store must hold a copy
+        elif operation == "drop":
+            store.drop(keys[0])
+            expected.pop(keys[0], None)
+        else:
+            for row, key in zip(store.get(keys), keys, strict=True):
+                assert torch.equal(row, expected.get(key, initial))
+        assert store.keys() == sorted(expected)
+        assert len(store) == len(expected)
+        assert [key in store for key in range(10)] == [key in expected for key in range(10)]
+    for key, row in expected.items():
+        assert torch.equal(store.get([key])[0], row)
+
+
+def test_what_is_got_is_a_copy() -> None:
+    for rows_in_memory in (None, 0):
+        store = make_store(rows_in_memory)
+        store.put([1], torch.ones(1, ELEMENTS))
+        store.get([1]).zero_()
+        store.get([2]).fill_(5)
+        assert store.get([1, 2]).tolist() == [[1.0] * ELEMENTS, [0.0] * ELEMENTS]
+
+
+def test_files_leave_no_trace(tmp_path: Path) -> None:
+    store = RowStore(ELEMENTS, torch.float32, CPU, Budget(0, 0, tmp_path))
+    store.put([1], torch.ones(1, ELEMENTS))
+    assert list(tmp_path.iterdir()) == []
+    assert store.get([1]).tolist() == [[1.0] * ELEMENTS]
+
+
+def test_budget_is_shared_out_by_size() -> None:
+    store = StateStore(
+        {"small": Memory(ELEMENTS), "large": Memory(3 * ELEMENTS, keeper="server")},
+        torch.float32,
+        CPU,
+        Budget(0, 8 * ROW_BYTES),
+    )
+    for name, in_memory in (("small", 2), ("large", 2)):
+        rows = store[name]
+        rows.put(list(range(5)), torch.ones(5, rows.elements))
+        assert sum(len(tier) for _, _, tier in rows._tiers) == in_memory
+    assert store.of_clients == ("small",)
+
+
+def test_memory_of_another_type_keeps_it() -> None:
+    store = StateStore({"count": Memory(1, dtype=torch.int64)}, torch.float32, CPU, Budget(0, None))
+    store["count"].put([3], torch.tensor([[1 << 60]]))
+    copied = StateStore({"count": Memory(1, dtype=torch.int64)}, torch.float32, CPU, Budget(0, 0))
+    copied.load(store.tensors())
+    assert copied["count"].get([3, 4]).tolist() == [[1 << 60], [0]]
+
+
+def test_budget_follows_the_scenario() -> None:
+    assert Budget.of(make_training(memory="disk"), CPU) == Budget(0, 0)
+    assert Budget.of(make_training(memory="host"), CPU) == Budget(0, None)
+    assert Budget.of(make_training(memory="device"), CPU) == Budget(0, None)
+    automatic = Budget.of(make_training(), CPU)
+    assert automatic.host_bytes is not None
+    assert automatic.host_bytes > 1 << 20
+
+
+def test_waiting_updates_over_the_budget_go_to_disk() -> None:
+    waiting = WaitingUpdates(
+        [Vector("delta", ELEMENTS)], torch.float32, CPU, most_bytes=3 * ROW_BYTES
+    )
+    rows = torch.randn(5, ELEMENTS)
+    waiting.put([4, 5], {"delta": rows[:2]})
+    waiting.put([6, 7, 8], {"delta": rows[2:]})
+    assert waiting.ids() == [4, 5, 6, 7, 8]
+    for number in range(5):
+        assert torch.equal(waiting.row(4 + number, "delta"), rows[number])
+    for number in (4, 7):
+        waiting.drop(number)
+        assert number not in waiting
+    assert waiting.ids() == [5, 6, 8]
+
+
+def test_a_vector_that_was_declared_must_come() -> None:
+    waiting = WaitingUpdates([Vector("delta", ELEMENTS)], torch.float32, CPU)
+    with pytest.raises(ValueError, match="no vector named"):
+        waiting.put([1], {"model": torch.zeros(1, ELEMENTS)})
+
+
+@pytest.mark.parametrize("memory", ["disk", "host"])
+def test_where_memories_lie_does_not_change_a_run(memory: Any, monkeypatch: Any) -> None:
+    task = supervised_task("linear", own_test=True)
+    timeline = buffered(20)
+    expected = execute(task, timeline, method=Remembering)
+    training = make_training(memory=memory, threads=1)
+    assert_same(execute(task, timeline, method=Remembering, training=training), expected)
+    # Updates that wait on disk too, trained in waves of two.
+    monkeypatch.setattr(
+        "fedsim.learning.updates.host_budget", lambda most, share: 2 * make_row_bytes(task)
+    )
+    assert_same(execute(task, timeline, method=Remembering, training=training), expected)
+
+
+def make_row_bytes(task: Any) -> int:
+    return 2 * 4 * int(task.layout.size)
+
+
+def test_rows_exist_only_for_clients_that_took_part() -> None:
+    learner = make_learner(supervised_task("linear"), method=Remembering)
+    timeline = buffered(4, in_flight=1, buffer=1)
+    timeline.play(learner)
+    learner.close()
+    used = {item.client for item in timeline.instructions if hasattr(item, "sequence")}
+    assert learner.store["own"].keys() == sorted(used)
+    assert len(used) < 8
