@@ -93,7 +93,7 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("a: 1\n b: 2\n", "f:2:3", "not YAML"),
         ("? [a, b]\n: 1\n", "f:1:3", "plain text"),
         ("a: 1\nb: \x01\n", "f:2", "'\\x01'"),
-        ("[" * 5000, "f", "too deeply"),
+        ("[" * 1200, "f", "too deeply"),
     ],
 )
 def test_errors_say_where_and_what(text: str, place: str, message: str) -> None:
@@ -134,7 +134,7 @@ _plain = st.recursive(
         st.lists(inner, max_size=4)
         | st.dictionaries(st.text("abcxyz_0123456789", min_size=1), inner, max_size=4)
     ),
-    max_leaves=12,
+    max_leaves=8,
 )
 
 
