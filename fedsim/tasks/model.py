@@ -121,6 +121,21 @@ def initialise(module: nn.Module, generator: Generator) -> None:
             raise TypeError(f"no rule to initialise {type(layer).__name__}")
 
 
+def initialise_for_relu(module: nn.Module, generator: Generator) -> None:
+    """As :func:`initialise`, but all linear and convolutional layers except the last start as He et al. 2015
+    derive for ReLU.
+
+    Their weights are normal with variance 2 / (inputs of a unit) and their biases zero; a network of several
+    such layers starts to learn at once, where torch's standard rule can keep it on a plateau for hundreds of steps.
+    """
+    initialise(module, generator)
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    for layer in layers[:-1]:
+        init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
+        if layer.bias is not None:
+            init.zeros_(layer.bias)
+
+
 @contextmanager
 def isolated_torch_random(seed: int) -> Iterator[None]:
     """Inside, torch's global CPU generator starts from ``seed``; outside, it is as if nothing had happened.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from torch import nn
+from torch import Generator, nn
 
 from fedsim.components import Parameters
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.model import ModelComponent, initialise_for_relu
 
 
 class CnnParameters(Parameters):
@@ -52,3 +52,7 @@ class Cnn(ModelComponent):
             layers += [nn.Linear(features, hidden), nn.ReLU()]
             features = hidden
         return nn.Sequential(*layers, nn.Linear(features, dataset.classes))
+
+    def initialise(self, module: nn.Module, generator: Generator) -> None:
+        """Kaiming normal weights and zero biases before ReLU; torch's standard rule in the last layer."""
+        initialise_for_relu(module, generator)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from torch import Generator, nn
-from torch.nn import init
 
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent, initialise
+from fedsim.tasks.model import ModelComponent, initialise_for_relu
 
 
 class FedCompassCnn(ModelComponent):
@@ -141,7 +140,7 @@ class WangJiFashionCnn(ModelComponent):
 
     def initialise(self, module: nn.Module, generator: Generator) -> None:
         """Kaiming normal weights and zero biases before ReLU; torch's standard rule in the last layer."""
-        _wangji_initialise(module, generator)
+        initialise_for_relu(module, generator)
 
 
 class WangJiCifarCnn(ModelComponent):
@@ -167,7 +166,7 @@ class WangJiCifarCnn(ModelComponent):
 
     def initialise(self, module: nn.Module, generator: Generator) -> None:
         """Kaiming normal weights and zero biases before ReLU; torch's standard rule in the last layer."""
-        _wangji_initialise(module, generator)
+        initialise_for_relu(module, generator)
 
 
 def _wangji_features(depth: int, second: int) -> list[nn.Module]:
@@ -180,12 +179,3 @@ def _wangji_features(depth: int, second: int) -> list[nn.Module]:
         nn.MaxPool2d(2),
         nn.Flatten(),
     ]
-
-
-def _wangji_initialise(module: nn.Module, generator: Generator) -> None:
-    initialise(module, generator)
-    layers = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
-    for layer in layers[:-1]:
-        init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
-        assert layer.bias is not None
-        init.zeros_(layer.bias)
