@@ -94,7 +94,11 @@ def tiles(run: Run) -> list[Tile]:
     energy = float(np.nansum(table["energy_j"].to_numpy()))
     if energy:
         found.append(
-            Tile("Energy of the devices", prefixed_text(energy, "J"), f"{energy / 3.6e6:.3g} kWh")
+            Tile(
+                "Energy of the devices",
+                prefixed_text(energy, "J"),
+                prefixed_text(energy / 3600.0, "Wh"),
+            )
         )
     return found
 

@@ -26,7 +26,7 @@ PHASE_LABELS = {
     "download": "download",
     "compute": "compute",
     "upload": "upload",
-    "waiting": "waiting for the aggregation",
+    "waiting": "waiting",
     "idle": "idle while online",
     "offline": "offline",
 }
@@ -60,10 +60,10 @@ def time_spent(run: Run) -> Figure:
         (
             Column("part", "spent on", "text", [PHASE_LABELS[name] for name in spent]),
             Column("seconds", "client time", "time", list(spent.values())),
-            Column("share", "of all time", "share", shares),
+            *([Column("share", "of all time", "share", shares)] if clients is not None else []),
             Column("work_share", "of time on dispatches", "share", work_shares),
         ),
-        {"parts": list(spent)},
+        {"parts": list(spent), "shares": shares, "work_shares": work_shares},
     )
 
 

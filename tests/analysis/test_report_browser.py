@@ -1,0 +1,246 @@
+"""The report page in a real browser: silent, offline, usable with a keyboard, readable in both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import CHROMIUM, Page, browser
+from synthetic_runs import build_run
+
+from fedsim.runs import Run
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to open pages with"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = build_run(
+        tmp_path_factory.mktemp("browser") / "run", clients=20, hours=12, asynchronous=True
+    )
+    run.report()
+    return run
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Page]:
+    with browser() as page:
+        yield page
+
+
+@pytest.fixture
+def page(chromium: Page, run: Run) -> Page:
+    chromium.open(run.folder.report)
+    return chromium
+
+
+def test_loads_in_silence_and_without_network(page: Page, run: Run) -> None:
+    assert page.complaints == []
+    own = run.folder.report.as_uri()
+    assert [url for url in page.urls if url != own and not url.startswith("data:")] == []
+    assert page.run("document.querySelectorAll('.chart svg path, .chart svg rect').length") > 20
+    assert page.run("document.title") == "night-shift – fedsim"
+
+
+@pytest.mark.parametrize("kind", ["timing-only", "killed", "empty"])
+def test_lesser_runs_have_a_page_too(page: Page, tmp_path: Path, kind: str) -> None:
+    settings = {
+        "timing-only": {"learning": False, "hours": 6},
+        "killed": {"finish": False, "hours": 6},
+        "empty": {"cohort": 0, "hours": 0.001, "asynchronous": True, "learning": False},
+    }[kind]
+    other = build_run(tmp_path / "run", clients=12, **settings)  # type: ignore[arg-type]
+    other.report()
+    page.open(other.folder.report)
+    assert page.complaints == []
+    assert page.run("document.getElementById('learning') === null") == (kind != "killed")
+    assert "undefined" not in page.run("document.body.innerText")
+    assert "NaN" not in page.run("document.body.innerText")
+
+
+def test_nothing_moves_while_it_is_drawn(page: Page) -> None:
+    shift = page.run(
+        """new Promise((done) => {
+            let total = 0;
+            new PerformanceObserver((list) => list.getEntries().forEach((e) => { total += e.value; }))
+                .observe({ type: "layout-shift", buffered: true });
+            setTimeout(() => done(total), 300);
+        })"""
+    )
+    assert shift < 0.01
+
+
+WIDEST = """[...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, pre"))
+    .reduce((most, e) => Math.max(most, e.getBoundingClientRect().right), 0)"""
+
+
+@pytest.mark.parametrize("width", [400, 700, 1100, 1600])
+def test_fits_every_width(page: Page, width: int) -> None:
+    page.resize(width)
+    page.settle()
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run(WIDEST) <= width
+    drawn = page.run("document.querySelector('#chart-learning svg').viewBox.baseVal.width")
+    shown = page.run("document.querySelector('#chart-learning').clientWidth")
+    assert drawn == shown
+
+
+def test_tab_reaches_every_control(page: Page) -> None:
+    expected = page.run(
+        """(() => {
+            const all = "a[href], button, select, input, summary, .chart svg, .chart canvas";
+            const visible = [...document.querySelectorAll(all)]
+                .filter((e) => e.checkVisibility() && !(e.type === "radio" && !e.checked));
+            visible.forEach((e, number) => { e.dataset.stop = number; });
+            return visible.length;
+        })()"""
+    )
+    reached = set()
+    for _ in range(expected + 40):
+        page.press("Tab")
+        stop, outlined = page.run(
+            """[document.activeElement.dataset.stop ?? null,
+                getComputedStyle(document.activeElement).outlineStyle !== "none"]"""
+        )
+        if stop is not None:
+            reached.add(int(stop))
+            assert outlined, stop
+    assert expected > 25
+    assert reached == set(range(expected))
+
+
+def test_skip_link_comes_first_and_works(page: Page) -> None:
+    page.press("Tab")
+    assert page.run("document.activeElement.className") == "skip"
+    page.press("Enter")
+    assert page.run("document.activeElement.id") == "main"
+
+
+def test_arrow_keys_read_the_chart(page: Page, run: Run) -> None:
+    page.run("document.querySelector('#chart-learning svg').focus()")
+    page.press("ArrowRight")
+    page.press("ArrowRight")
+    row = run.metrics.iloc[1]
+    said = page.run("document.getElementById('live').textContent")
+    assert f"accuracy {100 * row['accuracy']:.1f}%" in said
+
+
+def test_x_axis_and_metric_can_be_chosen(page: Page) -> None:
+    before = page.run("document.querySelector('#chart-learning').innerHTML")
+    page.run("document.querySelector('input[value=bytes]').click()")
+    page.settle()
+    by_bytes = page.run("document.querySelector('#chart-learning').textContent")
+    assert "data moved" in by_bytes
+    page.run("document.getElementById('metric').value = 'loss'")
+    page.run("document.getElementById('metric').dispatchEvent(new Event('change'))")
+    page.settle()
+    after = page.run("document.querySelector('#chart-learning').innerHTML")
+    assert "loss" in page.run("document.querySelector('#chart-learning').textContent")
+    assert before != after
+    assert page.complaints == []
+
+
+def test_timeline_moves_with_keys(page: Page, run: Run) -> None:
+    picture = "document.querySelector('#chart-timeline canvas').toDataURL()"
+    page.run("document.querySelector('#chart-timeline canvas').focus()")
+    page.settle()
+    pictures = {page.run(picture)}
+    for key in ("ArrowRight", "+", "ArrowDown", "Enter"):
+        page.press(key)
+        page.settle()
+        found = page.run(picture)
+        assert found not in pictures, key
+        pictures.add(found)
+    said = page.run("document.getElementById('live').textContent")
+    number = int(said.split("dispatch ")[1].split(",")[0])
+    assert run.dispatches.loc[number, "outcome"] in said
+
+
+def test_numbers_of_a_figure_open_as_a_table(page: Page, run: Run) -> None:
+    page.run("document.querySelector('[data-table=outcomes]').open = true")
+    page.settle()
+    rows = page.run(
+        "[...document.querySelectorAll('[data-table=outcomes] tbody tr')].map((r) => r.children[2].textContent)"
+    )
+    total = sum(int(text.replace(",", "")) for text in rows)
+    assert total == (run.dispatches["outcome"] == "aggregated").sum()
+
+
+def test_scenario_can_be_searched(page: Page) -> None:
+    page.run("document.getElementById('scenario-text').open = true")
+    page.run("document.getElementById('find').value = 'LOCAL_st'")
+    page.run("document.getElementById('find').dispatchEvent(new Event('input'))")
+    assert page.run("document.getElementById('found').textContent") == "1 line"
+    assert "local_steps: 20" in page.run("document.querySelector('pre .hit').textContent")
+
+
+CONTRASTS = r"""(() => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const rgba = (text) => {
+        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+        .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const ground = (element) => {
+        for (let e = element; e; e = e.parentElement) {
+            const colour = rgba(getComputedStyle(e).backgroundColor);
+            if (colour[3] === 255) return colour;
+        }
+        return rgba(getComputedStyle(document.body).backgroundColor);
+    };
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const poor = [];
+    let checked = 0;
+    while (walker.nextNode()) {
+        const element = walker.currentNode.parentElement;
+        if (!walker.currentNode.textContent.trim() || !element.checkVisibility({ visibilityProperty: true })) continue;
+        if (element.closest(".unseen, script, style, option")) continue;
+        const style = getComputedStyle(element);
+        const ink = rgba(element instanceof SVGElement ? style.fill : style.color);
+        const [a, b] = [light(ink), light(ground(element))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        checked += 1;
+        if (ratio < 4.5) poor.push(`${walker.currentNode.textContent.trim()}: ${ratio.toFixed(2)}`);
+    }
+    return { poor, checked };
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_in_both_themes(page: Page, scheme: str) -> None:
+    page.prefer(scheme)
+    dark = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
+    assert dark == (scheme == "dark")
+    found = page.run(CONTRASTS)
+    page.prefer("light")
+    assert found["checked"] > 150
+    assert found["poor"] == []
+
+
+def test_theme_can_be_switched(page: Page) -> None:
+    page.prefer("light")
+    for label, scheme in [
+        ("light", "rgb(244, 246, 248)"),
+        ("dark", "rgb(15, 19, 24)"),
+        ("auto", "rgb(244, 246, 248)"),
+    ]:
+        page.run("document.getElementById('theme').click()")
+        assert page.run("document.getElementById('theme').textContent") == f"Theme: {label}"
+        assert page.run("getComputedStyle(document.body).backgroundColor") == scheme
+
+
+def test_prints_in_light_without_controls(page: Page) -> None:
+    page.prefer("dark")
+    page.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.run("getComputedStyle(document.querySelector('.top')).display") == "none"
+    page.call("Emulation.setEmulatedMedia", media="", features=[])
+    pdf = page.call("Page.printToPDF", printBackground=True)["data"]
+    assert len(pdf) > 50_000
+    assert page.complaints == []
