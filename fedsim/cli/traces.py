@@ -118,7 +118,21 @@ def _validated(model: type[BaseModel], values: dict[str, Any]) -> Any:
 
 
 def _command_line() -> str:
-    return shlex.join(["fedsim", *sys.argv[1:]])
+    """The command that is running, without what is about its output alone."""
+    context = click.get_current_context()
+    words = ["fedsim", "traces", context.info_name or ""]
+    for parameter in context.command.params:
+        value: Any = context.params.get(parameter.name or "")
+        if isinstance(parameter, click.Argument):
+            words += map(str, value if parameter.nargs == -1 else [value])
+        elif value not in (None, (), parameter.get_default(context)):
+            if parameter.name in ("force", "as_json"):
+                continue
+            assert isinstance(parameter, click.Option)
+            name = max(parameter.secondary_opts if value is False else parameter.opts, key=len)
+            for one in value if parameter.multiple else [value]:
+                words += [name] if parameter.is_flag else [name, str(one)]
+    return shlex.join(words)
 
 
 def _summary(bundle: TraceBundle, path: Path | None) -> dict[str, Any]:
@@ -347,3 +361,147 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
             f"{loaded.manifest.name}: sound ({loaded.device_count:,} devices, {rows:,} rows)"
         )
     return 2 if problems else 0
+
+
+@command.command()
+@click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draw the distributions into this file: .png, .svg, .pdf, or a page .html.",
+)
+@force_option
+@json_option
+def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: bool) -> None:
+    """Describe trace BUNDLES in figures: one alone, or several side by side.
+
+    When devices are online by hour and weekday, how long sessions and gaps are and which distributions fit them, how
+    long a device that is online stays, and how speeds and link rates are spread.
+    """
+    from fedsim.traces.bundle import TraceBundle
+    from fedsim.traces.inspection import as_data, write_plot, write_text
+    from fedsim.traces.statistics import describe
+
+    if plot is not None and plot.exists() and not force:
+        raise UserError("the output exists already", where=str(plot), hint="use --force")
+    with _working("measuring"):
+        described = [describe(TraceBundle.read(path)) for path in bundles]
+    if as_json:
+        click.echo(json.dumps([as_data(statistics) for statistics in described], indent=2))
+    else:
+        # A file or a pipe has no width of its own.
+        console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
+        write_text(described, console)
+    if plot is not None:
+        write_plot(described, plot)
+        click.echo(f"plot written to {plot}", err=True)
+
+
+@command.command()
+@bundle_argument
+@click.option("-n", "--devices", type=click.IntRange(min=1), required=True, help="How many.")
+@seed_option
+@output_option
+@force_option
+@json_option
+def sample(bundle: Path, devices: int, seed: int, output: Path, force: bool, as_json: bool) -> None:
+    """A part of a trace BUNDLE: some of its usable devices, none twice."""
+    from fedsim.traces.bundle import TraceBundle, check_output
+    from fedsim.traces.combine import sample as draw
+
+    check_output(output, overwrite=force)
+    _finish_derived(draw(TraceBundle.read(bundle), devices, seed), output, force, as_json)
+
+
+@command.command()
+@bundle_argument
+@click.option("-n", "--devices", type=click.IntRange(min=1), required=True, help="How many.")
+@click.option(
+    "--shift/--no-shift",
+    default=True,
+    show_default=True,
+    help="Shift each copy by a random number of whole days.",
+)
+@seed_option
+@output_option
+@force_option
+@json_option
+def scale(
+    bundle: Path, devices: int, shift: bool, seed: int, output: Path, force: bool, as_json: bool
+) -> None:
+    """A population of any size drawn with replacement from a trace BUNDLE.
+
+    Copies of one device are shifted by whole days, so that they do not move in step and keep their hours of the day.
+    """
+    from fedsim.traces.bundle import TraceBundle, check_output
+    from fedsim.traces.combine import scale as draw
+
+    check_output(output, overwrite=force)
+    with _working("drawing"):
+        made = draw(TraceBundle.read(bundle), devices, seed, shift=shift)
+    _finish_derived(made, output, force, as_json)
+
+
+@command.command()
+@bundle_argument
+@click.option("--compute", type=click.Path(path_type=Path), help="Bundle of the compute columns.")
+@click.option("--network", type=click.Path(path_type=Path), help="Bundle of the network columns.")
+@click.option(
+    "--compute-correlation",
+    type=click.FloatRange(-1, 1),
+    default=0.0,
+    show_default=True,
+    help="Rank correlation of a device's share of time online and its speed.",
+)
+@click.option(
+    "--network-correlation",
+    type=click.FloatRange(-1, 1),
+    default=0.0,
+    show_default=True,
+    help="Rank correlation of a device's speed and its rate.",
+)
+@seed_option
+@output_option
+@force_option
+@json_option
+def join(
+    bundle: Path,
+    compute: Path | None,
+    network: Path | None,
+    compute_correlation: float,
+    network_correlation: float,
+    seed: int,
+    output: Path,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Give the devices of a trace BUNDLE the compute or network columns of other bundles."""
+    from fedsim.traces.bundle import TraceBundle, check_output
+    from fedsim.traces.combine import join as pair
+
+    if compute is None and network is None:
+        raise UserError("give --compute, --network or both")
+    for correlation, other, option in (
+        (compute_correlation, compute, "--compute"),
+        (network_correlation, network, "--network"),
+    ):
+        if correlation and other is None:
+            raise UserError(f"{option}-correlation needs {option}")
+    check_output(output, overwrite=force)
+    with _working("joining"):
+        made = pair(
+            TraceBundle.read(bundle),
+            TraceBundle.read(compute) if compute else None,
+            TraceBundle.read(network) if network else None,
+            seed,
+            compute_correlation=compute_correlation,
+            network_correlation=network_correlation,
+        )
+    _finish_derived(made, output, force, as_json)
+
+
+def _finish_derived(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
+    """As :func:`_finish`, for a bundle made from others: it is named after its folder and keeps its command line."""
+    bundle.manifest.name = output.name
+    bundle.manifest.command = _command_line()
+    _finish(bundle, output, force, as_json)

@@ -114,6 +114,7 @@ class TraceBundle:
             )
         if "devices" not in self.tables:
             raise UserError("a trace bundle needs the table devices", where=self.where)
+        self.tables = {name: self.tables[name] for name in TABLES if name in self.tables}
 
     @property
     def where(self) -> str:

@@ -34,7 +34,7 @@ from fedsim.traces.synthesis.family import Family, Sessions, known_families
 from fedsim.traces.synthesis.presets import PRESETS, Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
 
-__all__ = ["PRESETS", "Preset", "Synthesis", "known_families", "synthesize"]
+__all__ = ["PRESETS", "Preset", "Synthesis", "known_families", "package_version", "synthesize"]
 
 DAY_S = 86_400
 DEVICES_AT_ONCE = 1 << 16
@@ -126,7 +126,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         on_end="wrap",
         eligibility=preset.eligibility if preset else Eligibility(words=family.description),
         importer="synthesize",
-        importer_version=_version(),
+        importer_version=package_version(),
         options={
             "family": type(family).name,
             "availability": getattr(family, "params", Parameters()).model_dump(mode="json"),
@@ -214,7 +214,8 @@ def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] |
     return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _version() -> str:
+def package_version() -> str:
+    """Version of fedsim, for the manifests it writes."""
     try:
         return version("fedsim-des")
     except PackageNotFoundError:

@@ -46,13 +46,12 @@ PRESETS: dict[str, Preset] = {
             "amplitude": 0.75,
             "peak_hour": 2.0,
             "phase_sigma_h": 1.5,
-            "never_available": 0.046,
         },
         kind="phone",
         source="fitted to 710 phones of FLASH (Yang et al. 2021), sessions joined over gaps under 5 min",
         eligibility=Eligibility(
             words="screen locked, charging and on Wi-Fi",
-            expression="locked and wifi and charging",
+            expression="charging and network == wifi and lock",
         ),
     ),
     "phone_mostly_on": Preset(

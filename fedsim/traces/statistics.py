@@ -1,0 +1,408 @@
+"""What a trace bundle looks like in figures: when devices are online, for how long, how fast they and their links are.
+
+Shares of time are exact (integrals over the intervals, not samples) and refer to each device's own observation window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import spearmanr
+
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
+from fedsim.traces.intervals import device_edges
+
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+LEVELS = (60.0, 300.0, 600.0, 3600.0)
+PERCENTILES = (10, 50, 90)
+
+Float64Array = npt.NDArray[np.float64]
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass
+class Spread:
+    """A distribution in figures and its samples.
+
+    Args:
+        samples: at most 100,000 samples, ascending, evenly spaced in rank.
+        count: number of samples before that.
+        mean: their mean.
+        fits: fitted distributions, best first.
+    """
+
+    samples: Float64Array
+    count: int
+    mean: float
+    fits: list[Fit] = field(default_factory=list)
+
+    def percentile(self, percent: float) -> float:
+        """A percentile; NaN without samples."""
+        return float(np.percentile(self.samples, percent)) if len(self.samples) else float("nan")
+
+    @classmethod
+    def of(cls, samples: npt.NDArray[Any], *, fitted: bool = False) -> Spread:
+        """The spread of samples; those that are not finite are left out."""
+        finite = samples[np.isfinite(samples)]
+        mean = float(finite.mean()) if len(finite) else float("nan")
+        return cls(thinned(finite), len(finite), mean, fit_all(finite) if fitted else [])
+
+
+@dataclass
+class Rhythm:
+    """A cosine p(h) = m (1 + A cos(2 pi (h - h0) / 24)) fitted to the hours of the day."""
+
+    mean: float
+    amplitude: float
+    peak_hour: float
+    r2: float
+
+
+@dataclass
+class AvailabilityStatistics:
+    """When the devices of a bundle are available.
+
+    Args:
+        online_share: time online over time observed, all devices together.
+        share: share of each device.
+        never_online: devices (valid ones) that are never online in their window.
+        sessions: lengths of the times online (s).
+        gaps: lengths of the gaps between them (s).
+        sessions_a_day: sessions over observed days, of each device.
+        remaining: time online that is left (s) of a device that is picked while it is online.
+        at_least: for some lengths (s): share of sessions, and of devices picked while online, that last as long.
+        by_hour: share online by hour of the day, shape (24,); NaN where nothing was observed.
+        by_weekday: share online by day of the week from Monday, shape (7,); None where the weekday is unknown.
+        moments: share of the observed devices that is online, at each full hour.
+        rhythm: the cosine of the day.
+    """
+
+    online_share: float
+    share: Spread
+    never_online: int
+    sessions: Spread
+    gaps: Spread
+    sessions_a_day: Spread
+    remaining: Spread
+    at_least: dict[float, tuple[float, float]]
+    by_hour: Float64Array
+    by_weekday: Float64Array | None
+    moments: Spread
+    rhythm: Rhythm | None
+
+
+@dataclass
+class BundleStatistics:
+    """All figures of a bundle; a part is None where the bundle does not have the table.
+
+    Args:
+        name: name of the bundle.
+        devices: number of devices.
+        valid_devices: those of them with a usable trace.
+        device_days: days observed, all valid devices together.
+        observed_days: days observed of each valid device.
+        clock: what the hours of the day are hours of.
+        availability: when devices are online.
+        compute: by column (relative_speed, sample_s, step_fixed_s, score): its spread over the devices.
+        network: by column and direction: its spread over the devices.
+        series: rates of the network series (bit/s), by direction, weighted by time.
+        speed_bandwidth_rank_correlation: Spearman's, between the devices' speeds and their downlinks.
+    """
+
+    name: str
+    devices: int
+    valid_devices: int
+    device_days: float
+    observed_days: Spread
+    clock: str
+    availability: AvailabilityStatistics | None
+    compute: dict[str, Spread]
+    network: dict[str, Spread]
+    series: dict[str, Spread]
+    speed_bandwidth_rank_correlation: float | None
+
+
+def describe(bundle: TraceBundle) -> BundleStatistics:
+    """The figures of a bundle.
+
+    Raises:
+        UserError: its availability contradicts itself.
+    """
+    valid = bundle.numpy("devices", "valid").astype(np.bool_)
+    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
+    days = window[valid] / DAY_US
+    speed, bandwidth = device_speeds(bundle), device_bandwidths(bundle)
+    correlation = None
+    if speed is not None and bandwidth is not None:
+        both = np.isfinite(speed) & np.isfinite(bandwidth)
+        if both.sum() > 2 and np.ptp(speed[both]) > 0 and np.ptp(bandwidth[both]) > 0:
+            correlation = float(spearmanr(speed[both], bandwidth[both]).statistic)
+    return BundleStatistics(
+        name=bundle.manifest.name,
+        devices=bundle.device_count,
+        valid_devices=int(valid.sum()),
+        device_days=float(days.sum()),
+        observed_days=Spread.of(days),
+        clock=bundle.manifest.clock,
+        availability=_availability(bundle, valid) if "availability" in bundle.tables else None,
+        compute=_compute(bundle),
+        network=_network(bundle),
+        series=_series(bundle),
+        speed_bandwidth_rank_correlation=correlation,
+    )
+
+
+def device_speeds(bundle: TraceBundle) -> Float64Array | None:
+    """Speed of each device, to rank devices by (higher is faster; no unit); NaN where unknown, None without a table."""
+    if "compute" not in bundle.tables:
+        return None
+    rows = bundle.device_rows("compute")
+    have = bundle.tables["compute"].column_names
+    speed = np.full(bundle.device_count, np.nan)
+    for name, inverse in (("score", False), ("relative_speed", False), ("sample_s", True)):
+        if name not in have:
+            continue
+        values = bundle.numpy("compute", name).astype(np.float64)
+        known = np.isfinite(values) & (values > 0)
+        # Written from the last row to the first, so that the first row of a device counts.
+        chosen = np.flatnonzero(known)[::-1]
+        column = np.full(bundle.device_count, np.nan)
+        column[rows[chosen]] = 1 / values[chosen] if inverse else values[chosen]
+        if np.isfinite(column).sum() >= np.isfinite(speed).sum():
+            speed = column
+    return speed
+
+
+def device_bandwidths(bundle: TraceBundle) -> Float64Array | None:
+    """Rate to each device (bit/s); NaN where unknown, None without a table ``network``."""
+    if "network" not in bundle.tables:
+        return None
+    rows = bundle.device_rows("network")
+    direction = bundle.tables["network"].column("direction").to_pandas().to_numpy()
+    result = np.full(bundle.device_count, np.nan)
+    chosen = direction != "up"
+    result[rows[chosen]] = bundle.numpy("network", "bandwidth_bps")[chosen]
+    return result
+
+
+def device_shares(bundle: TraceBundle) -> Float64Array:
+    """Share of its window in which each device is online, shape (devices,); 0 for one that is not valid."""
+    edges, first, last = device_edges(bundle)
+    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
+    total = np.zeros(len(edges) // 2 + 1)
+    total[1:] = np.cumsum((edges[1::2] - edges[::2]).astype(np.float64))
+    return np.asarray((total[last >> 1] - total[first >> 1]) / np.maximum(window, 1))
+
+
+def _availability(bundle: TraceBundle, valid: npt.NDArray[np.bool_]) -> AvailabilityStatistics:
+    edges, first, last = device_edges(bundle)
+    count = (last - first) // 2
+    order = np.argsort(first, kind="stable")
+    device = np.repeat(order, count[order])
+    if len(device) < len(edges) // 2:
+        raise UserError(
+            "devices that are not valid have intervals", where=bundle.where, hint="validate it"
+        )
+    start, end = edges[::2], edges[1::2]
+    lengths = (end - start) / 1e6
+    same = device[1:] == device[:-1]
+    gaps = (start[1:] - end[:-1])[same] / 1e6
+    low = bundle.numpy("devices", "window_start_us")
+    high = bundle.numpy("devices", "window_end_us")
+    window = (high - low)[valid] / 1e6
+    share = device_shares(bundle)[valid]
+    remaining = _remaining(lengths)
+    total = float(lengths.sum())
+    shift = _clock_shift(bundle)
+    hours = _online_by_hour(bundle, device, start, end, low, high, valid, shift)
+    online, observed = hours
+    with np.errstate(invalid="ignore", divide="ignore"):
+        by_hour = _fold(online, 24, 1) / _fold(observed, 24, 1)
+        by_weekday = None
+        if bundle.manifest.epoch_weekday is not None:
+            by_weekday = _fold(online, 7, 24) / _fold(observed, 7, 24)
+            by_weekday = np.roll(by_weekday, bundle.manifest.epoch_weekday)
+    return AvailabilityStatistics(
+        online_share=total / max(float(window.sum()), 1e-9),
+        share=Spread.of(share),
+        never_online=int(valid.sum() - (count[valid] > 0).sum()),
+        sessions=Spread.of(lengths, fitted=True),
+        gaps=Spread.of(gaps, fitted=True),
+        sessions_a_day=Spread.of(count[valid] / np.maximum(window / 86400, 1e-9)),
+        remaining=remaining,
+        at_least={
+            level: (
+                float((lengths >= level).mean()) if len(lengths) else float("nan"),
+                float(np.maximum(lengths - level, 0).sum() / total) if total else float("nan"),
+            )
+            for level in LEVELS
+        },
+        by_hour=by_hour,
+        by_weekday=by_weekday,
+        moments=_moments(start, end, low[valid], high[valid]),
+        rhythm=_rhythm(by_hour),
+    )
+
+
+def _remaining(lengths: Float64Array) -> Spread:
+    """Remaining time online of a device picked at a random instant of those online: density P(length > x) / mean."""
+    ordered = np.sort(lengths)
+    if not len(ordered):
+        return Spread.of(ordered)
+    # The distribution function rises by (gap to the next length) x (sessions longer than that), piecewise linearly.
+    steps = np.diff(ordered, prepend=0.0)
+    longer = len(ordered) - np.arange(len(ordered))
+    mass = np.cumsum(steps * longer)
+    levels = (np.arange(min(100_000, 20 * len(ordered))) + 0.5) / min(100_000, 20 * len(ordered))
+    values = np.interp(levels * mass[-1], np.append(0.0, mass), np.append(0.0, ordered))
+    mean = float((ordered**2).sum() / (2 * ordered.sum()))
+    return Spread(values, len(ordered), mean)
+
+
+def _clock_shift(bundle: TraceBundle) -> Int64Array:
+    """What to add to a device's trace instants (us) so that hours of the day count from midnight of its clock."""
+    shift = np.zeros(bundle.device_count, np.int64)
+    epoch = bundle.manifest.epoch
+    if epoch is not None:
+        try:
+            moment = datetime.fromisoformat(epoch)
+        except ValueError as error:
+            raise UserError(
+                f"the manifest's epoch '{epoch}' is no ISO 8601 instant", where=bundle.where
+            ) from error
+        seconds = moment.hour * 3600 + moment.minute * 60 + moment.second
+        shift += seconds * 1_000_000 + moment.microsecond
+    if "tz_offset_s" in bundle.devices.column_names:
+        offset = np.nan_to_num(bundle.numpy("devices", "tz_offset_s").astype(np.float64))
+        shift += (offset * 1e6).astype(np.int64)
+    return shift
+
+
+def _online_by_hour(
+    bundle: TraceBundle,
+    device: Int64Array,
+    start: Int64Array,
+    end: Int64Array,
+    low: Int64Array,
+    high: Int64Array,
+    valid: npt.NDArray[np.bool_],
+    shift: Int64Array,
+) -> tuple[Float64Array, Float64Array]:
+    """Time online and time observed (us), all devices together, in each hour from midnight before the earliest one."""
+    if not valid.any():
+        return np.zeros(168), np.zeros(168)
+    earliest = int((low + shift)[valid].min()) // (7 * DAY_US) * (7 * DAY_US)
+    latest = int((high + shift)[valid].max())
+    hours = -(-(latest - earliest) // HOUR_US)
+    shift = shift - earliest
+    moved = shift[device]
+    online = _time_in_bins(start + moved, hours) - _time_in_bins(end + moved, hours)
+    observed = _time_in_bins((low + shift)[valid], hours)
+    observed -= _time_in_bins((high + shift)[valid], hours)
+    return online, observed
+
+
+def _time_in_bins(instants: Int64Array, hours: int) -> Float64Array:
+    """For each hour, the time (us) of it that lies after an instant, summed over the instants (in [0, hours])."""
+    hour = instants // HOUR_US
+    within = instants - hour * HOUR_US
+    count = np.bincount(hour, minlength=hours + 1)[: hours + 1].astype(np.float64)
+    late = np.bincount(hour, weights=within, minlength=hours + 1)[: hours + 1]
+    earlier = np.cumsum(count) - count
+    return np.asarray((earlier * HOUR_US + count * HOUR_US - late)[:hours])
+
+
+def _fold(values: Float64Array, bins: int, width: int) -> Float64Array:
+    """Sums of hourly values by ``bins`` repeating bins of ``width`` hours."""
+    bin_of = np.arange(len(values)) // width % bins
+    return np.bincount(bin_of, weights=values, minlength=bins).astype(np.float64)
+
+
+def _moments(start: Int64Array, end: Int64Array, low: Int64Array, high: Int64Array) -> Spread:
+    """Share of the observed devices online at each full hour at which at least half as many as ever are observed."""
+    if not len(low):
+        return Spread.of(np.zeros(0))
+    hours = np.arange(-(-int(low.min()) // HOUR_US), int(high.max()) // HOUR_US + 1) * HOUR_US
+
+    def passed(instants: Int64Array) -> Int64Array:
+        return np.searchsorted(np.sort(instants), hours, side="right").astype(np.int64)
+
+    online = passed(start) - passed(end)
+    observed = passed(low) - passed(high)
+    enough = (observed > 0) & (observed >= observed.max() / 2)
+    return Spread.of(online[enough] / observed[enough])
+
+
+def _rhythm(by_hour: Float64Array) -> Rhythm | None:
+    if not np.isfinite(by_hour).all() or by_hour.mean() == 0:
+        return None
+    # The middle of each hour stands for it.
+    angle = 2 * np.pi * (np.arange(24) + 0.5) / 24
+    wave = 2 * np.mean(by_hour * np.exp(1j * angle))
+    mean = float(by_hour.mean())
+    fitted = mean + np.real(wave * np.exp(-1j * angle))
+    spread = float(((by_hour - mean) ** 2).sum())
+    r2 = 1 - float(((by_hour - fitted) ** 2).sum()) / spread if spread else 0.0
+    return Rhythm(mean, float(abs(wave)) / mean, float(np.angle(wave) * 12 / np.pi % 24), r2)
+
+
+def _compute(bundle: TraceBundle) -> dict[str, Spread]:
+    result = {}
+    for name in ("relative_speed", "sample_s", "step_fixed_s", "score", "ram_bytes"):
+        if "compute" in bundle.tables and name in bundle.tables["compute"].column_names:
+            values = bundle.numpy("compute", name).astype(np.float64)
+            if np.isfinite(values).any():
+                result[name] = _with_lognormal(values)
+    return result
+
+
+def _network(bundle: TraceBundle) -> dict[str, Spread]:
+    if "network" not in bundle.tables:
+        return {}
+    direction = bundle.tables["network"].column("direction").to_pandas().to_numpy()
+    result = {}
+    for way in ("down", "up", "both"):
+        chosen = direction == way
+        for name in ("bandwidth_bps", "rtt_s"):
+            if not chosen.any() or name not in bundle.tables["network"].column_names:
+                continue
+            values = bundle.numpy("network", name)[chosen].astype(np.float64)
+            if np.isfinite(values).any():
+                result[f"{name} {way}"] = _with_lognormal(values)
+    return result
+
+
+def _with_lognormal(values: Float64Array) -> Spread:
+    spread = Spread.of(values)
+    positive = spread.samples[spread.samples > 0]
+    if len(np.unique(positive)) >= 3:
+        spread.fits = [lognormal(positive)]
+    return spread
+
+
+def _series(bundle: TraceBundle) -> dict[str, Spread]:
+    if "network_series" not in bundle.tables:
+        return {}
+    direction = bundle.tables["network_series"].column("direction").to_pandas().to_numpy()
+    rate = bundle.numpy("network_series", "rate_bps")
+    duration = bundle.numpy("network_series", "dur_us").astype(np.float64)
+    result = {}
+    for way in ("down", "up", "both"):
+        chosen = (direction == way) & np.isfinite(rate)
+        if not chosen.any():
+            continue
+        order = np.argsort(rate[chosen])
+        values, weight = rate[chosen][order], np.cumsum(duration[chosen][order])
+        # Evenly spaced in time, not in rows.
+        levels = (np.arange(10_000) + 0.5) / 10_000 * weight[-1]
+        samples = values[np.searchsorted(weight, levels)]
+        mean = float(np.average(values, weights=duration[chosen][order]))
+        result[way] = Spread(samples, int(chosen.sum()), mean)
+    return result

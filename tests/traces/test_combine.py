@@ -1,0 +1,181 @@
+"""Populations made from bundles: what is kept, what is drawn, and that correlations come out as asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from fedsim.errors import UserError
+from fedsim.traces.availability import AvailabilityIndex
+from fedsim.traces.combine import join, sample, scale
+from fedsim.traces.statistics import describe, device_bandwidths, device_shares, device_speeds
+from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
+from fedsim.traces.validation import validate_bundle
+
+from .cases import DAY, HOUR, bundle_of
+
+
+@pytest.fixture(scope="module")
+def phones():
+    return synthesize(
+        Synthesis(
+            population="phone_idle_charging_wifi",
+            devices=300,
+            network_series=NetworkSeriesParams(series=2, length=60.0),
+        )
+    )
+
+
+def columns(bundle, table, device):
+    rows = bundle.device_rows(table) == device
+    part = bundle.tables[table].filter(rows).to_pydict()
+    del part["device_id"]
+    return part
+
+
+def test_a_sample_is_a_part_of_the_bundle_and_depends_on_the_seed_alone(phones):
+    part = sample(phones, 40, seed=3)
+    assert validate_bundle(part) == []
+    ids = part.device_ids.to_pylist()
+    assert len(set(ids)) == 40
+    assert ids == sorted(ids)
+    everybody = phones.device_ids.to_pylist()
+    for row in (0, 17, 39):
+        source = everybody.index(ids[row])
+        for table in ("availability", "compute", "network", "network_assign"):
+            assert columns(part, table, row) == columns(phones, table, source)
+    assert sample(phones, 40, seed=3).device_ids.to_pylist() == ids
+    assert sample(phones, 40, seed=4).device_ids.to_pylist() != ids
+    assert part.tables["network_series"].num_rows == phones.tables["network_series"].num_rows
+    with pytest.raises(UserError, match="fewer than 301"):
+        sample(phones, 301)
+
+
+def test_scaling_without_shifts_makes_exact_copies(phones):
+    large = scale(phones, 1000, seed=1, shift=False)
+    assert validate_bundle(large) == []
+    everybody = phones.device_ids.to_pylist()
+    ids = large.device_ids.to_pylist()
+    assert len(set(ids)) == 1000
+    for row in (0, 500, 999):
+        source = everybody.index(ids[row].split("~")[0])
+        assert columns(large, "availability", row) == columns(phones, "availability", source)
+        assert columns(large, "compute", row) == columns(phones, "compute", source)
+    counts = np.bincount([everybody.index(name.split("~")[0]) for name in ids], minlength=300)
+    # Each device is drawn a Poisson number of times with mean 1000 / 300.
+    assert counts.var() == pytest.approx(1000 / 300, rel=0.3)
+
+
+def test_a_shift_moves_by_whole_days_and_keeps_the_hour_of_the_day(phones):
+    large = scale(phones, 800, seed=1)
+    assert validate_bundle(large) == []
+    old, new = AvailabilityIndex.from_bundle(phones), AvailabilityIndex.from_bundle(large)
+    everybody = phones.device_ids.to_pylist()
+    hours = np.arange(14 * 24) * 3_600_000_000_000
+    day_ns = 24 * 3_600_000_000_000
+    shifts = []
+    for row in range(0, 800, 8):
+        source = everybody.index(large.device_ids[row].as_py().split("~")[0])
+        states = [new.is_online(row, t) for t in hours.tolist()]
+        found = [
+            days
+            for days in range(7)
+            if [old.is_online(source, t + days * day_ns) for t in hours.tolist()] == states
+        ]
+        assert found
+        if len(found) == 1:
+            shifts.append(found[0])
+    assert np.bincount(shifts, minlength=7).min() > 0
+    before, after = describe(phones).availability, describe(large).availability
+    assert after.online_share == pytest.approx(before.online_share, rel=0.2)
+    assert large.manifest.epoch_weekday is None
+
+
+def test_a_shift_cuts_traces_to_whole_days_and_splits_at_the_seam():
+    bundle = bundle_of({"a": [(20 * HOUR, 30 * HOUR), (50 * HOUR, 52 * HOUR)]}, days=2.5)
+    shifted = [scale(bundle, 1, seed=seed) for seed in range(12)]
+    found = {
+        tuple(
+            zip(
+                (item.numpy("availability", "start_us") // HOUR).tolist(),
+                (item.numpy("availability", "end_us") // HOUR).tolist(),
+                strict=True,
+            )
+        )
+        for item in shifted
+    }
+    # Two days remain; a shift by one day cuts the session at midnight and moves its evening to the second day.
+    assert found == {((20, 30),), ((0, 6), (44, 48))}
+    for item in shifted:
+        assert item.numpy("devices", "window_end_us").tolist() == [2 * DAY]
+        assert item.manifest.counts["device_seconds_cut_to_whole_days"] == 43_200
+    index = AvailabilityIndex.from_bundle(
+        next(item for item in shifted if item.manifest.counts["shifted"])
+    )
+    assert index.online_until(0, 45 * HOUR * 1000) == 54 * HOUR * 1000
+
+
+def test_scaling_refuses_what_it_cannot_do():
+    assert scale(bundle_of({"a": [(0, HOUR)]}, days=0.5), 3).manifest.counts["shifted"] == 0
+    with pytest.raises(UserError, match="does not wrap"):
+        scale(bundle_of({"a": []}, on_end="hold"), 2)
+    assert scale(bundle_of({"a": []}, on_end="hold"), 2, shift=False).device_count == 2
+    with pytest.raises(UserError, match="no usable device"):
+        scale(bundle_of({"a": []}, devices={"valid": [False]}), 2)
+
+
+def test_join_draws_independently_by_default(phones):
+    links = synthesize(Synthesis(population="desktop", devices=200, seed=8))
+    joined = join(phones, links, links, seed=2)
+    assert validate_bundle(joined) == []
+    assert joined.tables["availability"] == phones.tables["availability"]
+    assert set(joined.numpy("compute", "sample_s")) <= set(links.numpy("compute", "sample_s"))
+    assert set(device_bandwidths(joined)) <= set(device_bandwidths(links))
+    assert "network_assign" not in joined.tables
+    assert abs(spearmanr(device_speeds(joined), device_bandwidths(joined)).statistic) < 0.15
+    only = join(phones, compute=links, seed=2)
+    assert only.tables["compute"] == joined.tables["compute"]
+    assert only.tables["network_assign"].num_rows == phones.tables["network_assign"].num_rows
+    assert only.manifest.options["sources"]["compute"]["name"] == "desktop"
+
+
+@pytest.mark.parametrize("asked", [-0.9, -0.3, 0.6, 1.0])
+def test_join_correlates_ranks_as_asked(asked):
+    devices = synthesize(Synthesis(population="phone_mostly_on", devices=3000))
+    parts = synthesize(Synthesis(population="always", devices=2500, seed=4))
+    joined = join(
+        devices, parts, parts, seed=1, compute_correlation=asked, network_correlation=-asked
+    )
+    speeds = device_speeds(joined)
+    found = spearmanr(device_shares(joined), speeds).statistic
+    assert found == pytest.approx(asked, abs=0.03)
+    found = spearmanr(speeds, device_bandwidths(joined)).statistic
+    assert found == pytest.approx(-asked, abs=0.03)
+    # The drawn speeds keep their distribution.
+    assert np.percentile(speeds, [10, 50, 90]) == pytest.approx(
+        np.percentile(device_speeds(parts), [10, 50, 90]), rel=0.1
+    )
+
+
+def test_join_refuses_what_is_not_there(phones):
+    bare = bundle_of({"a": [(0, HOUR)]})
+    with pytest.raises(UserError, match="has no table compute"):
+        join(phones, compute=bare)
+    with pytest.raises(UserError, match="not from -1 to 1"):
+        join(phones, compute=phones, compute_correlation=1.5)
+    with pytest.raises(UserError, match="needs a table compute"):
+        join(bare, network=phones, network_correlation=0.5)
+    unknown = bundle_of(
+        {"a": [], "b": []},
+        tables={
+            "compute": {
+                "device_id": ["a", "b"],
+                "task": ["*", "*"],
+                "phase": ["training", "training"],
+                "sample_s": [0.1, None],
+            }
+        },
+    )
+    with pytest.raises(UserError, match="a figure for every device"):
+        join(phones, compute=unknown, compute_correlation=0.5)

@@ -1,0 +1,182 @@
+"""``fedsim traces`` as a user meets it: outputs, refusals, exit codes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fedsim.cli import cli
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.synthesis import PRESETS, known_families
+from fedsim.traces.validation import validate_bundle
+
+
+def call(*arguments, code=0):
+    result = CliRunner().invoke(cli, ["traces", *map(str, arguments)], prog_name="fedsim")
+    assert result.exit_code == code, result.output
+    return result
+
+
+def make(path, *more):
+    return call("synthesize", "phone_mostly_on", "-n", 12, "--days", 2, "-o", path, *more)
+
+
+def test_synthesize_writes_a_bundle_and_its_command_makes_it_again(tmp_path):
+    first = make(
+        tmp_path / "one" / "phones",
+        "-s",
+        "availability.amplitude=0.2",
+        "-s",
+        "compute_series.sd=0.1",
+    )
+    assert "phones: 12 devices" in first.stdout
+    bundle = TraceBundle.read(tmp_path / "one" / "phones")
+    words = shlex.split(bundle.manifest.command)
+    assert words[:2] == ["fedsim", "traces"]
+    assert words[-1] == "phones"
+    call(*words[2:-1], tmp_path / "two" / "phones")
+    for file in sorted((tmp_path / "one" / "phones").iterdir()):
+        assert file.read_bytes() == (tmp_path / "two" / "phones" / file.name).read_bytes()
+
+
+def test_lists_of_populations_and_formats():
+    names = json.loads(call("synthesize", "--json").stdout)
+    assert set(names) == {*PRESETS, *known_families()}
+    assert "phone_idle_charging_wifi" in call("synthesize").stdout
+    assert {"flash", "fedscale", "avt"} <= set(json.loads(call("import", "--json").stdout))
+    assert {"fedscale", "avt"} <= set(json.loads(call("export", "--json").stdout))
+
+
+def test_an_output_that_exists_is_refused_and_replaced_with_force(tmp_path):
+    make(tmp_path / "b")
+    assert "exists already" in make_error(tmp_path / "b")
+    make(tmp_path / "b", "--force", "--seed", 5)
+    assert TraceBundle.read(tmp_path / "b").manifest.seed == 5
+
+
+def make_error(path):
+    return call("synthesize", "always", "-n", 3, "-o", path, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["synthesize", "martians", "-n", "3", "-o", "{}/x"], "no population 'martians'"),
+        (["synthesize", "always"], "give the number of devices"),
+        (["synthesize", "always", "-n", "3", "-o", "{}/x", "-s", "mood=1"], "-s mood"),
+        (
+            ["synthesize", "bernoulli", "-n", "3", "-o", "{}/x", "-s", "availability.p=2"],
+            "less than or",
+        ),
+        (["import", "papyrus", "f", "-o", "{}/x"], "no format 'papyrus'"),
+        (["import", "avt", "-o", "{}/x"], "give the files"),
+        (["import", "avt", "{}/none.avt", "-o", "{}/x"], "none.avt"),
+        (["export", "papyrus", "{}/b", "-o", "{}/x"], "no format 'papyrus'"),
+        (["export", "avt", "{}/none", "-o", "{}/x"], "no such trace bundle"),
+        (["validate", "{}/none"], "no such trace bundle"),
+        (["inspect", "{}/none"], "no such trace bundle"),
+        (["inspect", "{}/b", "--plot", "{}/b/manifest.json"], "exists already"),
+        (["inspect", "{}/b", "--plot", "{}/p.doc"], "cannot draw"),
+        (["sample", "{}/b", "-n", "13", "-o", "{}/x"], "fewer than 13"),
+        (["join", "{}/b", "-o", "{}/x"], "give --compute"),
+        (
+            ["join", "{}/b", "--compute", "{}/b", "--network-correlation", "0.5", "-o", "{}/x"],
+            "needs",
+        ),
+    ],
+)
+def test_mistakes_end_with_code_2_and_a_message(tmp_path, arguments, message):
+    make(tmp_path / "b")
+    result = call(*(word.format(tmp_path) for word in arguments), code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "x").exists()
+
+
+def test_validate_names_the_rows_and_says_so_with_its_exit_code(tmp_path):
+    make(tmp_path / "b")
+    assert "sound (12 devices" in call("validate", tmp_path / "b").stdout
+    assert json.loads(call("validate", tmp_path / "b", "--json").stdout) == []
+    bundle = TraceBundle.read(tmp_path / "b")
+    table = bundle.tables["compute"]
+    values = table.column("sample_s").to_numpy().copy()
+    values[[2, 5]] = [-1.0, np.nan]
+    place = table.column_names.index("sample_s")
+    bundle.tables["compute"] = table.set_column(place, table.schema.field(place), [values])
+    bundle.write(tmp_path / "b", overwrite=True)
+    problems = json.loads(call("validate", tmp_path / "b", "--json", code=2).stdout)
+    assert {(item["table"], item["row"]) for item in problems} == {("compute", 2), ("compute", 5)}
+    assert "compute row 2: sample_s is -1.0 s" in call("validate", tmp_path / "b", code=2).stdout
+
+
+def test_inspect_shows_bundles_side_by_side_and_draws(tmp_path):
+    make(tmp_path / "a")
+    make(tmp_path / "b", "--seed", 1)
+    result = call("inspect", tmp_path / "a", tmp_path / "b", "--plot", tmp_path / "p.svg")
+    assert "share of a device" in result.stdout
+    assert (tmp_path / "p.svg").stat().st_size > 10_000
+    data = json.loads(call("inspect", tmp_path / "a", "--json").stdout)
+    assert data[0]["devices"] == 12
+
+
+def test_sample_scale_join_keep_where_they_come_from(tmp_path):
+    make(tmp_path / "a")
+    call("sample", tmp_path / "a", "-n", 5, "-o", tmp_path / "part")
+    call("scale", tmp_path / "a", "-n", 30, "--seed", 2, "-o", tmp_path / "large")
+    arguments = ["--compute", tmp_path / "a", "--compute-correlation", 0.5]
+    report = call("join", tmp_path / "large", *arguments, "-o", tmp_path / "both", "--json")
+    assert json.loads(report.stdout)["devices"] == 30
+    for name in ("part", "large", "both"):
+        bundle = TraceBundle.read(tmp_path / name)
+        assert validate_bundle(bundle) == []
+        assert bundle.manifest.name == name
+    words = ["fedsim", "traces", "join", tmp_path / "large", "--compute", tmp_path / "a"]
+    words += ["--compute-correlation", 0.5, "--output", tmp_path / "both"]
+    assert bundle.manifest.command == shlex.join(map(str, words))
+    manifest = TraceBundle.read(tmp_path / "large").manifest
+    assert (
+        manifest.options["sources"]["bundle"]["sha256"]
+        == TraceBundle.read(tmp_path / "a").manifest.sha256
+    )
+
+
+def test_export_and_import_make_a_round_trip(tmp_path):
+    make(tmp_path / "a")
+    call("export", "avt", tmp_path / "a", "-o", tmp_path / "a.avt")
+    call("import", "avt", tmp_path / "a.avt", "-o", tmp_path / "again")
+    assert (
+        "exists" in call("export", "avt", tmp_path / "a", "-o", tmp_path / "a.avt", code=2).stderr
+    )
+    first, second = (TraceBundle.read(tmp_path / name) for name in ("a", "again"))
+    assert second.manifest.name == "again"
+    assert second.manifest.command.startswith("fedsim traces import avt")
+    assert abs(first.tables["availability"].num_rows - second.tables["availability"].num_rows) <= 2
+
+
+# The bundles that ship with the project -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["phones_week", "phones_mostly_on_week", "desktops_week"])
+def test_shipped_bundles_are_sound_small_and_what_their_command_makes(checkout, tmp_path, name):
+    folder = checkout / "traces" / name
+    shipped = TraceBundle.read(folder)
+    assert validate_bundle(shipped) == []
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 600_000
+    readme = (checkout / "traces" / "README.md").read_text()
+    command = shipped.manifest.command
+    assert command.replace(f"-o {name}", f"-o traces/{name}") in readme
+    call(*shlex.split(command)[2:-1], tmp_path / name)
+    again = TraceBundle.read(tmp_path / name)
+    for table in shipped.tables:
+        for column in shipped.tables[table].column_names:
+            ours = shipped.tables[table].column(column).to_pylist()
+            theirs = again.tables[table].column(column).to_pylist()
+            if ours and isinstance(ours[0], float):
+                # Another build of the mathematics library may differ in the last bit.
+                assert ours == pytest.approx(theirs, rel=1e-12)
+            else:
+                assert ours == theirs
