@@ -26,8 +26,8 @@ from fedsim.scenario.model import QuadraticTask as QuadraticSection
 from fedsim.scenario.model import Scenario, TimingTask
 from fedsim.scenario.model import SupervisedTask as SupervisedSection
 from fedsim.scheduling.base import Schedule
-from fedsim.simulation.engine import Engine
 from fedsim.simulation.contended import ContendedLife
+from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import Life, PlannedLife
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.server import Limits, Recorder, Server, Work

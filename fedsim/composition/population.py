@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fedsim.catalog import CATALOG
 from fedsim.devices.availability.base import AvailabilityParams
-from fedsim.devices.compute.base import ComputeParams, ComputeTimes
+from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError
@@ -89,7 +90,7 @@ def build_population(
     compute_class, options = CATALOG.resolve("compute", devices.compute, loaded.folder)
     compute_params = cast(ComputeParams, options)
     compute_context = context_for(devices.compute, everybody)
-    step_s = compute_class(compute_params, compute_context).step_s()
+    compute_model = compute_class(compute_params, compute_context)
     availability_class, options = CATALOG.resolve(
         "availability", devices.availability, loaded.folder
     )
@@ -112,7 +113,7 @@ def build_population(
         clients=clients,
         availability=index,
         on_disconnect=availability_params.on_disconnect,
-        compute=ComputeTimes(step_s, compute_params, compute_context),
+        compute=ComputeTimes(compute_model, compute_params, compute_context),
         network=network,
         power=_power(devices.energy, main, rows, clients),
         eligible=eligible,

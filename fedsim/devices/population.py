@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.availability.base import OnDisconnect
-from fedsim.devices.compute.base import ComputeTimes
+from fedsim.devices.compute.times import ComputeTimes
 from fedsim.network.base import Direction, Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.traces.availability import AvailabilityIndex

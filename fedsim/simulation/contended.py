@@ -209,9 +209,11 @@ class ContendedLife:
         now, dispatch = self._engine.now_ns, work.dispatch
         work.downloaded_ns = work.since_ns = now
         work.direction = None
-        work.step_ns = self._compute.step_ns(dispatch.client, dispatch.sequence)
+        work.step_ns = self._compute.step_ns(
+            dispatch.client, dispatch.sequence, dispatch.dispatched_ns
+        )
         work.steps = self._planner.affordable_steps(
-            dispatch.client, dispatch.steps, now, work.step_ns, work.deadline_ns
+            dispatch.client, dispatch.sequence, dispatch.steps, now, work.step_ns, work.deadline_ns
         )
         if work.steps < 1:
             self._end_at(now, work, arrives=False)
@@ -231,7 +233,12 @@ class ContendedLife:
 
     def _computing(self, work: _Work, cut_ns: int) -> tuple[int, int, int]:
         return self._planner.compute_phase(
-            work.dispatch.client, work.downloaded_ns, work.step_ns, work.steps, cut_ns
+            work.dispatch.client,
+            work.dispatch.sequence,
+            work.downloaded_ns,
+            work.step_ns,
+            work.steps,
+            cut_ns,
         )
 
     def _computed(self, work: _Work) -> None:

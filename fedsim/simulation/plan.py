@@ -8,6 +8,7 @@ why a dispatch is one event. The server never sees a plan.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from fedsim.devices.population import Population
@@ -98,7 +99,7 @@ class Planner:
             cut_ns: the server cuts the dispatch at this time: what is done by then.
         """
         population = self.population
-        network, availability = self._network, population.availability
+        network, availability, compute = self._network, population.availability, population.compute
         if not self._reliable:
             cut_ns = min(cut_ns, self.crash_ns(client, sequence, start_ns))
         if self._policy != "drop":
@@ -107,9 +108,9 @@ class Planner:
         downloaded = network.transfer_end_ns(client, _DOWN, self.bytes_down, start_ns)
         if downloaded > off_ns:
             return self._dropped_in_download(client, start_ns, off_ns)
-        step_ns = population.compute.step_ns(client, sequence)
+        step_ns = compute.step_ns(client, sequence, start_ns)
         if deadline_ns is not None and self._send_partial_work:
-            steps = self.affordable_steps(client, steps, downloaded, step_ns, deadline_ns)
+            steps = self.affordable_steps(client, sequence, steps, downloaded, step_ns, deadline_ns)
             if steps < 1:
                 return Plan(
                     downloaded,
@@ -123,15 +124,19 @@ class Planner:
                     0,
                     0,
                 )
-        computed = downloaded + step_ns * steps
+        if compute.steady:
+            computed = downloaded + step_ns * steps
+        else:
+            work_ns = compute.work_ns(client, sequence, step_ns, steps)
+            computed = compute.finish(client, downloaded, work_ns)
         if computed > off_ns:
-            done = min(steps, (off_ns - downloaded) // step_ns)
+            worked_ns = compute.worked(client, downloaded, off_ns)
             return Plan(
                 off_ns,
                 False,
                 downloaded,
                 -1,
-                done,
+                compute.steps_of(client, sequence, step_ns, steps, worked_ns),
                 self.bytes_down,
                 0.0,
                 downloaded - start_ns,
@@ -176,18 +181,27 @@ class Planner:
         return Plan(off_ns, False, -1, -1, 0, moved, 0.0, off_ns - start_ns, 0, 0)
 
     def affordable_steps(
-        self, client: int, steps: int, downloaded_ns: int, step_ns: int, deadline_ns: int | None
+        self,
+        client: int,
+        sequence: int,
+        steps: int,
+        downloaded_ns: int,
+        step_ns: int,
+        deadline_ns: int | None,
     ) -> int:
-        """Local steps a client does: those asked for, or with partial work as many as let its upload reach the server
-        by the deadline at the link's nominal rate (possibly none: it declines)."""
+        """Local steps a client does: those asked for, or with partial work as many as are done when it must send.
+
+        It sends in time for its upload to reach the server by the deadline at the link's nominal rate. A client
+        that has
+        done no whole step by then declines (0).
+        """
         if deadline_ns is None or not self._send_partial_work:
             return steps
-        window_ns = (
-            deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up) - downloaded_ns
-        )
-        if window_ns < 0:
+        send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
+        if send_ns < downloaded_ns:
             return 0
-        return min(steps, window_ns // step_ns) if step_ns else steps
+        worked_ns = self._worked(client, downloaded_ns, send_ns)
+        return self.population.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
 
     def _upload(
         self, client: int, sequence: int, start_ns: int, off_ns: int
@@ -221,14 +235,16 @@ class Planner:
         )
         if downloaded > cut_ns or downloaded == NEVER:
             return Plan(min(cut_ns, downloaded), False, -1, -1, 0, moved, 0.0, download_ns, 0, 0)
-        step_ns = population.compute.step_ns(client, sequence)
+        step_ns = population.compute.step_ns(client, sequence, start_ns)
         if deadline_ns is not None and self._send_partial_work:
-            steps = self.affordable_steps(client, steps, downloaded, step_ns, deadline_ns)
+            steps = self.affordable_steps(client, sequence, steps, downloaded, step_ns, deadline_ns)
             if steps < 1:
                 return Plan(
                     downloaded, False, downloaded, -1, 0, self.bytes_down, 0.0, download_ns, 0, 0
                 )
-        computed, steps, compute_ns = self.compute_phase(client, downloaded, step_ns, steps, cut_ns)
+        computed, steps, compute_ns = self.compute_phase(
+            client, sequence, downloaded, step_ns, steps, cut_ns
+        )
         if computed > cut_ns or computed == NEVER or steps < 1:
             end = min(cut_ns, computed)
             return Plan(
@@ -275,36 +291,60 @@ class Planner:
         return NEVER, moved, busy_ns
 
     def compute_phase(
-        self, client: int, start_ns: int, step_ns: int, steps: int, cut_ns: int
+        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, cut_ns: int
     ) -> tuple[int, int, int]:
         """End of the local steps under the disconnect policy, steps done by then or by the cut, time at work."""
-        availability = self.population.availability
-        work_ns = step_ns * steps
-        if self._policy in ("finish", "drop"):
-            end = start_ns + work_ns
-        elif self._policy == "pause":
-            end = availability.finish_after(client, start_ns, work_ns)
+        compute, availability = self.population.compute, self.population.availability
+        work_ns = compute.work_ns(client, sequence, step_ns, steps)
+        if self._policy == "pause":
+            end = self._finish_with_pauses(client, start_ns, work_ns)
         else:
+            end = compute.finish(client, start_ns, work_ns)
+        if self._policy == "send_partial":
             # The download may end at the very instant at which the client goes offline: then this is start_ns.
             off = availability.online_until(client, start_ns)
-            if start_ns + work_ns > off:
-                steps = (off - start_ns) // step_ns
-                work_ns = off - start_ns
-                end = off
-            else:
-                end = start_ns + work_ns
+            if end > off:
+                work_ns, end = compute.worked(client, start_ns, off), off
+                steps = compute.steps_of(client, sequence, step_ns, steps, work_ns)
         if end <= cut_ns:
-            return end, steps, work_ns
-        worked = cut_ns - start_ns
-        if self._policy == "pause":
-            worked = self._online_ns(client, start_ns, cut_ns)
-        return NEVER, min(steps, worked // step_ns if step_ns else steps), worked
+            return end, steps, self._time_at_work(client, start_ns, end)
+        worked_ns = self._worked(client, start_ns, cut_ns)
+        done = compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+        return NEVER, done, self._time_at_work(client, start_ns, cut_ns)
 
-    def _online_ns(self, client: int, start_ns: int, end_ns: int) -> int:
+    def _finish_with_pauses(self, client: int, start_ns: int, work_ns: int) -> int:
+        compute, availability = self.population.compute, self.population.availability
+        if compute.steady:
+            return availability.finish_after(client, start_ns, work_ns)
+        left_ns, at = work_ns, availability.next_online(client, start_ns)
+        while at < NEVER:
+            off = availability.online_until(client, at)
+            end = compute.finish(client, at, left_ns)
+            if end <= off:
+                return end
+            left_ns -= compute.worked(client, at, off)
+            at = availability.next_online(client, off)
+        return NEVER
+
+    def _worked(self, client: int, start_ns: int, until_ns: int) -> int:
+        """Work done under the disconnect policy, by a client that is online or works offline."""
+        compute = self.population.compute
+        if self._policy != "pause":
+            return compute.worked(client, start_ns, until_ns)
+        return sum(
+            compute.worked(client, on, off) for on, off in self._online(client, start_ns, until_ns)
+        )
+
+    def _time_at_work(self, client: int, start_ns: int, until_ns: int) -> int:
+        if self._policy != "pause":
+            return until_ns - start_ns
+        return sum(off - on for on, off in self._online(client, start_ns, until_ns))
+
+    def _online(self, client: int, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
+        """Spans within the given one in which the client is online."""
         availability = self.population.availability
-        total, at = 0, availability.next_online(client, start_ns)
+        at = availability.next_online(client, start_ns)
         while at < end_ns:
             off = min(availability.online_until(client, at), end_ns)
-            total += off - at
+            yield at, off
             at = availability.next_online(client, off)
-        return total

@@ -302,7 +302,7 @@ class Server:
         if steps is None:
             steps = self._steps[client]
             if self._work.time_budget_ns is not None:
-                step_ns = self._population.compute.step_ns(client, sequence)
+                step_ns = self._population.compute.step_ns(client, sequence, now)
                 steps = max(1, self._work.time_budget_ns // step_ns) if step_ns else 1
         elif callable(steps):
             steps = steps()

@@ -9,7 +9,8 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from fedsim.devices.compute.base import ComputeParams, ComputeTimes
+from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.network.shared import SharedNetwork
@@ -146,7 +147,7 @@ def simulate(
     arrivals: int | None = None,
     failure_detection: Any = 0.0,
     aggregation_time: float = 0.0,
-    jitter: dict[str, Any] | None = None,
+    compute: dict[str, Any] | None = None,
     seed: int = 0,
     samples: list[int] | None = None,
     shared: bool = False,
@@ -169,6 +170,7 @@ def simulate(
         flops_per_sample=None,
         eligible=np.ones(clients, dtype=np.bool_),
     )
+    params = ValuesParams(step=step_s, **(compute or {}))
     watts = np.ones(clients)
     links = {"latency_s": latency_s, "down_bps": down_bps, "up_bps": up_bps}
     network: StaticNetwork | SharedNetwork
@@ -188,9 +190,7 @@ def simulate(
         if availability is not None
         else AvailabilityIndex.always(clients),
         on_disconnect=on_disconnect,
-        compute=ComputeTimes(
-            np.asarray(step_s, dtype=np.float64), ComputeParams(jitter=jitter or {}), context
-        ),
+        compute=ComputeTimes(Values(params, context), params, context),
         network=network,
         power=Power(watts * 2, watts, watts * 3),
         eligible=context.eligible,

@@ -66,9 +66,17 @@ def test_a_cut_counts_what_had_moved() -> None:
     partial=st.sampled_from(["drop", "send"]),
     stragglers=st.sampled_from(["run", "cut"]),
     loss=st.sampled_from([0.0, 0.4]),
+    variation=st.sampled_from(
+        [
+            {},
+            {"step_noise": {"sd": 0.3}, "jitter": {"cv": 0.2}},
+            {"perturbations": [{"at": 3, "until": 9.5, "factor": 2.5}, {"at": 5, "factor": 0.5}]},
+            {"stragglers": {"probability": 0.5}, "drift": {"amplitude": 0.5, "period": 60}},
+        ]
+    ),
 )
 def test_with_room_for_everybody_shared_links_are_static_ones(
-    data, policy, deadline, partial, stragglers, loss
+    data, policy, deadline, partial, stragglers, loss, variation
 ) -> None:
     """Two implementations of a dispatch's life, one closed form and one of events, write the same books."""
     clients = data.draw(st.integers(1, 4))
@@ -90,6 +98,7 @@ def test_with_room_for_everybody_shared_links_are_static_ones(
         "partial_work": partial,
         "failures": {"upload_loss": loss, "upload_retries": 1},
         "latency_s": 0.25,
+        "compute": variation,
         "until_s": 300.0,
     }
     static, shared = simulate(**world), simulate(**world, shared=True)

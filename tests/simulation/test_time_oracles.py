@@ -298,12 +298,12 @@ def test_aggregation_takes_the_servers_time() -> None:
 
 def test_device_behaviour_does_not_depend_on_the_schedule() -> None:
     """The k-th dispatch of a client takes the same time whatever happened around it."""
-    plain = simulate(step_s=[1, 1, 1], selection=SCRIPT, rounds=3, jitter={"cv": 0.3})
+    plain = simulate(step_s=[1, 1, 1], selection=SCRIPT, rounds=3, compute={"jitter": {"cv": 0.3}})
     alone = simulate(
         step_s=[1, 1, 1],
         selection={"name": "scripted", "rounds": [[2]]},
         rounds=3,
-        jitter={"cv": 0.3},
+        compute={"jitter": {"cv": 0.3}},
     )
 
     def durations(book, client):

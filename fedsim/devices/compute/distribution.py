@@ -9,24 +9,55 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.devices.compute.base import ComputeModel, ComputeParams
+from fedsim.devices.compute.base import ComputeModel
+from fedsim.devices.compute.variation import ComputeParams
+from fedsim.devices.context import DeviceContext
 from fedsim.randomness import Purpose
 from fedsim.units import Duration
+
+
+class DrawnParams(ComputeParams):
+    """Parameters of step times drawn from a distribution."""
+
+    redraw: float = Field(default=0.0, ge=0, le=1)
+    """Probability that a client draws a new step time, for good, before a dispatch (FedCompass, appendix G.2)."""
 
 
 class _Drawn(ComputeModel):
     """A step time drawn per client; keyed by client, so that it does not depend on the number of clients."""
 
+    def __init__(self, params: DrawnParams, context: DeviceContext) -> None:
+        super().__init__(params, context)
+        self.redraws = params.redraw > 0
+        self._drawn = context.stream(Purpose.COMPUTE_PROFILE)
+        self._redrawn = context.stream(Purpose.COMPUTE_PROFILE, 1)
+        self._current: dict[int, tuple[int, float]] = {}
+
     def step_s(self) -> npt.NDArray[np.float64]:
         """See :meth:`fedsim.devices.compute.base.ComputeModel.step_s`."""
-        stream = self.context.stream(Purpose.COMPUTE_PROFILE)
-        return self._quantiles(stream.uniforms(np.arange(self.context.clients)))
+        return self._quantiles(self._drawn.uniforms(np.arange(self.context.clients)))
+
+    def redrawn_step_s(self, client: int, sequence: int) -> float:
+        """See :meth:`fedsim.devices.compute.base.ComputeModel.redrawn_step_s`."""
+        known = self._current.get(client)
+        if known is not None and known[0] == sequence:
+            return known[1]
+        # The draw in force is the newest one; looking back for it keeps this a function of (client, sequence) alone.
+        newest = sequence
+        while newest > 0 and self._redrawn.uniform(client, newest) >= self.params.redraw:
+            newest -= 1
+            if known is not None and newest == known[0]:
+                self._current[client] = (sequence, known[1])
+                return known[1]
+        step = float(self._quantiles(np.array([self._drawn.uniform(client, newest)]))[0])
+        self._current[client] = (sequence, step)
+        return step
 
     @abstractmethod
     def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]: ...
 
 
-class LognormalParams(ComputeParams):
+class LognormalParams(DrawnParams):
     """Parameters of lognormal step times."""
 
     median: Duration
@@ -51,7 +82,7 @@ class Lognormal(_Drawn):
         return step * float(self.params.median)
 
 
-class NormalParams(ComputeParams):
+class NormalParams(DrawnParams):
     """Parameters of normal step times."""
 
     mean: Duration
@@ -78,7 +109,7 @@ class Normal(_Drawn):
         return step * float(self.params.mean)
 
 
-class ExponentialParams(ComputeParams):
+class ExponentialParams(DrawnParams):
     """Parameters of exponential step times."""
 
     mean: Duration
@@ -98,7 +129,7 @@ class Exponential(_Drawn):
         return step * float(self.params.mean)
 
 
-class UniformParams(ComputeParams):
+class UniformParams(DrawnParams):
     """Parameters of uniform step times."""
 
     low: Duration

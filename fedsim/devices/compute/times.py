@@ -1,0 +1,158 @@
+"""The time of a dispatch's local steps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.devices.compute.base import ComputeModel
+from fedsim.devices.compute.slowdowns import slowdowns
+from fedsim.devices.compute.variation import ComputeParams
+from fedsim.devices.context import DeviceContext
+from fedsim.errors import UserError
+from fedsim.randomness import Purpose
+from fedsim.units import NS_PER_S
+
+_PHASE, _NOISE = 1, 2
+
+
+class ComputeTimes:
+    """Time of local steps, in whole nanoseconds.
+
+    A dispatch's steps are *work*, counted in nanoseconds; a slowdown in force makes work take longer. Where step
+    times are steady (no noise from step to step, no slowdowns) work is step time x steps and passes as time does.
+
+    Attributes:
+        step_s: nominal seconds of one local step of each client, (N,).
+        steady: whether :meth:`step_ns` says it all.
+
+    Args:
+        model: nominal step times.
+        params: their variation.
+        context: the population.
+    """
+
+    def __init__(self, model: ComputeModel, params: ComputeParams, context: DeviceContext) -> None:
+        step_s = model.step_s()
+        sound = np.isfinite(step_s) & (step_s >= 0)
+        if not sound.all():
+            client = int(np.flatnonzero(~sound)[0])
+            raise UserError(
+                f"the step time of client {client} is {step_s[client]!r} s",
+                where="devices.compute",
+                hint="step times are finite and zero or more",
+            )
+        outside = [
+            client
+            for perturbation in params.perturbations
+            for client in perturbation.clients or ()
+            if not 0 <= client < context.clients
+        ]
+        if outside:
+            raise UserError(
+                f"a perturbation names client {outside[0]}; clients are 0 to {context.clients - 1}",
+                where="devices.compute.perturbations",
+            )
+        self._model = model
+        self.step_s: npt.NDArray[np.float64] = step_s * context.compute_factor
+        self._factor = context.compute_factor
+        self._step_ns: list[float] = (self.step_s * NS_PER_S).tolist()
+        self._jitter = context.stream(Purpose.COMPUTE_JITTER)
+        self._cv, self._normal = params.jitter.cv, params.jitter.name == "normal"
+        variance = math.log1p(self._cv**2)
+        self._log_mean, self._log_sd = -variance / 2, math.sqrt(variance)
+        self._stragglers = params.stragglers
+        self._straggler_stream = context.stream(Purpose.STRAGGLER)
+        self._drift = params.drift
+        self._phases = context.stream(Purpose.COMPUTE_JITTER, _PHASE)
+        self._noise = params.step_noise
+        self._noise_stream = context.stream(Purpose.COMPUTE_JITTER, _NOISE)
+        self._slowdowns = slowdowns(
+            params.perturbations,
+            context.bundle if params.series else None,
+            context.device_rows,
+            context.clients,
+        )
+        self._plain = not (model.redraws or self._stragglers.probability or self._drift.amplitude)
+        self.steady = not self._noise.sd and not self._slowdowns
+        self._last_key = (-1, -1, -1)
+        self._last_ends: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    def step_ns(self, client: int, sequence: int, start_ns: int) -> int:
+        """Work of each local step in the ``sequence``-th dispatch of ``client``, started at ``start_ns``.
+
+        With noise from step to step, its mean.
+        """
+        nominal = self._step_ns[client]
+        if self._cv:
+            draw = self._jitter.normal(client, sequence)
+            if self._normal:
+                nominal *= max(0.1, 1.0 + self._cv * draw)
+            else:
+                nominal *= math.exp(self._log_mean + self._log_sd * draw)
+        if self._plain:
+            return round(nominal)
+        return round(nominal * self._special_factor(client, sequence, start_ns))
+
+    def _special_factor(self, client: int, sequence: int, start_ns: int) -> float:
+        factor = 1.0
+        if self._model.redraws:
+            factor *= (
+                self._model.redrawn_step_s(client, sequence) * self._factor / self.step_s[client]
+            )
+        slow = self._stragglers
+        if slow.probability:
+            u = self._straggler_stream.uniform(client, sequence)
+            if u < slow.probability:
+                factor *= (
+                    slow.slowdown_min
+                    + (slow.slowdown_max - slow.slowdown_min) * u / slow.probability
+                )
+        if self._drift.amplitude:
+            turns = start_ns / NS_PER_S / self._drift.period + self._phases.uniform(client)
+            factor *= 1.0 + self._drift.amplitude * math.sin(2 * math.pi * turns)
+        return factor
+
+    def _step_ends(
+        self, client: int, sequence: int, step_ns: int, steps: int
+    ) -> npt.NDArray[np.int64]:
+        """Work done at the end of each step of a noisy dispatch, (steps,)."""
+        key = (client, sequence, steps)
+        if key != self._last_key:
+            noise = self._noise
+            draws = self._noise_stream.generator(client, sequence).standard_normal(steps)
+            # A process that is stationary from its first step on, and has mean factor 1.
+            x = np.empty(steps)
+            last, fresh = 0.0, math.sqrt(1 - noise.correlation**2)
+            for index, draw in enumerate(draws.tolist()):
+                last = draw if index == 0 else noise.correlation * last + fresh * draw
+                x[index] = last
+            factors = np.exp(noise.sd * x - noise.sd**2 / 2)
+            self._last_ends = np.rint(np.cumsum(factors) * step_ns).astype(np.int64)
+            self._last_key = key
+        return self._last_ends
+
+    def work_ns(self, client: int, sequence: int, step_ns: int, steps: int) -> int:
+        """Work of the first ``steps`` local steps of a dispatch."""
+        if not self._noise.sd or not steps:
+            return step_ns * steps
+        return int(self._step_ends(client, sequence, step_ns, steps)[-1])
+
+    def steps_of(self, client: int, sequence: int, step_ns: int, steps: int, work_ns: int) -> int:
+        """Whole local steps, of ``steps`` asked for, that ``work_ns`` completes."""
+        if self._noise.sd and steps:
+            ends = self._step_ends(client, sequence, step_ns, steps)
+            return int(np.searchsorted(ends, work_ns, side="right"))
+        return min(steps, work_ns // step_ns) if step_ns else steps
+
+    def finish(self, client: int, start_ns: int, work_ns: int) -> int:
+        """When work that goes on without a pause from ``start_ns`` is done."""
+        slowdown = self._slowdowns.get(client)
+        return start_ns + work_ns if slowdown is None else slowdown.finish(start_ns, work_ns)
+
+    def worked(self, client: int, start_ns: int, until_ns: int) -> int:
+        """Work done without a pause from ``start_ns`` to ``until_ns``."""
+        slowdown = self._slowdowns.get(client)
+        return until_ns - start_ns if slowdown is None else slowdown.worked(start_ns, until_ns)

@@ -1,0 +1,96 @@
+"""How the time of a local step varies: from dispatch to dispatch, from step to step, and with the time of day."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from fedsim.components import Parameters
+from fedsim.units import Duration
+
+
+class Jitter(Parameters):
+    """Variation of a client's step time from dispatch to dispatch; the same factor for all steps of one."""
+
+    name: Literal["lognormal", "normal"] = "lognormal"
+    """Distribution of the factor on the step time; normal is cut off below at 0.1 (FedCompass, section 5.1)."""
+    cv: float = Field(default=0.0, ge=0)
+    """Coefficient of variation of the factor; its mean is 1."""
+
+
+class StepNoise(Parameters):
+    """Variation from step to step: the factor is exp(x) with x an AR(1) process within a dispatch."""
+
+    sd: float = Field(default=0.0, ge=0)
+    """Standard deviation of x; 0.05 to 0.1 fits measured mini-batch times."""
+    correlation: float = Field(default=0.7, ge=0, lt=1)
+    """Correlation of x from one step to the next; 0.6 to 0.77 was measured."""
+
+
+class Stragglers(Parameters):
+    """Dispatches that are slow for no visible reason."""
+
+    probability: float = Field(default=0.0, ge=0, le=1)
+    """Share of dispatches."""
+    slowdown_min: float = Field(default=1.5, ge=1)
+    """Smallest factor on their step time."""
+    slowdown_max: float = Field(default=4.0, ge=1)
+    """Largest factor; the factor is uniform between the two."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Stragglers:
+        if self.slowdown_max < self.slowdown_min:
+            raise ValueError("slowdown_max is smaller than slowdown_min")
+        return self
+
+
+class Drift(Parameters):
+    """A slow change of speed: the factor swings as a sine with a phase of each client's own."""
+
+    amplitude: float = Field(default=0.0, ge=0, lt=1)
+    """Largest relative change of the step time, either way."""
+    period: Duration = 86_400.0
+    """Length of one swing."""
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> Drift:
+        if self.period <= 0:
+            raise ValueError("period must be longer than zero")
+        return self
+
+
+class Perturbation(Parameters):
+    """A scripted change of speed during a span of simulated time."""
+
+    at: Duration
+    """When it begins."""
+    until: Duration | None = None
+    """When it ends; never when not given."""
+    clients: list[int] | None = None
+    """Whom it concerns; all when not given."""
+    factor: float = Field(gt=0)
+    """Factor on the time of a step: 2 is half as fast, 0.5 twice as fast."""
+
+    @model_validator(mode="after")
+    def _has_a_span(self) -> Perturbation:
+        if self.until is not None and self.until <= self.at:
+            raise ValueError("until must come after at")
+        return self
+
+
+class ComputeParams(Parameters):
+    """Parameters of every compute model."""
+
+    jitter: Jitter = Jitter()
+    """Variation from dispatch to dispatch."""
+    step_noise: StepNoise = StepNoise()
+    """Variation from step to step."""
+    stragglers: Stragglers = Stragglers()
+    """Dispatches that are slow for no visible reason."""
+    drift: Drift = Drift()
+    """Slow change of speed."""
+    perturbations: list[Perturbation] = []
+    """Scripted changes of speed."""
+    series: bool = True
+    """Replay the trace bundle's compute_series (contention, throttling), where it has one."""
