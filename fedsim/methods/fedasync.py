@@ -1,0 +1,75 @@
+"""FedAsync: every update moves the model at once, less the staler it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState, Trainer, Updates, Vector
+from fedsim.methods.local_rules import proximal_rule
+from fedsim.methods.staleness import StalenessParams, population_weights
+
+
+class FedAsyncParams(StalenessParams):
+    """Parameters of FedAsync."""
+
+    alpha: float = Field(default=0.6, gt=0, le=1)
+    """Weight of a fresh update."""
+    form: Literal["mixing", "delta"] = "mixing"
+    """The model becomes (1 - a) model + a (client's model), or moves by a p_i times the client's change."""
+    weights: Literal["samples", "uniform"] = "samples"
+    """Weight p_i of a client among all clients, in the form ``delta``: its share of all training samples, or 1/N."""
+    proximal: float = Field(default=0.0, ge=0)
+    """Strength of the term that keeps local models near the one received (rho)."""
+
+
+class FedAsync(Method):
+    """Asynchronous federated optimisation, a = alpha x (weight of the update's staleness).
+
+    The form ``mixing`` is the original. The form ``delta`` is the one that FedCompass compares with; its steps are
+    smaller by the client's share of the population. Under a schedule that aggregates several updates at once they are
+    applied one after the other (``mixing``), or summed (``delta``).
+    """
+
+    name: ClassVar[str] = "fedasync"
+    title: ClassVar[str] = "FedAsync"
+    paper: ClassVar[str] = (
+        "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1 and section 5.2; "
+        "form delta: Li et al., FedCompass, ICLR 2024, Algorithm 1 with single updates"
+    )
+    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {"schedule": {"name": "async"}}
+    )
+    Params = FedAsyncParams
+
+    def upload(self) -> Sequence[Vector]:
+        """The local model, or its change."""
+        return (Vector("model" if self._mixes else "delta", self.context.layout.size),)
+
+    @property
+    def _mixes(self) -> bool:
+        return bool(self.params.form == "mixing")
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Local training with the proximal term, where there is one."""
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.proximal))
+        if self._mixes:
+            return LocalUpdate({"model": trained.model}, trained.loss)
+        return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """See :class:`FedAsync`."""
+        weights = self.params.weights_by_age(updates)
+        model = server["model"]
+        if self._mixes:
+            for index, weight in enumerate(weights.tolist()):
+                # Drawn m times: mixed in m times.
+                mixed = 1.0 - (1.0 - weight) ** int(updates.multiplicity[index])
+                model = (1.0 - mixed) * model + mixed * updates.row("model", index)
+            return {"model": model}
+        shares = population_weights(self.context, updates, self.params.weights)
+        return {"model": model + updates.weighted_sum("delta", weights * shares)}

@@ -1,0 +1,98 @@
+"""FedAT: a model for every tier, averaged across tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Method,
+    ServerState,
+    Trainer,
+    Updates,
+    Vector,
+    WeightedParams,
+    averaging_weights,
+)
+from fedsim.methods.local_rules import proximal_rule
+
+
+class FedATParams(WeightedParams):
+    """Parameters of FedAT."""
+
+    cross_tier: Literal["reversed", "uniform"] = "reversed"
+    """Weights of the tiers' models in the global model: slow tiers get those that fast ones earn by their number of
+    updates, or all the same."""
+    proximal: float = Field(default=0.0, ge=0)
+    """Strength of the term that keeps local models near the one received (lambda)."""
+
+
+class FedAT(Method):
+    """Federated learning with asynchronous tiers.
+
+    Inside a tier the clients' models are averaged, as in FedAvg, into the tier's model. The global model is the sum
+    over tiers k = 1..M of (updates of tier M + 1 - k) / (updates of all tiers) times tier k's model, all tiers'
+    models being the initial model at first. So until the slowest tier's first update the fastest counts nothing.
+
+    With one tier, and under schedules without tiers, this is FedAvg.
+    """
+
+    name: ClassVar[str] = "fedat"
+    title: ClassVar[str] = "FedAT"
+    paper: ClassVar[str] = (
+        "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
+        "Asynchronous Tiers, SC 2021, Algorithm 1 and equation 4"
+    )
+    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {"schedule": {"name": "tiered"}}
+    )
+    Params = FedATParams
+
+    def upload(self) -> Sequence[Vector]:
+        """The local model."""
+        return (Vector("model", self.context.layout.size),)
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """See :meth:`fedsim.methods.base.Method.initial_state`: besides ``model`` (P,), the tiers' models (M, P) and
+        their numbers of updates (M,), with M = 1 until the schedule tells the number of tiers."""
+        return {
+            "model": model,
+            "tiers": model.unsqueeze(0).clone(),
+            "tier_updates": torch.zeros(1, dtype=torch.int64),
+        }
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Local training with the proximal term, where there is one."""
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.proximal))
+        return LocalUpdate({"model": trained.model}, trained.loss)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """See :class:`FedAT`; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        tier = int(updates.attributes.get("tier", 0))
+        count = int(updates.attributes.get("tiers", 1))
+        models, made = server["tiers"], server["tier_updates"]
+        if len(made) < count:
+            # The first version: all tiers' models are still the initial one.
+            models = models.repeat(count, 1)
+            made = torch.zeros(count, dtype=torch.int64)
+        models, made = models.clone(), made.clone()
+        models[tier] = updates.weighted_sum(
+            "model", averaging_weights(updates, self.params.weights)
+        )
+        made[tier] += 1
+        if self.params.cross_tier == "reversed":
+            weights = made.flip(0).to(models.dtype) / int(made.sum())
+        else:
+            weights = torch.full((count,), 1 / count, dtype=models.dtype)
+        model = (weights.to(models.device).unsqueeze(1) * models).sum(0)
+        return {"model": model, "tiers": models, "tier_updates": made}

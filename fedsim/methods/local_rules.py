@@ -1,0 +1,23 @@
+"""Local rules that several methods share."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedsim.methods.base import LocalRule, Step
+
+
+def proximal_rule(start: Tensor, strength: float) -> LocalRule | None:
+    """The gradient of ``strength`` / 2 x ||w - start||^2 added to each gradient; None (no rule) for strength 0.
+
+    Args:
+        start: the models received, (B, P).
+        strength: mu of Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, equation 2.
+    """
+    if not strength:
+        return None
+
+    def rule(step: Step) -> None:
+        step.gradient.add_(step.weights - start[step.rows], alpha=strength)
+
+    return rule

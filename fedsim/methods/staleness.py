@@ -1,0 +1,91 @@
+"""Weights of stale updates, and shares of clients in the whole population, for methods that aggregate as they go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.methods.base import MethodContext, Updates
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class ConstantStaleness(Parameters):
+    """All updates weigh the same."""
+
+    name: Literal["constant"]
+    """Kind of weight."""
+
+    def factor(self, staleness: FloatArray) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise."""
+        return np.ones_like(staleness)
+
+
+class PolynomialStaleness(Parameters):
+    """(s + 1)^-exponent for staleness s."""
+
+    name: Literal["polynomial"] = "polynomial"
+    """Kind of weight."""
+    exponent: float = Field(default=0.5, ge=0)
+    """How fast weights fall (a)."""
+
+    def factor(self, staleness: FloatArray) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise."""
+        result: FloatArray = (staleness + 1.0) ** -self.exponent
+        return result
+
+
+class HingeStaleness(Parameters):
+    """1 up to a delay, then 1 / (slope x (s - delay) + 1)."""
+
+    name: Literal["hinge"]
+    """Kind of weight."""
+    delay: float = Field(default=4.0, ge=0)
+    """Staleness up to which updates weigh the same (b)."""
+    slope: float = Field(default=10.0, gt=0)
+    """How fast weights fall after it (a)."""
+
+    def factor(self, staleness: FloatArray) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise."""
+        return 1.0 / (self.slope * np.maximum(staleness - self.delay, 0.0) + 1.0)
+
+
+Staleness = Annotated[
+    PolynomialStaleness | ConstantStaleness | HingeStaleness, Field(discriminator="name")
+]
+"""Weight of an update by its staleness s: the versions made between its dispatch and its arrival, 0 for a fresh one.
+(Xie et al., arXiv:1903.03934, section 5.2, write t - tau for a counter that stands at s + 1 in the polynomial.)"""
+
+
+class StalenessParams(Parameters):
+    """Parameters of methods that weigh updates by their age."""
+
+    alpha: float = Field(default=0.9, gt=0, le=1)
+    """Weight of a fresh update."""
+    staleness: Staleness = PolynomialStaleness()
+    """How the weight falls with the versions made between dispatch and arrival: polynomial, constant or hinge."""
+    staleness_at: Literal["arrival", "aggregation"] = "arrival"
+    """When staleness is counted: as the update arrives, or as it enters the model."""
+
+    def weights_by_age(self, updates: Updates) -> FloatArray:
+        """``alpha`` x the weight of each update's staleness, (C,)."""
+        age = (
+            updates.staleness
+            if self.staleness_at == "arrival"
+            else updates.version - 1 - updates.versions
+        )
+        return self.alpha * self.staleness.factor(age.astype(np.float64))
+
+
+def population_weights(
+    context: MethodContext, updates: Updates, weights: Literal["samples", "uniform"]
+) -> FloatArray:
+    """Shares p_i of the contributions' clients among *all* clients, (C,): they sum to 1 over the population."""
+    if weights == "uniform":
+        return updates.multiplicity / context.clients
+    result: FloatArray = updates.multiplicity * updates.samples / int(context.samples.sum())
+    return result

@@ -1,0 +1,141 @@
+"""Arrival groups of the Compass scheduler: who is to arrive together, when, and after how many local steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from fedsim.scheduling.base import Dispatch, Timer
+
+# Two quotients that differ by less are the same number of steps: both are computed from rounded nanoseconds.
+_STEPS_TOLERANCE = 1e-9
+_NS_TOLERANCE = 1e-3
+
+
+@dataclass(slots=True, eq=False)
+class ArrivalGroup:
+    """Clients whose updates are to arrive together.
+
+    Attributes:
+        number: groups are numbered from 1.
+        created_ns: when it was made.
+        target_ns: when its members are expected (the paper's T_a).
+        latest_ns: how long it waits for them (T_max).
+        pending: clients whose update has not arrived, in order of joining (CL).
+        arrived: updates that have arrived, in that order (ACL).
+        timer: the pending call at ``latest_ns``.
+    """
+
+    number: int
+    created_ns: int
+    target_ns: int
+    latest_ns: int
+    pending: list[int] = field(default_factory=list)
+    arrived: list[Dispatch] = field(default_factory=list)
+    timer: Timer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """How clients are put into groups.
+
+    Attributes:
+        min_steps, max_steps: bounds of the local steps assigned (Q_min, Q_max).
+        latest_factor: a group waits this many times as long as it expects to (lambda).
+        smoothing: weight of a new observation in the estimate of a client's speed (beta_S).
+        join_slack: a client may also join where it has time for up to ``join_slack`` x ``max_steps`` steps.
+        from_latest: a new group is fitted to the latest instead of the expected arrival of the groups there are.
+        skip_overflow: groups that a new one cannot meet within ``max_steps`` do not count.
+    """
+
+    min_steps: int
+    max_steps: int
+    latest_factor: float = 1.2
+    smoothing: float = 1.0
+    join_slack: float = 1.0
+    from_latest: bool = False
+    skip_overflow: bool = False
+
+
+class ArrivalGroups:
+    """The groups of one run and the speeds of its clients; pure bookkeeping, without a clock.
+
+    Implements Algorithm 2 of Li et al., FedCompass, ICLR 2024.
+
+    Attributes:
+        step_ns: estimated nanoseconds of a local step, transfers included, of every client that has answered.
+        open: groups that can be joined, by number, in order of creation.
+    """
+
+    def __init__(self, rules: GroupRules) -> None:
+        self.rules = rules
+        self.step_ns: dict[int, float] = {}
+        self.open: dict[int, ArrivalGroup] = {}
+        self._made = 0
+
+    def observe(self, client: int, duration_ns: int, steps: int) -> None:
+        """A client has taken this long for ``steps`` local steps."""
+        # A step that takes no time at all is taken for one of the clock's smallest unit.
+        observed = max(1.0, duration_ns / max(1, steps))
+        before = self.step_ns.get(client, observed)
+        share = self.rules.smoothing
+        self.step_ns[client] = observed if share == 1 else (1 - share) * before + share * observed
+
+    def assign(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
+        """Put a client into the group that suits it best, or into a new one; the group and the client's steps."""
+        found = self.join(client, now_ns)
+        group, steps = found if found is not None else self.create(client, now_ns)
+        group.pending.append(client)
+        return group, steps
+
+    def join(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int] | None:
+        """The open group that leaves the client time for most steps within bounds (of equals the newest), if any."""
+        most = math.floor(self.rules.join_slack * self.rules.max_steps)
+        best: tuple[ArrivalGroup, int] | None = None
+        for group in self.open.values():
+            steps = self._steps(client, group.target_ns - now_ns)
+            if self.rules.min_steps <= steps <= most and (best is None or steps >= best[1]):
+                best = group, steps
+        return best
+
+    def create(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
+        """A new group that an open one will be able to join after its next round."""
+        rules = self.rules
+        steps = -1
+        for group in self.open.values():
+            reference_ns = group.latest_ns if rules.from_latest else group.target_ns
+            if now_ns >= reference_ns:
+                continue
+            next_ns = reference_ns + self._fastest_ns(group) * rules.max_steps
+            fitting = self._steps(client, next_ns - now_ns)
+            if not (rules.skip_overflow and fitting > rules.max_steps):
+                steps = max(steps, fitting)
+        if 0 <= steps < rules.min_steps:
+            steps = rules.min_steps
+        elif not 0 <= steps <= rules.max_steps:
+            steps = rules.max_steps
+        # Rounded up, so that a client of the same speed is found to have time for as many steps.
+        wait_ns = math.ceil(steps * self.step_ns[client] - _NS_TOLERANCE)
+        self._made += 1
+        group = ArrivalGroup(
+            self._made, now_ns, now_ns + wait_ns, now_ns + round(rules.latest_factor * wait_ns)
+        )
+        self.open[group.number] = group
+        return group, steps
+
+    def close(self, group: ArrivalGroup) -> None:
+        """Let nobody join a group any more."""
+        del self.open[group.number]
+        if group.timer is not None:
+            group.timer.cancel()
+
+    def is_open(self, group: ArrivalGroup) -> bool:
+        """Whether the group still waits for its members."""
+        return group.number in self.open
+
+    def _fastest_ns(self, group: ArrivalGroup) -> float:
+        members = [*group.pending, *(dispatch.client for dispatch in group.arrived)]
+        return min(self.step_ns[client] for client in members)
+
+    def _steps(self, client: int, time_ns: float) -> int:
+        return math.floor(time_ns / self.step_ns[client] + _STEPS_TOLERANCE)

@@ -1,0 +1,24 @@
+"""The asynchronous schedule: every update makes a version."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsim.scheduling.base import Selection, ServerPort
+from fedsim.scheduling.continuous import Concurrent, ConcurrentParams
+
+
+class Asynchronous(Concurrent):
+    """Every update makes a version at once, and its client's place is filled at once.
+
+    Updates that arrive at one instant are handled one after the other, in order of dispatching.
+    """
+
+    name: ClassVar[str] = "async"
+    paper: ClassVar[str] = (
+        "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1"
+    )
+    Params = ConcurrentParams
+
+    def __init__(self, params: ConcurrentParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection, updates=1)

@@ -1,0 +1,34 @@
+"""The buffered schedule: every K updates make a version."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.scheduling.base import Selection, ServerPort
+from fedsim.scheduling.continuous import Concurrent, ConcurrentParams
+
+
+class BufferedParams(ConcurrentParams):
+    """Parameters of the buffered schedule."""
+
+    buffer_size: int = Field(default=10, ge=1)
+    """Updates that make a version (K); several may be of one client."""
+
+
+class Buffered(Concurrent):
+    """Clients work asynchronously, and every ``buffer_size`` updates make a version.
+
+    Updates that arrive at one instant are taken up one after the other, in order of dispatching. The client whose
+    update completes the buffer is followed by one that starts from the new version.
+    """
+
+    name: ClassVar[str] = "buffered"
+    paper: ClassVar[str] = (
+        "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1"
+    )
+    Params = BufferedParams
+
+    def __init__(self, params: BufferedParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection, updates=params.buffer_size)

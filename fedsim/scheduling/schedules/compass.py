@@ -1,0 +1,176 @@
+"""The Compass schedule: clients get as many local steps as let groups of them arrive together."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedsim.errors import UserError
+from fedsim.scheduling.arrival_groups import ArrivalGroup, ArrivalGroups, GroupRules
+from fedsim.scheduling.base import Dispatch, Selection, ServerPort
+from fedsim.scheduling.continuous import Continuous, ContinuousParams
+
+
+class CompassParams(ContinuousParams):
+    """Parameters of the Compass schedule."""
+
+    max_steps: int | None = Field(default=None, ge=1)
+    """Most local steps of a dispatch (Q_max); a client's full piece of work (the largest) when not given."""
+    min_steps: int | None = Field(default=None, ge=1)
+    """Fewest local steps of a dispatch (Q_min); a fifth of the most when not given."""
+    latest_factor: float = Field(default=1.2, ge=1)
+    """A group waits this many times as long as it expects to wait (lambda); who comes later is late."""
+    warmup_steps: int | None = Field(default=None, ge=1)
+    """Local steps of a client's first dispatch, which measures its speed; the fewest when not given."""
+    beta_s: float = Field(default=1.0, gt=0, le=1)
+    """Weight of the newest observation in the estimate of a client's speed; with 1 only the newest counts."""
+    create_ref: Literal["target", "latest"] = "target"
+    """A new group is fitted to the expected arrival of the others, as in the paper, or to the latest, as in its
+    code."""
+    create_skip_overflow: bool = False
+    """Leave out groups that a new one could only meet with more than the most steps; the paper counts them."""
+    join_slack: float = Field(default=1.0, ge=1)
+    """A client may join a group that leaves it time for this many times the most steps."""
+    empty_timer: Literal["flush", "keep"] = "flush"
+    """A group nobody of which came in time still makes a version of the late updates of others, or leaves them to the
+    next."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.min_steps and self.max_steps and self.min_steps > self.max_steps:
+            raise ValueError("min_steps must not be more than max_steps")
+        return self
+
+
+class Compass(Continuous):
+    """The Compass scheduler of FedCompass.
+
+    Every client takes part all the time. Its first update measures its speed and makes a version by itself. From then
+    on, whenever a client needs work it joins the group of clients for whose expected arrival it has time for most local
+    steps within bounds, or opens a group that others will be able to join. A group's updates make one version when the
+    last member has arrived or when the group's latest time has come; a member that comes later goes into the next
+    version that any group makes, and is given work at once. A client that is gone leaves its group, and gets work when
+    it checks in again.
+
+    At one instant updates are handled one after the other, in order of dispatching, each to its end, and then the
+    latest times of groups, in order of creation: an update that arrives at the latest time is in time. Members of a
+    group are given work fastest first, of equals in order of arrival.
+
+    Each update is marked with the number of its group, from 1; 0 is a client's first update. Every version tells the
+    method ``group`` (0 where it is made by a first update), and for the record ``target_s`` (expected arrival) and
+    ``open_groups`` (those still waiting). So an update whose mark is not ``group`` came late.
+    """
+
+    name: ClassVar[str] = "compass"
+    paper: ClassVar[str] = (
+        "Li et al., FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a "
+        "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 to 3"
+    )
+    Params = CompassParams
+
+    def __init__(self, params: CompassParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection)
+        if selection.cohort_size() < server.clients:
+            raise UserError(
+                "under the compass schedule all clients take part all the time",
+                where="server.selection",
+                hint="leave out the cohort",
+            )
+        self.rules = _rules(params, int(server.default_steps.max()))
+        self.warmup_steps = params.warmup_steps or self.rules.min_steps
+        self.groups = ArrivalGroups(self.rules)
+        self._group_of: dict[int, ArrivalGroup] = {}
+        self._late: list[Dispatch] = []
+        self._late_marks: list[int] = []
+
+    def start(self) -> None:
+        """Give every client its first work."""
+        for client in range(self.server.clients):
+            self._give_work(client)
+
+    def _give_work(self, client: int) -> None:
+        self.hand_out(client, partial(self._assign, client))
+
+    def _assign(self, client: int) -> int:
+        """Local steps for a client that gets work now; puts it into a group once its speed is known."""
+        if client not in self.groups.step_ns:
+            return self.warmup_steps
+        group, steps = self.groups.assign(client, self.server.now_ns)
+        if group.timer is None:
+            group.timer = self.server.call_at(group.latest_ns, partial(self._finish, group))
+        self._group_of[client] = group
+        return steps
+
+    def received(self, dispatch: Dispatch) -> None:
+        """Take an update up; see the class for what becomes of it."""
+        client = dispatch.client
+        self.groups.observe(
+            client, self.server.now_ns - dispatch.dispatched_ns, dispatch.steps_done
+        )
+        group = self._group_of.pop(client, None)
+        if group is None:
+            self._make_version([dispatch], [0], 0, self.server.now_ns)
+            self._give_work(client)
+            return
+        group.pending.remove(client)
+        if self.groups.is_open(group):
+            group.arrived.append(dispatch)
+            if not group.pending:
+                self._finish(group)
+        else:
+            self._late.append(dispatch)
+            self._late_marks.append(group.number)
+            self._give_work(client)
+
+    def lost(self, dispatch: Dispatch) -> None:
+        """Take the client out of its group, and give it work when it checks in."""
+        group = self._group_of.pop(dispatch.client, None)
+        if group is not None:
+            group.pending.remove(dispatch.client)
+            if not group.pending and self.groups.is_open(group):
+                if group.arrived:
+                    self._finish(group)
+                else:
+                    self.groups.close(group)
+        self._give_work(dispatch.client)
+
+    def _finish(self, group: ArrivalGroup) -> None:
+        """Make a version of those who have arrived, and give them work."""
+        # Closed first: its members must not join it again.
+        self.groups.close(group)
+        members = group.arrived
+        if members or (self._late and self.params.empty_timer == "flush"):
+            late, self._late = self._late, []
+            late_marks, self._late_marks = self._late_marks, []
+            self._make_version(
+                [*members, *late],
+                [*[group.number] * len(members), *late_marks],
+                group.number,
+                group.target_ns,
+            )
+        for client in sorted(
+            (item.client for item in members), key=self.groups.step_ns.__getitem__
+        ):
+            self._give_work(client)
+
+    def _make_version(
+        self, updates: list[Dispatch], marks: list[int], group: int, target_ns: int
+    ) -> None:
+        self.aggregate(
+            updates, marks, group=group, target_s=target_ns / 1e9, open_groups=len(self.groups.open)
+        )
+
+
+def _rules(params: CompassParams, full_steps: int) -> GroupRules:
+    most = params.max_steps or max(full_steps, params.min_steps or 1)
+    return GroupRules(
+        min_steps=params.min_steps or max(1, most // 5),
+        max_steps=most,
+        latest_factor=params.latest_factor,
+        smoothing=params.beta_s,
+        join_slack=params.join_slack,
+        from_latest=params.create_ref == "latest",
+        skip_overflow=params.create_skip_overflow,
+    )

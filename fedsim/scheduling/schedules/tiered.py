@@ -1,0 +1,88 @@
+"""The tiered schedule: synchronous rounds inside tiers of like speed, which do not wait for each other."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.scheduling.base import Dispatch, Selection, ServerPort
+from fedsim.scheduling.continuous import Continuous, ContinuousParams
+from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
+
+
+class TieredParams(ContinuousParams):
+    """Parameters of the tiered schedule."""
+
+    speed_ratio: float = Field(default=2.0, ge=1)
+    """No client of a tier takes longer than this many times what the fastest of its tier takes."""
+    tiers: int | None = Field(default=None, ge=1)
+    """Make this many tiers of equal size instead."""
+
+
+class Tiered(Continuous):
+    """Every tier runs rounds of its own: it waits for its clients, makes a version, and starts again from it.
+
+    Tiers follow from the expected duration of a full piece of work and never change. A round of a tier takes the
+    selection's cohort from the tier's clients (all that are there without one). Each update is marked with its tier
+    (0 the fastest), and every version tells the method ``tier`` and ``tiers``, their number. Updates that arrive at one
+    instant are handled in order of dispatching; a tier whose round they complete starts the next at once.
+    """
+
+    name: ClassVar[str] = "tiered"
+    paper: ClassVar[str] = (
+        "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
+        "Asynchronous Tiers, SC 2021, Algorithm 1; tiers by speed ratio: Li et al., FedCompass, ICLR 2024, App. E.2"
+    )
+    Params = TieredParams
+
+    def __init__(self, params: TieredParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection)
+        durations = profile(server)
+        tiers = (
+            tiers_by_ratio(durations, params.speed_ratio)
+            if params.tiers is None
+            else equal_tiers(durations, params.tiers)
+        )
+        self._tier_of: list[int] = tiers.tolist()
+        self._members = [tiers == tier for tier in range(int(tiers.max()) + 1)]
+        self._outstanding = [0] * len(self._members)
+        self._arrived: list[list[Dispatch]] = [[] for _ in self._members]
+
+    def start(self) -> None:
+        """Start a round of every tier, the fastest first."""
+        for tier in range(len(self._members)):
+            self._start_round(tier)
+
+    def _start_round(self, tier: int) -> None:
+        server = self.server
+        if server.now_ns < server.busy_until_ns:
+            server.call_at(server.busy_until_ns, partial(self._start_round, tier))
+            return
+        clients = self.selection.draw_among(self.selection.cohort_size(), self._members[tier])
+        if not clients:
+            server.call_when_available(partial(self._start_round, tier))
+            return
+        self._outstanding[tier] = len(clients)
+        for client in clients:
+            self.hand_out(client)
+
+    def received(self, dispatch: Dispatch) -> None:
+        """Count an update; the last of a tier's round makes a version."""
+        tier = self._tier_of[dispatch.client]
+        self._arrived[tier].append(dispatch)
+        self._one_less(tier)
+
+    def lost(self, dispatch: Dispatch) -> None:
+        """The tier waits no longer for this client."""
+        self._one_less(self._tier_of[dispatch.client])
+
+    def _one_less(self, tier: int) -> None:
+        self._outstanding[tier] -= 1
+        if self._outstanding[tier]:
+            return
+        arrived, self._arrived[tier] = self._arrived[tier], []
+        if arrived:
+            self.aggregate(arrived, [tier] * len(arrived), tier=tier, tiers=len(self._members))
+        self._start_round(tier)
