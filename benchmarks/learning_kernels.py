@@ -2,9 +2,9 @@
 
     python benchmarks/learning_kernels.py [--repeats 5] [--device cpu]
 
-All figures of a row come from one process and interleaved repeats; the best repeat of each counts. Ratios carry over to other
-machines better than times. ``centralised`` is one model on batches of 100 x 32, the same floating-point work without the
-bookkeeping of clients.
+All figures come from one process and interleaved repeats; the best repeat of each counts. Ratios carry over to other
+machines better than times. ``centralised`` is one model on batches of 100 x 32: the same floating-point work without
+the bookkeeping of clients.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner, method_context
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.scenario.training import Sgd, Training
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.models.cnn import Cnn, CnnParameters
 from fedsim.tasks.models import registry
 from fedsim.tasks.partition import Partition
 from fedsim.tasks.supervised import SupervisedTask

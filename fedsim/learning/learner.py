@@ -525,15 +525,17 @@ class Learner:
         if self._on_metrics is not None:
             self._on_metrics(instruction, metrics)
 
-    def _spread(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """``work`` on all items, on the worker threads where there are several; results in order."""
+    def _spread(
+        self, work: Callable[[_Item], _Result], items: Sequence[_Item]
+    ) -> Iterable[_Result]:
+        """``work`` on all items, on the worker threads where there are several; results in order, as they come."""
         if self._workers == 1 or len(items) < 2:
-            return [work(item) for item in items]
+            return map(work, items)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 self._workers, "fedsim-learning", initializer=torch.set_num_threads, initargs=(1,)
             )
-        return list(self._pool.map(work, items))
+        return self._pool.map(work, items)
 
     def _note_loss(self, dispatch_id: int, loss: float) -> None:
         if dispatch_id >= len(self._losses):

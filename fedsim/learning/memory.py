@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,6 @@ from fedsim.scenario.training import Training
 
 IntArray = npt.NDArray[np.int64]
 
-_BLOCK_BYTES = 64 << 20
 _HOST_BYTES = 4 << 30
 _HOST_SHARE = 0.25
 _DEVICE_SHARE = 0.25
@@ -73,14 +73,17 @@ class Budget:
 
 
 class _DiskRows:
-    """Rows in memory-mapped files that vanish with the object."""
+    """Rows in a temporary file that vanishes with the object.
+
+    Read and written, not mapped: mapped pages would count as memory of the process.
+    """
 
     def __init__(self, elements: int, dtype: torch.dtype, folder: Path | None) -> None:
         self._elements = elements
         self._dtype = dtype
         self._folder = folder
-        self._per_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
-        self._blocks: list[Tensor] = []
+        self._row_bytes = elements * dtype.itemsize
+        self._file: IO[bytes] | None = None
         self._slots: dict[int, int] = {}
         self._free: list[int] = []
         self._used = 0
@@ -91,37 +94,39 @@ class _DiskRows:
     def keys(self) -> list[int]:
         return list(self._slots)
 
-    def _row(self, slot: int) -> Tensor:
-        return self._blocks[slot // self._per_block][slot % self._per_block]
-
     def put(self, key: int, row: Tensor) -> None:
         slot = self._slots.get(key)
         if slot is None:
-            slot = self._slots[key] = self._free.pop() if self._free else self._new_slot()
-        self._row(slot).copy_(row)
+            slot = self._free.pop() if self._free else self._used
+            self._used = max(self._used, slot + 1)
+            self._slots[key] = slot
+        if self._file is None:
+            # Unbuffered: rows are long, and are read and written whole.
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115 - closed with the object
+                prefix="fedsim-", suffix=".rows", dir=self._folder, buffering=0
+            )
+        self._file.seek(slot * self._row_bytes)
+        plain = row.detach().to(device="cpu", dtype=self._dtype).contiguous()
+        data = plain.view(torch.uint8).numpy().data
+        while data:
+            data = data[self._file.write(data) :]
 
     def get(self, key: int) -> Tensor:
-        return self._row(self._slots[key])
+        row = torch.empty(self._elements, dtype=self._dtype)
+        assert self._file is not None
+        self._file.seek(self._slots[key] * self._row_bytes)
+        data = row.view(torch.uint8).numpy().data
+        while data:
+            count = self._file.readinto(data)  # type: ignore[attr-defined]
+            if not count:
+                raise OSError("a temporary file of rows was cut short")
+            data = data[count:]
+        return row
 
     def drop(self, key: int) -> None:
         slot = self._slots.pop(key, None)
         if slot is not None:
             self._free.append(slot)
-
-    def _new_slot(self) -> int:
-        if self._used == self._per_block * len(self._blocks):
-            self._grow()
-        self._used += 1
-        return self._used - 1
-
-    def _grow(self) -> None:
-        descriptor, path = tempfile.mkstemp(prefix="fedsim-", suffix=".rows", dir=self._folder)
-        os.close(descriptor)
-        size = self._per_block * self._elements
-        block = torch.from_file(path, shared=True, size=size, dtype=self._dtype)
-        # The mapping outlives the name, so that nothing is left behind however the process ends.
-        os.unlink(path)
-        self._blocks.append(block.view(self._per_block, self._elements))
 
 
 class RowStore:

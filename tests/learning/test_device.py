@@ -45,12 +45,12 @@ def test_settings_of_torch_come_back_after_an_error() -> None:
         def fail() -> None:
             with reproducible():
                 assert torch.get_num_threads() == 1
-                assert torch.are_deterministic_algorithms_enabled()
+                assert torch.get_deterministic_debug_mode() == 1
                 raise KeyError
 
         with pytest.raises(KeyError):
             fail()
         assert torch.get_num_threads() == 2
-        assert not torch.are_deterministic_algorithms_enabled()
+        assert torch.get_deterministic_debug_mode() == 0
     finally:
         torch.set_num_threads(before)

@@ -75,6 +75,8 @@ class _LinearStackSession(SupervisedSession):
         self._dtype = kernel.execution.dtype
         self._labels: Tensor
         self._place_weights: Tensor
+        classes = torch.arange(self._layers[-1].shape[0], device=kernel.execution.device)
+        self._classes = classes.unsqueeze(1)
 
     def _on_draw(self, drawn: Batches) -> None:
         self._labels = self.samples.y[drawn.rows].unsqueeze(2)
@@ -129,7 +131,7 @@ class _LinearStackSession(SupervisedSession):
         log_shares = torch.log_softmax(values, 1)
         loss = -(log_shares.gather(1, labels) * places).sum((1, 2))
         delta = log_shares.exp_()
-        delta.scatter_add_(1, labels, delta.new_tensor(-1.0).expand(labels.shape))
+        delta.add_(labels == self._classes, alpha=-1)
         return loss, delta.mul_(places), activations
 
     @staticmethod
