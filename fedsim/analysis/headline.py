@@ -83,7 +83,7 @@ def tiles(run: Run) -> list[Tile]:
     given = statistics.participation_counts(table, population(run))
     found.append(
         Tile(
-            "Clients that took part",
+            "Clients that contributed",
             count_text(int((given > 0).sum())),
             f"of {count_text(len(given))}",
         )

@@ -229,12 +229,35 @@ def participation_term(weights: sparse.csr_array, window: int) -> Floats:
     return np.asarray(clients * squares - 2.0 * sums + 1.0, dtype=np.float64)
 
 
-def in_flight(dispatches: pd.DataFrame, times_s: Floats) -> Integers:
-    """How many dispatches were going on at each instant (begun at or before it, ended after it)."""
-    begun = np.searchsorted(np.sort(dispatches["dispatched_s"].to_numpy()), times_s, side="right")
-    ended = np.searchsorted(np.sort(dispatches["ended_s"].to_numpy()), times_s, side="right")
-    difference: Integers = begun - ended
-    return difference
+def peak_at_work(dispatches: pd.DataFrame) -> int:
+    """The most dispatches that were ever going on at once (begun at or before an instant, ended after it)."""
+    begun = np.sort(dispatches["dispatched_s"].to_numpy())
+    ended = np.searchsorted(np.sort(dispatches["ended_s"].to_numpy()), begun, side="right")
+    return int((np.searchsorted(begun, begun, side="right") - ended).max(initial=0))
+
+
+def mean_at_work(dispatches: pd.DataFrame, edges_s: Floats) -> Floats:
+    """Mean number of dispatches going on between neighbouring instants.
+
+    Args:
+        dispatches: as :attr:`Run.dispatches`.
+        edges_s: M + 1 increasing instants.
+
+    Returns:
+        M means.
+    """
+
+    def since(starts: Floats) -> Floats:
+        # Sum over all starts of the time from each to an edge, where it is over: edge * count - sum of starts.
+        ordered = np.sort(starts)
+        count = np.searchsorted(ordered, edges_s, side="right")
+        past: Floats = edges_s * count - np.concatenate([[0.0], np.cumsum(ordered)])[count]
+        return past
+
+    worked = since(dispatches["dispatched_s"].to_numpy()) - since(dispatches["ended_s"].to_numpy())
+    # Differences of large sums can leave a rounding error where nobody worked.
+    means: Floats = np.maximum(np.diff(worked) / np.diff(edges_s), 0.0)
+    return means
 
 
 def spent_by(dispatches: pd.DataFrame, values: Floats | Integers, times_s: Floats) -> Floats:

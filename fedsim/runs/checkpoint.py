@@ -104,6 +104,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         ready[name] = value
     temporary = path.with_name(f".{path.name}.part")
     save_file(ready, temporary)
+    # safetensors makes files that only their owner may read.
+    os.chmod(temporary, 0o644)
     os.replace(temporary, path)
 
 

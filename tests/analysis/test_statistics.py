@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +17,13 @@ from synthetic_runs import build_run
 from fedsim.analysis.statistics import (
     delays,
     gini,
-    in_flight,
     lorenz_curve,
+    mean_at_work,
     outcome_counts,
     participation_counts,
     participation_term,
     participation_weights,
+    peak_at_work,
     spent_by,
     staleness,
     where_time_went,
@@ -209,11 +211,15 @@ def test_delays_of_a_run_equal_the_recorded_ones(run: Run) -> None:
     assert found.tau.tolist() == run.aggregations["delay_max"].tolist()
 
 
-def test_in_flight_and_running_sums(run: Run) -> None:
+def test_at_work_and_running_sums(run: Run) -> None:
     frame = run.dispatches
-    times = np.array([-1.0, 0.0, 1000.0, 20_000.0, frame["ended_s"].iloc[3], 1e9])
-    going = [int(((frame["dispatched_s"] <= t) & (frame["ended_s"] > t)).sum()) for t in times]
-    assert in_flight(frame, times).tolist() == going
+    times = np.array([-1.0, 0.0, 1000.0, 20_000.0, frame["ended_s"].max(), 1e6])
+    begun, ended = frame["dispatched_s"], frame["ended_s"]
+    assert peak_at_work(frame) == max(int(((begun <= t) & (ended > t)).sum()) for t in begun)
+    expected = [
+        (ended.clip(a, b) - begun.clip(a, b)).sum() / (b - a) for a, b in itertools.pairwise(times)
+    ]
+    np.testing.assert_allclose(mean_at_work(frame, times), expected, atol=1e-9)
     sums = [float(frame["bytes_up"][frame["ended_s"] <= t].sum()) for t in times]
     assert spent_by(frame, frame["bytes_up"].to_numpy(), times).tolist() == sums
 

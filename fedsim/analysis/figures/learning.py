@@ -145,7 +145,7 @@ def time_to_targets(run: Run) -> Figure | None:
     return Figure(
         "targets",
         "Time to target",
-        f"First evaluation at which {metric_label(name)} reached each level.",
+        f"First evaluation at which {metric_label(name)} reached each level, and what it had cost.",
         "A dash stands for a level that was not reached; the stated target is marked.",
         (
             Column("level", metric_label(name), "share" if is_share(name) else "number", levels),
@@ -157,7 +157,10 @@ def time_to_targets(run: Run) -> Figure | None:
             ),
             Column("time_s", "simulated time", "time", times),
             Column("version", "updates", "count", versions),
-            *(Column(c.key, c.label, c.kind, np.where(reached, c.values, np.nan)) for c in costs),
+            *(
+                Column(c.key, label, c.kind, np.where(reached, c.values, np.nan))
+                for c, label in zip(costs, ("data", "compute"), strict=True)
+            ),
         ),
     )
 

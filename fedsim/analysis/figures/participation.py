@@ -130,6 +130,12 @@ def delay(run: Run) -> Figure:
     rows = thin(updates)
     never = int((statistics.participation_counts(run.dispatches, population(run)) == 0).sum())
     absent = f"; {count_text(never)} clients never took part" if never else ""
+    columns = [Column("tau", "absence in server updates", "count", found.tau[rows])]
+    if never:
+        those_seen = statistics.delays(run.dispatches, population(run) - never, updates)
+        columns.append(
+            Column("tau_seen", "among clients that took part", "count", those_seen.tau[rows])
+        )
     return Figure(
         "delay",
         "Absence of the longest absent client",
@@ -139,7 +145,7 @@ def delay(run: Run) -> Figure:
         "it keeps growing while a client has never taken part.",
         (
             Column("version", "server update", "count", rows + 1),
-            Column("tau", "absence in server updates", "count", found.tau[rows]),
+            *columns,
         ),
         {"tau_max": found.tau_max, "tau_avg": found.tau_avg},
     )

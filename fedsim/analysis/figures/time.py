@@ -158,18 +158,20 @@ def online(run: Run) -> Figure:
         finding = f"Between {count_text(low)} and {count_text(high)} clients were online at a time."
         columns = [Column("online", "online", "count", present)]
     else:
-        times = np.linspace(0.0, run.simulated_s, 400)
+        times = np.unique(np.linspace(0.0, run.simulated_s, 400))
         finding = "How many were online was not recorded in this run."
         columns = []
-    working = statistics.in_flight(run.dispatches, times)
+    working = np.append(statistics.mean_at_work(run.dispatches, times), np.nan)
+    peak = statistics.peak_at_work(run.dispatches)
     return Figure(
         "online",
         "Who was there, and who was at work",
-        f"{finding} At most {count_text(working.max(initial=0))} of them worked at once.",
-        "Online means eligible to take part; at work means between dispatch and arrival, drop or cut.",
+        f"{finding} At most {count_text(peak)} worked at once.",
+        "Online means eligible to take part; at work is the mean number, from one point to the next, "
+        "between dispatch and arrival, drop or cut.",
         (
             Column("time_s", "simulated time", "time", times),
             *columns,
-            Column("working", "at work", "count", working),
+            Column("working", "at work on average", "number", working),
         ),
     )

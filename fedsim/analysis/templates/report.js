@@ -47,7 +47,7 @@
   const present = column("online", "online");
   const people = [
     ...(present ? [{ label: "online", colour: "online", values: present.values, fill: true }] : []),
-    { label: "at work", colour: "compute", values: column("online", "working").values },
+    { label: "at work on average", colour: "compute", kind: "number", values: column("online", "working").values },
   ];
   legendBefore(host("online"), people.map((s) => ({ label: s.label, colour: s.colour, line: true })));
   lines(host("online"), finding("online"), { x: column("online", "time_s"), y: { kind: "count", label: "clients", zero: true }, series: people });
@@ -76,10 +76,16 @@
     series: even,
   });
 
+  const seen = column("delay", "tau_seen");
+  const absence = [
+    { label: "all clients", colour: "series", values: column("delay", "tau").values },
+    ...(seen ? [{ label: "clients that took part", colour: "waiting", values: seen.values }] : []),
+  ];
+  if (seen) legendBefore(host("delay"), absence.map((s) => ({ label: s.label, colour: s.colour, line: true })));
   lines(host("delay"), finding("delay"), {
     x: column("delay", "version"),
     y: { kind: "count", label: "server updates", zero: true },
-    series: [{ label: "absent for", colour: "series", values: column("delay", "tau").values }],
+    series: absence,
   });
 
   if (data.partition) {

@@ -118,15 +118,24 @@
   const tip = fedsim.tooltip(host);
 
   function look(from, width) {
-    const length = Math.min(Math.max(width, 1), whole[1] - whole[0]);
+    const length = Math.min(Math.max(width, 1e-3), whole[1] - whole[0]);
     const begin = Math.min(Math.max(from, whole[0]), whole[1] - length);
     view = [begin, begin + length];
     redraw();
   }
   const zoom = (factor, centre = (view[0] + view[1]) / 2) => look(centre - (centre - view[0]) * factor, (view[1] - view[0]) * factor);
   const pan = (share) => look(view[0] + (view[1] - view[0]) * share, view[1] - view[0]);
+  /* Closer to the chosen dispatch, or to the one nearest to the middle: never into empty time. */
+  function closer(index = selected) {
+    const middle = (view[0] + view[1]) / 2;
+    const centre = (i) => (time.dispatched_s[i] + endOf(i)) / 2;
+    const all = time.dispatched_s.map((_, i) => i);
+    const to = index ?? all.reduce((best, i) => (Math.abs(centre(i) - middle) < Math.abs(centre(best) - middle) ? i : best), 0);
+    const length = (view[1] - view[0]) / 2;
+    if (count) look(centre(to) - length / 2, length);
+  }
   const ACTIONS = {
-    in: () => zoom(0.5), out: () => zoom(2), earlier: () => pan(-0.5), later: () => pan(0.5), whole: () => look(0, Infinity),
+    in: () => closer(), out: () => zoom(2), earlier: () => pan(-0.5), later: () => pan(0.5), whole: () => look(0, Infinity),
   };
   for (const button of document.querySelectorAll("[data-view]")) button.addEventListener("click", () => { tip.hide(); ACTIONS[button.dataset.view](); });
 
@@ -140,6 +149,14 @@
     const middle = (Math.max(t("dispatched_s"), view[0]) + Math.min(endOf(index), view[1])) / 2;
     tip.show(sx(middle), TOP + (figure.order[index] + 0.5) * ROW, text, say);
   }
+  /* The dispatch under the pointer. */
+  function at(event) {
+    const area = element.getBoundingClientRect();
+    const perPixel = (view[1] - view[0]) / (host.clientWidth - LEFT - RIGHT);
+    const place = Math.floor((event.clientY - area.top - TOP) / ROW);
+    const when = view[0] + (event.clientX - area.left - LEFT) * perPixel, slack = 5 * perPixel;
+    return (rows[place] || []).find((index) => time.dispatched_s[index] - slack <= when && when <= endOf(index) + slack);
+  }
   let drag = null;
   element.addEventListener("pointerdown", (event) => { drag = { x: event.clientX, from: view[0] }; element.setPointerCapture(event.pointerId); });
   element.addEventListener("pointerup", () => { drag = null; });
@@ -147,13 +164,16 @@
   element.addEventListener("pointermove", (event) => {
     const scaleX = (view[1] - view[0]) / (host.clientWidth - LEFT - RIGHT);
     if (drag) { tip.hide(); look(drag.from - (event.clientX - drag.x) * scaleX, view[1] - view[0]); return; }
-    const area = element.getBoundingClientRect();
-    const place = Math.floor((event.clientY - area.top - TOP) / ROW);
-    const at = view[0] + (event.clientX - area.left - LEFT) * scaleX, slack = 4 * scaleX;
-    const hit = (rows[place] || []).find((index) => time.dispatched_s[index] - slack <= at && at <= endOf(index) + slack);
+    const hit = at(event);
     if (hit === undefined) tip.hide(); else describe(hit, false);
   });
   element.addEventListener("pointerleave", () => tip.hide());
+  element.addEventListener("dblclick", (event) => {
+    const index = at(event);
+    if (index === undefined) return;
+    const length = Math.max((endOf(index) - time.dispatched_s[index]) * 4, 1e-3);
+    look(time.dispatched_s[index] - length * 0.375, length);
+  });
   element.addEventListener("wheel", (event) => {
     const scaleX = (view[1] - view[0]) / (host.clientWidth - LEFT - RIGHT);
     if (event.ctrlKey || event.metaKey) {
