@@ -134,6 +134,7 @@ def assemble(
             dtype=execution.dtype if execution else torch.float32,
             device=execution.device if execution else torch.device("cpu"),
             seed=scenario.seed,
+            optimizer=training.optimizer,
         ),
     )
     item = _ITEM_BYTES[training.dtype]
@@ -270,24 +271,24 @@ def _flops(scenario: Scenario, task: Task | None) -> float | None:
 def _memory_needed(layout: Layout, method: Method, item_bytes: int) -> float:
     """Bytes on a device: model, gradient, one optimizer buffer, and what the method keeps there."""
     kept = sum(
-        memory.elements for memory in method.memories().values() if memory.keeper == "client"
+        memory.elements for memory in method.memories().values() if memory.keeper != "server"
     )
     return float((3 * layout.size + kept) * item_bytes)
 
 
 def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]], bool]:
     def reached(metrics: Mapping[str, float]) -> bool:
-        for name, value in target.items():
-            if name not in metrics:
-                raise UserError(
-                    f"there is no metric '{name}' to stop at",
-                    where="stop.target",
-                    hint=f"this task measures: {', '.join(sorted(metrics))}",
-                )
-            better = metrics[name] >= value if higher_is_better(name) else metrics[name] <= value
-            if not better:
-                return False
-        return True
+        unknown = [name for name in target if name not in metrics]
+        if unknown:
+            raise UserError(
+                f"there is no metric '{unknown[0]}' to stop at",
+                where="stop.target",
+                hint=f"this task measures: {', '.join(sorted(metrics))}",
+            )
+        return all(
+            metrics[name] >= value if higher_is_better(name) else metrics[name] <= value
+            for name, value in target.items()
+        )
 
     return reached
 

@@ -28,7 +28,7 @@ from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario, load_scenario
-from fedsim.timeline import Evaluate
+from fedsim.timeline import Aggregate, Evaluate
 from fedsim.units import NS_PER_S, to_ns
 
 CHECKPOINT_INTERVAL_S = 30.0
@@ -98,6 +98,7 @@ def execute(
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
         assembly = assemble(loaded, bundles, timing_only=timing_only)
+        build_server(assembly, None, _Nobody())
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with (
         loaded.locating_errors(),
@@ -232,6 +233,11 @@ class _Execution:
             self._leave(Status.INTERRUPTED)
             raise
         except Exception as error:
+            if isinstance(error, UserError) and not self._server.dispatched:
+                # A mistake that only the run could show, before anything was done: leave nothing behind.
+                self._writer.close()
+                self._folder.remove()
+                raise
             self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
             raise
         run = Run(self._folder)
@@ -331,6 +337,16 @@ class _TimedPlane:
     def training_losses(self, dispatch_ids: Any) -> Any:
         with self._execution.learning():
             return self._learner.training_losses(dispatch_ids)
+
+
+class _Nobody:
+    """Takes no rows: for building a server only to see that it can be built."""
+
+    def append_dispatch(self, *values: Any) -> None:
+        raise AssertionError("nothing is simulated")
+
+    def append_aggregation(self, aggregate: Aggregate) -> None:
+        raise AssertionError("nothing is simulated")
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fedsim.catalog import CATALOG
 from fedsim.devices.availability.base import AvailabilityParams
+from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
@@ -116,6 +117,7 @@ def build_population(
         compute=ComputeTimes(compute_model, compute_params, compute_context),
         network=network,
         power=_power(devices.energy, main, rows, clients),
+        batteries=Batteries(devices.energy, clients) if devices.energy.battery_j else None,
         eligible=eligible,
         device_ids=_device_names(main, rows, clients),
     )

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.availability.base import OnDisconnect
+from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.network.base import Direction, Network
 from fedsim.network.shared import SharedNetwork
@@ -35,6 +36,7 @@ class Population:
         compute: time of local steps.
         network: links.
         power: watts while working.
+        batteries: charge of the devices, where it limits what they take on.
         eligible: clients whose memory holds the model and its batch, (N,) bool.
         device_ids: name of each client's device, (N,).
     """
@@ -45,6 +47,7 @@ class Population:
     compute: ComputeTimes
     network: Network | SharedNetwork
     power: Power
+    batteries: Batteries | None
     eligible: npt.NDArray[np.bool_]
     device_ids: npt.NDArray[np.object_]
 

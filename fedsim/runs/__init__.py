@@ -1,13 +1,11 @@
 """The run folder: what a run leaves on disk, written as the run goes, and the :class:`Run` that reads it."""
 
-from fedsim.runs.answers import AnswerLog
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run, load_run
 from fedsim.runs.writer import RunWriter
 
 __all__ = [
-    "AnswerLog",
     "Checkpoints",
     "Run",
     "RunFolder",

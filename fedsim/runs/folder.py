@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -58,11 +59,6 @@ class RunFolder:
         return self.path / "report.html"
 
     @property
-    def answers(self) -> Path:
-        """What the learning plane answered to the time plane."""
-        return self.path / "answers.jsonl"
-
-    @property
     def checkpoint(self) -> Path:
         """The folder of checkpoints; absent once the run is complete."""
         return self.path / "checkpoint"
@@ -116,8 +112,15 @@ class RunFolder:
                 hint="choose a folder that you may write to",
             ) from error
 
+    def remove(self) -> None:
+        """Take back a run that has come to nothing: remove what fedsim wrote, and the folder if nothing else is in
+        it."""
+        self._remove_own_files()
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
     def _remove_own_files(self) -> None:
-        own = [self.scenario, self.info, self.model, self.report, self.answers]
+        own = [self.scenario, self.info, self.model, self.report]
         own += [self.stream(table.name) for table in STREAMED]
         own += [self.parquet(table.name) for table in TABLES]
         try:

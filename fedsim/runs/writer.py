@@ -69,7 +69,7 @@ class RunWriter:
         folder: the run folder; created unless ``resume``.
         clients: number of clients in the population, for ``delay_max``.
         overwrite: replace a run that is there.
-        resume: write the tables of an existing run anew; scenario, answers and checkpoint stay.
+        resume: write the tables of an existing run anew; scenario and checkpoint stay.
 
     Raises:
         UserError: the folder exists (without ``overwrite`` or ``resume``), does not exist (with

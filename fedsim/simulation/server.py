@@ -155,10 +155,11 @@ class Server:
         self._waiters: list[Callable[[], None]] = []
         self._wake_ns = -1
         self._wake_due = False
+        self._batteries = population.batteries
         power = population.power
-        self._compute_w = power.compute_w
-        self._download_w = power.download_w
-        self._upload_w = power.upload_w
+        self._compute_w: list[float] = power.compute_w.tolist()
+        self._download_w: list[float] = power.download_w.tolist()
+        self._upload_w: list[float] = power.upload_w.tolist()
         self._life: Life
         self._schedule: Schedule
         self._selection: Selection
@@ -312,6 +313,8 @@ class Server:
         dispatch.multiplicity = self._selection.multiplicity(client)
         self._dispatched += 1
         self._handed_out_ns = now
+        if self._batteries is not None:
+            self._batteries.begin(client, now)
         self._busy[client] = True
         if self._plane is not None:
             self._plane.hold(self._version)
@@ -357,7 +360,7 @@ class Server:
         if not dispatch.open:
             return
         plan = self._life.cut(dispatch)
-        self._busy[dispatch.client] = False
+        self._release(dispatch.client, plan)
         self._close(dispatch, plan, Outcome.CUT)
         self._client_is_free(dispatch.client)
 
@@ -445,7 +448,7 @@ class Server:
 
     def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         """A dispatch has ended by itself: it arrived, or its client is gone."""
-        self._busy[dispatch.client] = False
+        self._release(dispatch.client, plan)
         if plan.arrives:
             self._arrived += 1
             dispatch.arrived_ns = plan.end_ns
@@ -464,6 +467,27 @@ class Server:
                 )
         if self._waiters or self._waiting:
             self._client_is_free(dispatch.client)
+
+    def _release(self, client: int, plan: Plan) -> None:
+        """The client is done working; with a low battery it takes no work until it has recharged."""
+        if self._batteries is not None:
+            now = self._clock.now
+            ready_ns = self._batteries.end(client, now, self._energy_j(client, plan))
+            if ready_ns > now:
+                self._engine.call_at(ready_ns, lambda: self._recharged(client))
+                return
+        self._busy[client] = False
+
+    def _recharged(self, client: int) -> None:
+        self._busy[client] = False
+        self._client_is_free(client)
+
+    def _energy_j(self, client: int, plan: Plan) -> float:
+        return (
+            self._download_w[client] * plan.download_ns
+            + self._compute_w[client] * plan.compute_ns
+            + self._upload_w[client] * plan.upload_ns
+        ) / NS_PER_S
 
     def _notice(self, dispatch: Dispatch) -> None:
         self._selection.on_failure(dispatch)
@@ -508,23 +532,7 @@ class Server:
     ) -> None:
         dispatch.open = False
         client = dispatch.client
-        (
-            end,
-            arrives,
-            downloaded,
-            computed,
-            steps_done,
-            bytes_down,
-            bytes_up,
-            down_ns,
-            compute_ns,
-            up_ns,
-        ) = plan
-        energy = (
-            self._download_w[client] * down_ns
-            + self._compute_w[client] * compute_ns
-            + self._upload_w[client] * up_ns
-        ) / NS_PER_S
+        end, arrives, downloaded, computed, steps_done, bytes_down, bytes_up, *_ = plan
         self._recorder.append_dispatch(
             dispatch.dispatch_id,
             client,
@@ -541,7 +549,7 @@ class Server:
             version,
             round(bytes_down),
             round(bytes_up),
-            energy,
+            self._energy_j(client, plan),
             dispatch.sequence,
             group,
             min(end, self._clock.now) / NS_PER_S,

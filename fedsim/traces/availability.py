@@ -81,10 +81,11 @@ class AvailabilityIndex:
         self.mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
 
     @classmethod
-    def always(cls, clients: int) -> AvailabilityIndex:
-        """Everybody is online all the time."""
+    def always(cls, clients: int, eligible: npt.ArrayLike | None = None) -> AvailabilityIndex:
+        """Everybody is online all the time; those not ``eligible``, shape (clients,), never."""
         zeros = np.zeros(clients, np.int64)
-        return cls(np.array([-FAR_US, FAR_US]), zeros, zeros + 2, zeros, zeros)
+        edges = 2 if eligible is None else 2 * np.asarray(eligible, dtype=np.int64)
+        return cls(np.array([-FAR_US, FAR_US]), zeros, zeros + edges, zeros, zeros)
 
     @classmethod
     def from_bundle(
@@ -527,7 +528,9 @@ class OnlineSampler:
         stream: random numbers of these draws; one sampler a stream.
     """
 
-    _BLOCK_BITS = 12
+    # Uniform numbers are made for many draws at once, and for the attempts that most draws need.
+    _BLOCK_BITS = 11
+    _AHEAD = 4
     _ATTEMPTS = 64
     _KEYS_FROM = 1 << 20
 
@@ -592,23 +595,22 @@ class OnlineSampler:
             self._busy, self._busy_view = busy, busy.data
         block = draw >> self._BLOCK_BITS
         if block != self._block:
-            first = block << self._BLOCK_BITS
-            self._uniforms = self._stream.uniforms(
-                np.arange(first, first + (1 << self._BLOCK_BITS))
-            ).tolist()
-            self._block = block
+            draws = np.arange(block << self._BLOCK_BITS, (block + 1) << self._BLOCK_BITS)
+            ahead = self._stream.uniforms(draws[:, None], np.arange(self._AHEAD))
+            self._uniforms, self._block = ahead.ravel().tolist(), block
         count = self._count
-        uniform = self._uniforms[draw & ((1 << self._BLOCK_BITS) - 1)]
-        attempt = 0
-        while attempt < self._ATTEMPTS and count:
+        first = (draw & ((1 << self._BLOCK_BITS) - 1)) * self._AHEAD
+        for attempt in range(self._ATTEMPTS if count else 0):
+            if attempt < self._AHEAD:
+                uniform = self._uniforms[first + attempt]
+            else:
+                uniform = self._stream.uniform(draw, attempt)
             at = int(uniform * count)
             client = self._listed_view[at]
             if not self._busy_view[client] and (
                 self._sure_until_view[at] > t_ns or self._index.is_online(client, t_ns)
             ):
                 return client
-            attempt += 1
-            uniform = self._stream.uniform(draw, attempt)
         chosen = self._sample_exactly(1, t_ns, busy, draw)
         return int(chosen[0]) if len(chosen) else -1
 

@@ -17,9 +17,9 @@ import pytest
 import torch
 from synthetic_runs import build_run
 
-from fedsim.errors import InvariantViolation, UserError
+from fedsim.errors import UserError
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
-from fedsim.runs import AnswerLog, Checkpoints, RunFolder, RunWriter, Status, load_run
+from fedsim.runs import Checkpoints, RunFolder, RunWriter, Status, load_run
 from fedsim.runs.checkpoint import save_tensors
 from fedsim.runs.environment import environment
 from fedsim.runs.schema import DISPATCHES, TABLES
@@ -207,14 +207,10 @@ def test_resume_writes_the_tables_anew_and_keeps_the_rest(tmp_path: Path) -> Non
     folder, writer = started(tmp_path / "run")
     writer.append_dispatch(*FIRST)
     writer.close()
-    with AnswerLog(folder.answers) as answers:
-        answers.record("evaluation", 1, {"accuracy": 0.5})
     with RunWriter(folder, clients=6, resume=True) as writer:
         writer.append_dispatch(*SECOND)
         writer.finish()
     assert load_run(folder.path).dispatches["dispatch_id"].tolist() == [1]
-    with AnswerLog(folder.answers) as answers:
-        assert answers.get("evaluation", 1) == {"accuracy": 0.5}
 
 
 def read_everything(path: Path) -> None:
@@ -289,37 +285,6 @@ def test_time_to_target(tmp_path: Path) -> None:
     html = run._repr_html_()
     assert "tiny" in html
     assert "0.7" in html
-
-
-def test_answers_are_exact_and_survive_a_cut_line(tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    values = [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, NAN, math.inf, -0.0]
-    with AnswerLog(path) as log:
-        log.record("training_losses", [np.int64(3), 4], np.array(values))
-        log.record("evaluation", 7, {"accuracy": 0.1 + 0.2})
-        log.record("evaluation", 7, {"accuracy": 0.1 + 0.2})
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"kind": "evaluation", "key": 8, "val')
-    with AnswerLog(path) as log:
-        assert len(log) == 2
-        read = log.get("training_losses", (3, 4))
-        assert isinstance(read, list)
-        assert [v.hex() for v in read] == [v.hex() for v in values]
-        assert log.get("evaluation", 7) == {"accuracy": 0.1 + 0.2}
-        assert log.get("evaluation", 8) is None
-        log.record("training_losses", [3, 4], values)
-        with pytest.raises(InvariantViolation):
-            log.record("evaluation", 7, {"accuracy": 0.3})
-        log.record("evaluation", 8, {"accuracy": 0.5})
-    assert path.read_bytes().startswith(whole)
-    assert path.read_bytes().count(b"\n") == 3
-
-
-def test_damaged_answer_names_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    path.write_text('{"kind": "a", "key": 1, "values": [1.0]}\nnonsense\n')
-    with pytest.raises(UserError, match=r"answers\.jsonl:2"):
-        AnswerLog(path)
 
 
 def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:

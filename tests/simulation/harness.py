@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.context import DeviceContext
@@ -17,7 +19,8 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
 from fedsim.outcomes import Outcome
-from fedsim.scenario.model import Failures
+from fedsim.scenario.model import Energy, Failures
+from fedsim.scheduling.base import Schedule
 from fedsim.scheduling.schedules import registry as schedules
 from fedsim.scheduling.selections import registry as selections
 from fedsim.simulation.contended import ContendedLife
@@ -25,7 +28,7 @@ from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import PlannedLife
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.server import Limits, Server, Work
-from fedsim.timeline import Aggregate
+from fedsim.timeline import Aggregate, LearningPlane
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -148,15 +151,18 @@ def simulate(
     failure_detection: Any = 0.0,
     aggregation_time: float = 0.0,
     compute: dict[str, Any] | None = None,
+    energy: dict[str, Any] | None = None,
     seed: int = 0,
     samples: list[int] | None = None,
     shared: bool = False,
     server_down_bps: float = float("inf"),
     server_up_bps: float = float("inf"),
+    plane: LearningPlane | None = None,
+    observe: Callable[[Schedule, Server], None] | None = None,
 ) -> Book:
-    """Run the time plane alone and give back its book.
+    """Run the time plane (alone, or with a learning plane) and give back its book.
 
-    With the default rates a transfer of 1 MB takes exactly 1 s.
+    With the default rates a transfer of 1 MB takes exactly 1 s. ``observe`` sees schedule and server before the start.
     """
     clients = len(step_s)
     counts = np.asarray(samples if samples is not None else [1] * clients, dtype=np.int64)
@@ -193,6 +199,7 @@ def simulate(
         compute=ComputeTimes(Values(params, context), params, context),
         network=network,
         power=Power(watts * 2, watts, watts * 3),
+        batteries=Batteries(Energy(**energy), clients) if energy else None,
         eligible=context.eligible,
         device_ids=np.array([str(client) for client in range(clients)], dtype=object),
     )
@@ -202,7 +209,7 @@ def simulate(
         population,
         counts,
         Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
-        None,
+        plane,
         book,
         Limits(
             until_ns=None if until_s is None else to_ns(until_s),
@@ -237,6 +244,9 @@ def simulate(
         if isinstance(network, SharedNetwork)
         else PlannedLife(engine, planner, server.on_end)
     )
-    server.attach(schedule_class(schedule_class.Params(**schedule), server, picker), picker, life)
+    chosen = schedule_class(schedule_class.Params(**schedule), server, picker)
+    server.attach(chosen, picker, life)
+    if observe is not None:
+        observe(chosen, server)
     server.run()
     return book

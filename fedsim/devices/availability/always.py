@@ -16,4 +16,4 @@ class Always(AvailabilityModel):
 
     def index(self) -> AvailabilityIndex:
         """See :meth:`fedsim.devices.availability.base.AvailabilityModel.index`."""
-        return AvailabilityIndex.always(self.context.clients)
+        return AvailabilityIndex.always(self.context.clients, self.context.eligible)

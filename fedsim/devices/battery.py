@@ -1,0 +1,43 @@
+"""Batteries: a device whose charge is low takes no work until it has recharged."""
+
+from __future__ import annotations
+
+from fedsim.scenario.model import Energy
+from fedsim.units import NS_PER_S
+
+
+class Batteries:
+    """Charge of every client's battery; full at time 0.
+
+    A battery recharges at a constant power while its device does not work, and gives what the work takes. The
+    charge of a client is brought up to date only when it begins or ends work.
+
+    Args:
+        energy: capacity, floor and recharging power; the capacity must be given.
+        clients: number of clients.
+    """
+
+    def __init__(self, energy: Energy, clients: int) -> None:
+        assert energy.battery_j is not None
+        self._capacity_j = energy.battery_j
+        self._floor_j = energy.battery_j * energy.battery_floor
+        self._recharge_w = energy.recharge_w
+        self._charge_j = [energy.battery_j] * clients
+        self._since_ns = [0] * clients
+
+    def begin(self, client: int, now_ns: int) -> None:
+        """The client starts to work."""
+        self._charge_j[client] = self.charge_j(client, now_ns)
+
+    def end(self, client: int, now_ns: int, used_j: float) -> int:
+        """The client has stopped working; when it may work again."""
+        charge = max(0.0, self._charge_j[client] - used_j)
+        self._charge_j[client], self._since_ns[client] = charge, now_ns
+        if charge >= self._floor_j:
+            return now_ns
+        return now_ns + round((self._floor_j - charge) / self._recharge_w * NS_PER_S)
+
+    def charge_j(self, client: int, now_ns: int) -> float:
+        """Charge in joules of a client that is not at work."""
+        gained = self._recharge_w * (now_ns - self._since_ns[client]) / NS_PER_S
+        return min(self._capacity_j, self._charge_j[client] + gained)
