@@ -256,7 +256,7 @@ class AvailabilityIndex:
         if self.horizon_ns < NEVER and time_us.size and time_us.max() >= self.horizon_ns:
             self._refuse(int(time_us.max()))
         time_us = time_us // _NS
-        first, last, offset, period = self._layout[np.asarray(clients)].T
+        first, last, offset, period = self._layout.take(np.asarray(clients), axis=0).T
         position = time_us + offset
         if self._wraps:
             position = np.where(period > 0, position % np.maximum(period, 1), position)
@@ -334,7 +334,7 @@ class AvailabilityIndex:
         if end_ns > self.horizon_ns:
             self._refuse(end_ns)
         low, high = start_ns // _NS, -(-end_ns // _NS)
-        first, last, offset, period = self._layout[np.asarray(clients)].T
+        first, last, offset, period = self._layout.take(np.asarray(clients), axis=0).T
         safe_period = np.maximum(period, 1)
         lap = np.where(period > 0, (low + offset) // safe_period, 0)
         final_lap = np.where(period > 0, (high - 1 + offset) // safe_period, 0)
@@ -480,7 +480,7 @@ class Sweep:
 
     def _seek(self, clients: npt.NDArray[np.intp], time_us: int) -> None:
         """Find the next edge of each client by search."""
-        first, last, offset, period = self._index._layout[clients].T
+        first, last, offset, period = self._index._layout.take(clients, axis=0).T
         position = time_us + offset
         lap_start = position // np.maximum(period, 1) * period
         edge = self._index._edge_after(position - lap_start, first, last)
@@ -488,9 +488,10 @@ class Sweep:
 
     def _step(self, clients: npt.NDArray[np.intp], time_us: int) -> npt.NDArray[np.intp]:
         """Move each client past one edge; returns those whose next edge is not after ``time_us`` either."""
-        first, last, _, period = self._index._layout[clients].T
-        self._place(clients, self._cursor[clients] + 1, self._to_time[clients], first, last, period)
-        behind: npt.NDArray[np.intp] = clients[self.change_us[clients] <= time_us]
+        first, last, _, period = self._index._layout.take(clients, axis=0).T
+        edge, to_time = self._cursor.take(clients) + 1, self._to_time.take(clients)
+        change = self._place(clients, edge, to_time, first, last, period)
+        behind: npt.NDArray[np.intp] = clients[change <= time_us]
         return behind
 
     def _place(
@@ -501,18 +502,21 @@ class Sweep:
         first: Int64Array,
         last: Int64Array,
         period: Int64Array,
-    ) -> None:
-        """Set the next edge of each client, its first one of the next lap where this lap has none left."""
+    ) -> Int64Array:
+        """Set the next edge of each client: the first of the next lap where this lap has none left; when that is."""
         over = edge == last
-        again = over & (period > 0) & (first < last)
-        edge = np.where(again, first, edge)
-        to_time = np.where(again, to_time + period, to_time)
-        change = self._index._edges.take(edge, mode="clip")
-        never = (over & ~again) | (change == FAR_US)
+        if over.any():
+            again = over & (period > 0) & (first < last)
+            edge = np.where(again, first, edge)
+            to_time = np.where(again, to_time + period, to_time)
+            over &= ~again
+        edge_us = self._index._edges.take(edge, mode="clip")
+        change: Int64Array = np.where(over | (edge_us == FAR_US), FAR_US, edge_us + to_time)
         self._cursor[clients] = edge
         self._to_time[clients] = to_time
-        self.change_us[clients] = np.where(never, FAR_US, change + to_time)
+        self.change_us[clients] = change
         self.online[clients] = (edge & 1) == 1
+        return change
 
 
 class OnlineSampler:
@@ -637,9 +641,12 @@ class OnlineSampler:
         self._bin_end = self._bin_start + self._bin_ns
         self._sweep.advance(self._bin_start)
         online, change_us = self._sweep.online, self._sweep.change_us
-        self._listed = np.flatnonzero(online | (change_us < -(-self._bin_end // _NS)))
+        listed = change_us < -(-self._bin_end // _NS)
+        listed |= online
+        self._listed = np.flatnonzero(listed)
         self._count = len(self._listed)
         # Whoever is online when the bin starts is so until its next change; nothing is known here of the others.
-        self._sure_until = np.where(online[self._listed], change_us[self._listed] * _NS, 0)
+        self._sure_until = change_us.take(self._listed) * _NS
+        self._sure_until *= online.take(self._listed)
         self._listed_view = self._listed.data
         self._sure_until_view = self._sure_until.data
