@@ -1,0 +1,82 @@
+"""Updates written down, to put into the aggregation of a method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.methods import registry
+from fedsim.methods.base import Method, MethodContext
+from fedsim.tasks.layout import Layout
+
+
+class Written:
+    """The contributions of one aggregation as :class:`fedsim.methods.base.Updates`.
+
+    Args:
+        rows: vectors of each contribution, name to (C, P).
+        columns: the arrays of ``Updates`` that differ from their defaults.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, Sequence[Sequence[float]]],
+        *,
+        version: int = 1,
+        attributes: Mapping[str, float] | None = None,
+        **columns: Sequence[int],
+    ) -> None:
+        self._rows = {
+            name: torch.tensor(value, dtype=torch.float64) for name, value in rows.items()
+        }
+        count = len(next(iter(self._rows.values())))
+        self.version, self.time_s, self.round = version, 0.0, 0
+        self.attributes = dict(attributes or {})
+        defaults = {
+            "clients": range(count),
+            "samples": [1] * count,
+            "steps": [1] * count,
+            "steps_assigned": [1] * count,
+            "staleness": [0] * count,
+            "groups": [0] * count,
+            "multiplicity": [1] * count,
+            "versions": [version - 1] * count,
+            "rounds": [0] * count,
+        }
+        for name, default in defaults.items():
+            setattr(self, name, np.array(columns.get(name, default), dtype=np.int64))
+        self.learning_rates = np.ones(count)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._rows.values())))
+
+    def row(self, name: str, index: int) -> Tensor:
+        return self._rows[name][index]
+
+    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
+        factors = torch.as_tensor(np.asarray(weights, dtype=np.float64))
+        return (factors.unsqueeze(1) * self._rows[name]).sum(0)
+
+
+def make(given: Mapping[str, Any], samples: Sequence[int], elements: int = 1) -> Method:
+    """A method as a scenario names it, for clients with these samples."""
+    options = dict(given)
+    method_class = registry()[options.pop("name")]
+    return method_class(
+        method_class.Params(**options),
+        MethodContext(
+            layout=Layout.of([("x", (elements,))]),
+            clients=len(samples),
+            samples=np.array(samples, dtype=np.int64),
+            learning_rate=lambda round_, time: 0.1,
+            local_steps=np.ones(len(samples), dtype=np.int64),
+            dtype=torch.float64,
+            device=torch.device("cpu"),
+            seed=0,
+        ),
+    )

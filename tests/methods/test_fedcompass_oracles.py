@@ -1,0 +1,467 @@
+"""The worked traces of FedCompass (card of the method, section 9.3): every event, and the model after it.
+
+Clients are counted from 1 as in the paper. Step times are seconds, there is no network, and linear clients change the
+model by -lr x steps x slope. Where several versions are made at one instant, the model is read after the last.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from tests.methods.fakes import Written, make
+from tests.scheduling.worlds import World, play, slower
+
+FIGURE = [6, 12, 15, 24, 30]
+EXACT = {"name": "fedcompass", "alpha": 1.0, "staleness": {"name": "constant"}}
+FIRSTS = [
+    (120, 1, 1, 100),
+    (240, 2, 1, 40),
+    (300, 3, 1, 28),
+    (480, 4, 2, 35),
+    (600, 5, 2, 24),
+]
+
+
+def compass(**options: Any) -> dict[str, Any]:
+    return {"name": "compass", "min_steps": 20, "max_steps": 100, **options}
+
+
+def figure(until: float, *changes: dict[str, Any], **options: Any) -> World:
+    """The five clients of Fig. 1, 20, 21 and 22."""
+    return play(
+        FIGURE,
+        schedule=compass(**options),
+        until_s=until,
+        compute={"perturbations": list(changes)},
+    )
+
+
+def targets(world: World) -> dict[int, tuple[float, float, float]]:
+    """Of every group: when it was made, when it is expected, how long it waits."""
+    return {
+        item.group: (item.time, item.target, item.latest)
+        for item in world.assignments
+        if item.created
+    }
+
+
+def weighted(updates: list[tuple[int, int]], p: float) -> float:
+    """Change of the model by updates (steps, staleness), with the paper's weights."""
+    return -sum(0.9 * (staleness + 1) ** -0.5 * p * steps for steps, staleness in updates)
+
+
+def test_o1_figure_1() -> None:
+    world = figure(2521)
+    assert world.assigned(until=600) == FIRSTS
+    assert world.assigned(601, 720) == [(720, 1, 2, 100), (720, 2, 2, 50), (720, 3, 2, 40)]
+    again = [(1, 100), (2, 50), (3, 40), (4, 25), (5, 20)]
+    assert world.assigned(721, 1320) == [(1320, client, 3, steps) for client, steps in again]
+    assert world.assigned(1321, 1920) == [(1920, client, 4, steps) for client, steps in again]
+    assert world.assigned(1921) == [(2520, client, 5, steps) for client, steps in again]
+    assert targets(world) == {
+        1: (120, 720, 840),
+        2: (480, 1320, 1488),
+        3: (1320, 1920, 2040),
+        4: (1920, 2520, 2640),
+        5: (2520, 3120, 3240),
+    }
+    assert world.times == [120, 240, 300, 480, 600, 720, 1320, 1920, 2520]
+    assert [sorted(members) for members in world.members] == [
+        [1],
+        [2],
+        [3],
+        [4],
+        [5],
+        [1, 2, 3],
+        *[[1, 2, 3, 4, 5]] * 3,
+    ]
+    assert world.staleness[:7] == [[0], [1], [2], [3], [4], [4, 3, 2], [2, 1, 0, 0, 0]]
+    assert world.w[1:9] == pytest.approx(
+        [
+            -3.600000,
+            -6.145584,
+            -8.224045,
+            -10.024045,
+            -11.634014,
+            -26.193704,
+            -67.085712,
+            -109.385712,
+        ],
+        abs=5.1e-7,
+    )
+    steps = [
+        *[[(20, staleness)] for staleness in range(5)],
+        [(100, 4), (40, 3), (28, 2)],
+        [(35, 2), (24, 1), (100, 0), (50, 0), (40, 0)],
+        [(100, 0), (50, 0), (40, 0), (25, 0), (20, 0)],
+    ]
+    for version, updates in enumerate(steps):
+        change = world.w[version + 1] - world.w[version]
+        assert change == pytest.approx(weighted(updates, 0.2), rel=1e-10)
+
+
+def test_o1_nobody_idles_in_the_steady_state() -> None:
+    """235 steps in 600 s: all of the five clients' time."""
+    world = figure(2520)
+    last = [row for row in world.book.rows if row["dispatched"] == 1920]
+    assert sum(row["steps_done"] for row in last) == 235
+    assert {row["arrived"] for row in last} == {2520}
+
+
+def test_r11_the_rule_of_the_code_does_not_give_figure_1() -> None:
+    """A new group fitted to the latest arrival: the merge happens only at 24:00."""
+    world = figure(1441, create_ref="latest")
+    assert world.assigned(480, 480) == [(480, 4, 2, 40)]
+    assert targets(world)[2][1] == 1440
+    assert world.assigned(720, 720)[0] == (720, 1, 3, 100)
+    assert targets(world)[3][1] == 1320
+    merged = world.book.aggregates[-1]
+    assert merged.time_s == 1440
+    assert merged.attributes["group"] == 2
+
+
+def test_o2_figure_20_a_client_speeds_up() -> None:
+    world = figure(720, slower(3, 0.8, 300))
+    assert (
+        next(row["arrived"] for row in world.book.rows if row["client"] == 2 and row["sequence"])
+        == 636
+    )
+    assert world.times[-1] == 720
+    assert world.assigned(601) == [(720, 1, 2, 100), (720, 3, 2, 50), (720, 2, 2, 50)]
+
+
+def test_o2_with_a_smoothed_estimate() -> None:
+    """beta_S = 0.9 puts the new speed at 12.3 s a step, so 48 steps fit."""
+    world = figure(720, slower(3, 0.8, 300), beta_s=0.9)
+    assert (720, 3, 2, 48) in world.assigned()
+
+
+def test_o3_figure_21_a_client_slows_down_within_the_latest_time() -> None:
+    world = figure(1921, slower(3, 1.2, 300))
+    assert world.times[5] == 804
+    assert sorted(world.members[5]) == [1, 2, 3]
+    assert world.assigned(601, 804) == [(804, 1, 2, 86), (804, 2, 2, 43), (804, 3, 2, 28)]
+    third = next(row for row in world.book.rows if row["client"] == 2 and row["sequence"] == 2)
+    assert third["arrived"] == 1308
+    assert world.times[6] == 1320
+    assert [(item[1], item[3]) for item in world.assigned(1320, 1320)] == [
+        (1, 100),
+        (2, 50),
+        (3, 33),
+        (4, 25),
+        (5, 20),
+    ]
+    assert targets(world)[3] == (1320, 1920, 2040)
+
+
+def test_o4_figure_22_a_client_slows_down_beyond_it() -> None:
+    """The third client arrives at 16:12 (the paper's 15:12 is a slip of arithmetic)."""
+    world = figure(2491, slower(3, 1.6, 300))
+    assert world.times == [120, 240, 300, 480, 600, 840, 1320, 1908, 2490]
+    assert sorted(world.members[5]) == [1, 2]
+    assert world.assigned(601, 840) == [(840, 1, 2, 80), (840, 2, 2, 40)]
+    late = next(row for row in world.book.rows if row["client"] == 2 and row["sequence"] == 1)
+    assert (late["arrived"], late["staleness"], late["aggregated_version"]) == (972, 3, 7)
+    assert late["group"] == 1
+    assert world.book.aggregates[6].attributes["group"] == 2
+    assert world.assigned(841, 972) == [(972, 3, 3, 39)]
+    assert targets(world)[3] == (972, 1908, pytest.approx(2095.2, abs=1e-9))
+    assert world.assigned(1320, 1320) == [
+        (1320, 1, 3, 98),
+        (1320, 2, 3, 49),
+        (1320, 4, 3, 24),
+        (1320, 5, 4, 39),
+    ]
+    assert targets(world)[4][1] == 2490
+    assert sorted(world.assigned(1908, 1908)) == [
+        (1908, 1, 4, 97),
+        (1908, 2, 4, 48),
+        (1908, 3, 4, 24),
+        (1908, 4, 4, 24),
+    ]
+    assert sorted(world.members[-1]) == [1, 2, 3, 4, 5]
+    assert sorted((item[1], item[3]) for item in world.assigned(2490)) == [
+        (1, 100),
+        (2, 50),
+        (3, 25),
+        (4, 25),
+        (5, 20),
+    ]
+    group2 = [(35, 2), (24, 1), (80, 0), (40, 0), (28, 3)]
+    assert world.w[7] - world.w[6] == pytest.approx(weighted(group2, 0.2), rel=1e-10)
+
+
+O5 = {"step_s": [1, 2, 4], "slopes": [3.0, 6.0, 9.0], "lr": 0.01}
+
+
+def test_o5_linear_clients() -> None:
+    world = play(**O5, method=EXACT, schedule=compass(), until_s=420)
+    assert world.assigned() == [
+        (20, 1, 1, 100),
+        (40, 2, 1, 40),
+        (80, 3, 2, 35),
+        (120, 1, 2, 100),
+        (120, 2, 2, 50),
+        (220, 1, 3, 100),
+        (220, 2, 3, 50),
+        (220, 3, 3, 25),
+        (320, 1, 4, 100),
+        (320, 2, 4, 50),
+        (320, 3, 4, 25),
+        (420, 1, 5, 100),
+        (420, 2, 5, 50),
+        (420, 3, 5, 25),
+    ]
+    assert targets(world) == {
+        1: (20, 120, 140),
+        2: (80, 220, 248),
+        3: (220, 320, 340),
+        4: (320, 420, 440),
+        5: (420, 520, 540),
+    }
+    assert world.times == [20, 40, 80, 120, 220, 320, 420]
+    assert world.staleness[3:5] == [[2, 1], [1, 0, 0]]
+    assert world.w[1:7] == pytest.approx([-0.2, -0.6, -1.2, -3.0, -6.05, -8.8], rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("variant", "expected"),
+    [
+        ({"momentum": 0.9}, [-3.0, -7.67, -14.623]),
+        ({"normalised": True}, [-3.3, -7.0, -10.5]),
+    ],
+)
+def test_o5_variants(variant: dict[str, Any], expected: list[float]) -> None:
+    world = play(**O5, method=EXACT | variant, schedule=compass(), until_s=320)
+    assert world.w[1:4] == pytest.approx([-0.2, -0.6, -1.2], rel=1e-10)
+    assert world.w[4:] == pytest.approx(expected, rel=1e-10)
+
+
+O6: dict[str, Any] = {
+    "step_s": [1, 2, 4],
+    "schedule": compass(),
+    "until_s": 217,
+    "compute": {"perturbations": [slower(1, 0.5, 20, 70)]},
+}
+
+
+@pytest.mark.parametrize(
+    ("staleness_at", "w"), [("arrival", -43.405227), ("aggregation", -39.512532)]
+)
+def test_o6_an_early_arrival_and_the_staleness_it_is_frozen_at(staleness_at: str, w: float) -> None:
+    world = play(**O6, method={"name": "fedcompass", "staleness_at": staleness_at})
+    early = next(row for row in world.book.rows if row["client"] == 0 and row["sequence"] == 1)
+    assert (early["arrived"], early["staleness"]) == (70, 1)
+    assert world.w_at(120) == pytest.approx(w, abs=5.1e-7)
+    if staleness_at == "arrival":
+        # Singles with s = 0, 1, 2, then client 1 (s = 1) and client 2 (s = 1).
+        exact = weighted([(20, 0), (20, 1), (20, 2), (100, 1), (40, 1)], 1 / 3)
+        assert world.w_at(120) == pytest.approx(exact, rel=1e-10)
+
+
+def test_o6_events() -> None:
+    world = play(**O6)
+    assert world.times == [20, 40, 80, 120, pytest.approx(185.6, abs=1e-9)]
+    # The fastest of the first group is client 1 with 0.5 s a step, though its update has arrived.
+    assert targets(world)[2] == (80, 168, pytest.approx(185.6, abs=1e-9))
+    assert world.assigned(80, 120) == [(80, 3, 2, 22), (120, 1, 2, 96), (120, 2, 2, 24)]
+    assert sorted(world.members[-1]) == [2, 3]
+    assert all(
+        row["arrived"] == 168
+        for row in world.book.rows
+        if row["aggregated_version"] == 5 and row["client"] in (1, 2)
+    )
+    late = next(row for row in world.book.rows if row["client"] == 0 and row["sequence"] == 2)
+    assert late["arrived"] == 216
+    # It waits in the general buffer for the next group.
+    assert world.book.outcomes()[late["dispatch_id"]] == "unfinished"
+
+
+def test_o7_general_buffer() -> None:
+    world = play(
+        [1, 3],
+        method=EXACT,
+        lr=0.01,
+        schedule=compass(),
+        until_s=440,
+        compute={"perturbations": [slower(1, 2, 20, 220)]},
+    )
+    assert world.assigned() == [
+        (20, 1, 1, 100),
+        (60, 2, 1, 20),
+        (140, 2, 2, 100),
+        (220, 1, 3, 100),
+        (320, 1, 4, 100),
+        (420, 1, 2, 20),
+        (440, 1, 5, 100),
+        (440, 2, 5, 33),
+    ]
+    assert targets(world) == {
+        1: (20, 120, 140),
+        2: (140, 440, 500),
+        3: (220, 420, 460),
+        4: (320, 420, 440),
+        5: (440, 540, 560),
+    }
+    assert world.times == [20, 60, 140, 320, 420, 440]
+    assert world.members == [[1], [2], [2], [1, 1], [1], [2, 1]]
+    assert world.w[1:] == pytest.approx([-0.1, -0.2, -0.3, -1.3, -1.8, -2.4], rel=1e-10)
+    assert world.w_at(220) == pytest.approx(-0.3, rel=1e-10)
+    by_client = {item.client: item.staleness for item in world.book.aggregates[-1].contributions}
+    assert by_client == {0: 0, 1: 2}
+
+
+def test_o8_assignments_of_unlike_clients_are_periodic() -> None:
+    world = play([1, 8], method=EXACT, lr=0.01, schedule=compass(), until_s=920)
+    # The first updates at 20 and 160 are versions of their own.
+    groups = [
+        (aggregate.time_s, sorted(item.client + 1 for item in aggregate.contributions))
+        for aggregate in world.book.aggregates
+        if aggregate.attributes["group"]
+    ]
+    assert groups == [
+        (120, [1]),
+        (220, [1]),
+        (320, [1, 2]),
+        (420, [1]),
+        (520, [1, 2]),
+        (620, [1]),
+        (720, [1, 2]),
+        (820, [1]),
+        (920, [1, 2]),
+    ]
+    assert world.assigned(160, 160) == [(160, 2, 3, 20)]
+    assert targets(world)[3][1] == 320
+    assert [world.w_at(time) for time in (120, 160, 220, 320, 420, 520, 620, 720)] == pytest.approx(
+        [-0.6, -0.7, -1.2, -1.8, -2.3, -2.925, -3.425, -4.05], rel=1e-10
+    )
+    assert [item[3] for item in world.assigned(320) if item[1] == 2] == [25, 25, 25, 25]
+
+
+def test_o9_more_groups_than_the_bound_of_the_appendix() -> None:
+    """The card handles clients 1 and 2 in this order at 120 s; a nanosecond a step more makes the second later."""
+    nudge = slower(2, 1 + 1e-9, 0, 121)
+    world = play(
+        [1, 6, 10],
+        method=EXACT,
+        schedule=compass(),
+        until_s=2490,
+        compute={"perturbations": [nudge]},
+    )
+    _is_a_cycle_from(world, [910, 1700, 2490])
+
+
+def test_o9_with_ties_in_order_of_dispatching() -> None:
+    """Client 2 was dispatched first, so its first update is handled before client 1's second: the cycle starts
+    earlier."""
+    world = play([1, 6, 10], method=EXACT, schedule=compass(), until_s=1510)
+    assert world.members[1:3] == [[2], [1]]
+    assert world.times[1:3] == [120, 120]
+    _is_a_cycle_from(world, [720, 1510])
+
+
+def _is_a_cycle_from(world: World, starts: list[float]) -> None:
+    members = dict(zip(world.times, world.members, strict=True))
+    for start in starts:
+        assert sorted(members[start]) == [1, 2, 3]
+        made = [item for item in world.assignments if item.time == start]
+        assert [(item.client, item.steps, item.created) for item in made] == [
+            (1, 100, True),
+            (2, 33, True),
+            (3, 79, True),
+        ]
+        assert [item.target - start for item in made] == [100, 198, 790]
+
+
+def test_o10_equal_clients_are_fedavg() -> None:
+    world = play([1, 1, 1, 1], schedule=compass(), until_s=320)
+    assert world.times == [20, 20, 20, 20, 120, 220, 320]
+    assert world.staleness[:5] == [[0], [1], [2], [3], [3, 2, 1, 0]]
+    assert world.assigned(20, 20) == [(20, client, 1, 100) for client in (1, 2, 3, 4)]
+    assert [len(members) for members in world.members[4:]] == [4, 4, 4]
+    for before, after in pairwise(world.w[5:]):
+        assert after - before == pytest.approx(-0.9 * 100, rel=1e-10)
+    plain = play([1, 1, 1, 1], method=EXACT, schedule=compass(), until_s=320)
+    fedavg = play([1, 1, 1, 1], method={"name": "fedavg"}, schedule={"name": "sync"}, until_s=200)
+    assert plain.w[-1] - plain.w[5] == pytest.approx(fedavg.w[2], rel=1e-10)
+
+
+def test_o11_a_group_is_closed_before_its_members_are_assigned_again() -> None:
+    world = play(
+        [10, 10],
+        schedule=compass(),
+        until_s=1001,
+        compute={"perturbations": [slower(1, 0.8, 200, 1000), slower(2, 0.8, 200, 1000)]},
+    )
+    assert world.times == [200, 200, 1000]
+    assert world.assigned(1000) == [(1000, 1, 2, 100), (1000, 2, 2, 100)]
+    assert targets(world)[2][1] == 1800
+    assert len([row for row in world.book.rows if row["dispatched"] == 1000]) == 2
+
+
+def test_o12_an_arrival_at_the_latest_time_is_in_time() -> None:
+    world = play([1, 2], schedule=compass(latest_factor=1.0), until_s=121)
+    assert world.times == [20, 40, 120]
+    assert sorted(world.members[-1]) == [1, 2]
+    assert world.assigned(120) == [(120, 1, 2, 100), (120, 2, 2, 50)]
+
+
+def test_o13_equal_bounds_are_fedasync() -> None:
+    options = {"min_steps": 100, "max_steps": 100}
+    world = play([1.01, 1.97], schedule=compass(**options), until_s=600)
+    assert world.times[:5] == [101, 197, 202, 303, 394]
+    assert all(len(members) == 1 for members in world.members)
+    fedasync = play(
+        [1.01, 1.97],
+        method={"name": "fedasync", "form": "delta", "alpha": 0.9},
+        schedule={"name": "async"},
+        until_s=600,
+    )
+    assert world.times == fedasync.times
+    assert world.w == fedasync.w
+
+
+def test_o13_but_clients_may_share_a_group_where_the_steps_fit_exactly() -> None:
+    world = play([1, 2, 4], schedule=compass(min_steps=100, max_steps=100), until_s=600)
+    together = [
+        time for time, members in zip(world.times, world.members, strict=True) if len(members) > 1
+    ]
+    assert together == [400, 600]
+
+
+@pytest.mark.parametrize(
+    ("samples", "plain", "normalised", "mean_steps"),
+    [([1, 1, 1], 275.0, 350.0, 58.3333), ([5, 3, 2], 285.0, 357.0, 70.0)],
+)
+def test_section_3_figures(
+    samples: list[int], plain: float, normalised: float, mean_steps: float
+) -> None:
+    """Q = (100, 50, 25), g = (3, 6, 9): the step of one group update, plain and normalised."""
+    given: dict[str, Any] = {
+        "slopes": [3.0, 6.0, 9.0],
+        "samples": samples,
+        "schedule": compass(),
+        "until_s": 320,
+    }
+    for variant, step in ((False, plain), (True, normalised)):
+        world = play([1, 2, 4], method=EXACT | {"normalised": variant}, **given)
+        assert sorted(item[3] for item in world.assigned(220, 220)) == [25, 50, 100]
+        assert world.w[-2] - world.w[-1] == pytest.approx(step, rel=1e-6 if variant else 1e-10)
+
+
+def test_section_3_partial_group() -> None:
+    """Clients 1 and 3 of three alone: plain 195, normalised with the mean steps over these two."""
+    for normalised, step in ((False, 195.0), (True, 259.2857)):
+        method = make(EXACT | {"normalised": normalised}, samples=[5, 3, 2])
+        updates = Written(
+            {"delta": [[-300.0], [-225.0]]},
+            samples=[5, 2],
+            steps=[100, 25],
+            attributes={"group": 1.0},
+        )
+        state = method.aggregate(method.initial_state(torch.zeros(1, dtype=torch.float64)), updates)
+        assert -state["model"].item() == pytest.approx(step, abs=5.1e-5)

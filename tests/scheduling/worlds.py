@@ -1,0 +1,164 @@
+"""Tiny worlds that learn: quadratic clients on the time plane's harness, with the model after every version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.learning.learner import Learner, method_context
+from fedsim.methods import registry as methods
+from fedsim.scenario.training import Sgd, Training
+from fedsim.scheduling.schedules.compass import Compass
+from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.timeline import Aggregate
+from tests.simulation.harness import Book, simulate
+
+NO_NETWORK = {"bytes_down": 0.0, "bytes_up": 0.0}
+
+
+class Recording(Learner):
+    """Executes everything at once and keeps the model of every version."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, eager=True, **options)
+        self.models = [self.server["model"].numpy().copy()]
+
+    def submit(self, instruction: Any) -> None:
+        super().submit(instruction)
+        if isinstance(instruction, Aggregate):
+            self.models.append(self.server["model"].numpy().copy())
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A client that was put into an arrival group: times in seconds, clients and groups as the card counts them."""
+
+    time: float
+    client: int
+    group: int
+    steps: int
+    target: float
+    latest: float
+    created: bool
+
+
+@dataclass
+class World:
+    """What happened."""
+
+    book: Book
+    models: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    assignments: list[Assignment] = field(default_factory=list)
+
+    @property
+    def times(self) -> list[float]:
+        """When each version was made."""
+        return [aggregate.time_s for aggregate in self.book.aggregates]
+
+    @property
+    def members(self) -> list[list[int]]:
+        """Clients of each version, counted from 1."""
+        return [
+            [item.client + 1 for item in aggregate.contributions]
+            for aggregate in self.book.aggregates
+        ]
+
+    @property
+    def staleness(self) -> list[list[int]]:
+        """Staleness of the updates of each version."""
+        return [
+            [item.staleness for item in aggregate.contributions]
+            for aggregate in self.book.aggregates
+        ]
+
+    @property
+    def w(self) -> list[float]:
+        """The model of each version from 0, where it is one number."""
+        return [float(model[0]) for model in self.models]
+
+    def w_at(self, time: float) -> float:
+        """The model after everything of this time."""
+        return self.w[sum(made <= time for made in self.times)]
+
+    def assigned(
+        self, after: float = 0.0, until: float = float("inf")
+    ) -> list[tuple[float, int, int, int]]:
+        """(time, client from 1, group, steps) of the assignments in a span of time."""
+        return [
+            (item.time, item.client, item.group, item.steps)
+            for item in self.assignments
+            if after <= item.time <= until
+        ]
+
+
+def play(
+    step_s: Sequence[float],
+    *,
+    method: dict[str, Any] | None = None,
+    slopes: Sequence[float] | None = None,
+    lr: float = 1.0,
+    task: dict[str, Any] | None = None,
+    steps: int = 100,
+    samples: list[int] | None = None,
+    **world: Any,
+) -> World:
+    """Run a world without a network; a client with slope g changes the model by -lr x steps x g."""
+    given = task or {"slopes": list(slopes or [1.0] * len(step_s))}
+    problem = QuadraticTask(QuadraticParameters(**given, samples=samples))
+    training = Training(optimizer=Sgd(lr=lr), dtype="float64", device="cpu", threads=1)
+    named = dict(method or {"name": "fedcompass"})
+    method_class = methods()[named.pop("name")]
+    context = method_context(
+        problem, training, seed=0, local_steps=np.full(len(step_s), steps, dtype=np.int64)
+    )
+    plane = Recording(
+        problem, method_class(method_class.Params(**named), context), training, seed=0
+    )
+    result = World(Book())
+
+    def observe(schedule: Any, server: Any) -> None:
+        if isinstance(schedule, Compass):
+            watch(schedule, server, result.assignments)
+
+    result.book = simulate(
+        step_s=list(step_s),
+        steps=steps,
+        samples=samples,
+        plane=plane,
+        observe=observe,
+        **{**NO_NETWORK, **world},
+    )
+    result.models = plane.models
+    return result
+
+
+def watch(schedule: Compass, server: Any, assignments: list[Assignment]) -> None:
+    """Note every assignment of a Compass schedule."""
+    groups, assign = schedule.groups, schedule.groups.assign
+
+    def noting(client: int, now_ns: int) -> Any:
+        before = len(groups.open)
+        group, steps = assign(client, now_ns)
+        assignments.append(
+            Assignment(
+                now_ns / 1e9,
+                client + 1,
+                group.number,
+                steps,
+                group.target_ns / 1e9,
+                group.latest_ns / 1e9,
+                len(groups.open) > before,
+            )
+        )
+        return group, steps
+
+    groups.assign = noting  # type: ignore[method-assign]
+
+
+def slower(client: int, factor: float, at: float, until: float | None = None) -> dict[str, Any]:
+    """A scripted change of speed of one client, counted from 1."""
+    return {"at": at, "until": until, "clients": [client - 1], "factor": factor}
