@@ -47,20 +47,25 @@ class ControlVariates(Method):
     name = "control_variates"
 
     def download(self) -> Sequence[Vector]:
+        """Model and server control variate."""
         size = self.context.layout.size
         return (Vector("model", size), Vector("control", size))
 
     def upload(self) -> Sequence[Vector]:
+        """Changes of model and control variate."""
         size = self.context.layout.size
         return (Vector("delta", size), Vector("change", size))
 
     def memories(self) -> Mapping[str, Memory]:
+        """The client's control variate."""
         return {"control": Memory(self.context.layout.size)}
 
     def initial_state(self, model: torch.Tensor) -> ServerState:
+        """Control variates start at zero."""
         return {"model": model, "control": torch.zeros_like(model)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Gradients corrected by both control variates; the new one is the mean gradient."""
         own, control, start = cohort.memory["control"], cohort.down["control"], cohort.down["model"]
 
         def rule(step: Step) -> None:
@@ -73,6 +78,7 @@ class ControlVariates(Method):
         return LocalUpdate(vectors, trained.loss, {"control": new})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Means of both changes."""
         weights = averaging_weights(updates, "uniform")
         share = np.full(len(updates), 1 / self.context.clients)
         return {

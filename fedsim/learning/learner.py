@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -65,6 +65,7 @@ def method_context(
         device=execution.device,
         seed=seed,
         availability_cycle_s=availability_cycle_s,
+        optimizer=training.optimizer,
     )
 
 
@@ -527,15 +528,23 @@ class Learner:
 
     def _spread(
         self, work: Callable[[_Item], _Result], items: Sequence[_Item]
-    ) -> Iterable[_Result]:
+    ) -> Iterator[_Result]:
         """``work`` on all items, on the worker threads where there are several; results in order, as they come."""
         if self._workers == 1 or len(items) < 2:
-            return map(work, items)
+            yield from map(work, items)
+            return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(
                 self._workers, "fedsim-learning", initializer=torch.set_num_threads, initargs=(1,)
             )
-        return self._pool.map(work, items)
+        # No further ahead than this, so that finished results do not pile up.
+        ahead: deque[Future[_Result]] = deque()
+        for item in items:
+            ahead.append(self._pool.submit(work, item))
+            if len(ahead) > 2 * self._workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
     def _note_loss(self, dispatch_id: int, loss: float) -> None:
         if dispatch_id >= len(self._losses):

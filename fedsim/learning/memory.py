@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,6 +22,8 @@ from fedsim.scenario.training import Training
 
 IntArray = npt.NDArray[np.int64]
 
+_BLOCK_BYTES = 64 << 20
+_FEWEST_IN_BLOCK = 16
 _HOST_BYTES = 4 << 30
 _HOST_SHARE = 0.25
 _DEVICE_SHARE = 0.25
@@ -72,6 +74,59 @@ class Budget:
         return Budget(cut(self.device_bytes), cut(self.host_bytes), self.folder)
 
 
+class _MemoryRows:
+    """Rows in blocks of memory, in order of their last use.
+
+    Blocks are large, so that long-lived rows and passing matrices do not fragment the heap.
+    """
+
+    def __init__(self, elements: int, dtype: torch.dtype, device: torch.device) -> None:
+        self._elements = elements
+        self._dtype = dtype
+        self._device = device
+        self._most_in_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
+        self._rows: list[Tensor] = []
+        self._slots: OrderedDict[int, int] = OrderedDict()
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._slots
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._slots)
+
+    def put(self, key: int, row: Tensor) -> None:
+        slot = self._slots.pop(key, None)
+        if slot is None:
+            if not self._free:
+                self._grow()
+            slot = self._free.pop()
+        self._slots[key] = slot
+        self._rows[slot].copy_(row)
+
+    def get(self, key: int) -> Tensor:
+        self._slots.move_to_end(key)
+        return self._rows[self._slots[key]]
+
+    def drop(self, key: int) -> None:
+        slot = self._slots.pop(key, None)
+        if slot is not None:
+            self._free.append(slot)
+
+    def oldest(self) -> int:
+        return next(iter(self._slots))
+
+    def _grow(self) -> None:
+        """Another block: as many rows again, within bounds."""
+        count = min(max(len(self._rows), _FEWEST_IN_BLOCK), self._most_in_block)
+        block = torch.empty(count, self._elements, dtype=self._dtype, device=self._device)
+        self._free.extend(range(len(self._rows) + count - 1, len(self._rows) - 1, -1))
+        self._rows.extend(block)
+
+
 class _DiskRows:
     """Rows in a temporary file that vanishes with the object.
 
@@ -91,8 +146,11 @@ class _DiskRows:
     def __contains__(self, key: int) -> bool:
         return key in self._slots
 
-    def keys(self) -> list[int]:
-        return list(self._slots)
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._slots)
 
     def put(self, key: int, row: Tensor) -> None:
         slot = self._slots.get(key)
@@ -154,27 +212,25 @@ class RowStore:
         start = torch.zeros(elements, dtype=dtype) if initial is None else initial
         self._initial = start.to(device=device, dtype=dtype)
         row_bytes = max(1, elements * dtype.itemsize)
-        self._tiers: list[tuple[torch.device, float, OrderedDict[int, Tensor]]] = []
-        host = torch.device("cpu")
-        limits = [(host, budget.host_bytes)]
+        limits = [(torch.device("cpu"), budget.host_bytes)]
         if device.type != "cpu":
             limits.insert(0, (device, budget.device_bytes))
-        for place, limit in limits:
-            rows = math.inf if limit is None else limit // row_bytes
-            self._tiers.append((place, rows, OrderedDict()))
+        self._tiers = [
+            (_MemoryRows(elements, dtype, place), math.inf if limit is None else limit // row_bytes)
+            for place, limit in limits
+        ]
         self._disk = _DiskRows(elements, dtype, budget.folder)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return sum(len(rows) for _, _, rows in self._tiers) + len(self._disk.keys())
+        return sum(len(rows) for rows, _ in self._tiers) + len(self._disk)
 
     def __contains__(self, key: int) -> bool:
-        return any(key in rows for _, _, rows in self._tiers) or key in self._disk
+        return any(key in rows for rows, _ in self._tiers) or key in self._disk
 
     def keys(self) -> list[int]:
         """Keys that have been put, ascending."""
-        found = [key for _, _, rows in self._tiers for key in rows]
-        return sorted(found + self._disk.keys())
+        return sorted([key for rows, _ in self._tiers for key in rows] + list(self._disk))
 
     def get(self, keys: IntArray | Sequence[int]) -> Tensor:
         """The rows of these keys, (B, elements), on the device; a copy."""
@@ -188,6 +244,8 @@ class RowStore:
         """Replace the rows of these keys by ``rows`` (B, elements)."""
         with self._lock:
             for key, row in zip(np.asarray(keys).tolist(), rows, strict=True):
+                if key not in self._tiers[0][0]:
+                    self._remove(key)
                 self._insert(0, key, row)
 
     def drop(self, key: int) -> None:
@@ -196,38 +254,30 @@ class RowStore:
             self._remove(key)
 
     def _find(self, key: int) -> Tensor:
-        for _, _, rows in self._tiers:
+        for rows, _ in self._tiers:
             if key in rows:
-                rows.move_to_end(key)
-                return rows[key]
+                return rows.get(key)
         return self._disk.get(key) if key in self._disk else self._initial
 
     def _remove(self, key: int) -> None:
-        for _, _, rows in self._tiers:
-            rows.pop(key, None)
+        for rows, _ in self._tiers:
+            rows.drop(key)
         self._disk.drop(key)
 
     def _insert(self, tier: int, key: int, row: Tensor) -> None:
         """Put a row into a tier and move what no longer fits down."""
-        if tier == 0:
-            held = self._tiers[0][2].get(key)
-            if held is not None:
-                held.copy_(row)
-                self._tiers[0][2].move_to_end(key)
-                return
-            self._remove(key)
         if tier == len(self._tiers):
             self._disk.put(key, row)
             return
-        place, most, rows = self._tiers[tier]
+        rows, most = self._tiers[tier]
         if most < 1:
             self._insert(tier + 1, key, row)
             return
-        # A tensor of its own: a view would keep the whole group's matrix alive.
-        rows[key] = row.detach().to(device=place, dtype=self.dtype, copy=True).contiguous()
-        if len(rows) > most:
-            oldest, evicted = rows.popitem(last=False)
-            self._insert(tier + 1, oldest, evicted)
+        if key not in rows and len(rows) >= most:
+            oldest = rows.oldest()
+            self._insert(tier + 1, oldest, rows.get(oldest))
+            rows.drop(oldest)
+        rows.put(key, row)
 
 
 class StateStore:
@@ -249,6 +299,9 @@ class StateStore:
     ) -> None:
         total = sum(memory.elements for memory in memories.values())
         self.of_clients = tuple(
+            name for name, memory in memories.items() if memory.keeper != "server"
+        )
+        self.unseen_by_server = frozenset(
             name for name, memory in memories.items() if memory.keeper == "client"
         )
         self._stores = {
@@ -266,7 +319,7 @@ class StateStore:
         return self._stores[name]
 
     def rows(self, clients: IntArray) -> dict[str, Tensor]:
-        """Memories that clients keep themselves, name to (B, elements)."""
+        """Memories that clients see, name to (B, elements)."""
         return {name: self._stores[name].get(clients) for name in self.of_clients}
 
     def tensors(self) -> dict[str, Tensor]:

@@ -15,8 +15,8 @@ from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
 from fedsim.timeline import Aggregate, Train
 
-_WAITING_BYTES = 2 << 30
-_WAITING_SHARE = 0.125
+_WAITING_BYTES = 1 << 30
+_WAITING_SHARE = 0.0625
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Contributions:
         self._server_store(name).put(self.clients[index : index + 1], row.unsqueeze(0))
 
     def _server_store(self, name: str) -> RowStore:
-        if name in self._store.of_clients:
+        if name in self._store.unseen_by_server:
             # Its value would depend on which later dispatches happen to be trained already.
             raise ValueError(f"memory '{name}' is kept by the clients; the server cannot see it")
         return self._store[name]
