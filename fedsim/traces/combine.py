@@ -20,6 +20,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.statistics import device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis import package_version
+from fedsim.traces.synthesis.columns import pearson_of_spearman
 from fedsim.traces.tables import id_column, make_table, single_chunk
 
 DAY_US = 86_400_000_000
@@ -287,7 +288,7 @@ def _paired(
         )
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
     # A Gaussian copula with this correlation has Spearman's correlation as asked for.
-    pearson = 2 * np.sin(np.pi * spearman / 6)
+    pearson = pearson_of_spearman(spearman)
     # Ties are broken by chance, or devices that are never online would all get like ones.
     tie_break = stream.uniforms(np.arange(count), 1)
     rank = rankdata(np.lexsort((tie_break, base)).argsort())

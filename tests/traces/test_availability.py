@@ -132,7 +132,7 @@ def reference_finish(states, t_ns, work_ns):
     return NEVER
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(population(), st.integers(0, 40 * US), st.integers(0, 12 * US))
 def test_every_look_up_agrees_with_the_reference(case, t_ns, work_ns):
     table = reference_table(case)

@@ -56,8 +56,8 @@ class Synthesis(Parameters):
     """Name of the bundle; by default that of the population."""
     availability: dict[str, Any] = {}
     """Parameters of the family that differ from the preset."""
-    compute: ComputeParams = ComputeParams()
-    """Parameters of the compute columns."""
+    compute: dict[str, Any] = {}
+    """Parameters of the compute columns that differ from the preset."""
     network: dict[str, Any] = {}
     """Parameters of the network columns that differ from the preset."""
     compute_series: ComputeSeriesParams | None = None
@@ -77,9 +77,8 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         UserError: the population or one of its parameters is unknown or out of range.
     """
     family, preset = _family(spec)
-    network = _checked(
-        NetworkParams, {**(preset.network if preset else {}), **spec.network}, "network"
-    )
+    compute = _part(ComputeParams, preset.compute if preset else {}, spec.compute, "compute")
+    network = _part(NetworkParams, preset.network if preset else {}, spec.network, "network")
     span_us = round(spec.days * DAY_S * 1e6)
     sessions = _sessions(family, spec, progress)
     numbers = pa.array(np.arange(spec.devices)).cast(pa.string())
@@ -105,7 +104,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
                 "censored": sessions.censored,
             },
         ),
-        "compute": compute_table(spec.compute, ids, Stream(spec.seed, Purpose.COMPUTE_PROFILE)),
+        "compute": compute_table(compute, ids, Stream(spec.seed, Purpose.COMPUTE_PROFILE)),
         "network": network_table(network, ids, Stream(spec.seed, Purpose.NETWORK_PROFILE)),
     }
     if spec.compute_series is not None:
@@ -130,7 +129,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         options={
             "family": type(family).name,
             "availability": getattr(family, "params", Parameters()).model_dump(mode="json"),
-            "compute": spec.compute.model_dump(mode="json"),
+            "compute": compute.model_dump(mode="json"),
             "network": network.model_dump(mode="json"),
             "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
             "network_series": spec.network_series and spec.network_series.model_dump(mode="json"),
@@ -155,7 +154,7 @@ def command_line(spec: Synthesis) -> str:
             words.append(f"--{option.replace('_', '-')}")
     settings = {
         "availability": spec.availability,
-        "compute": spec.compute.model_dump(exclude_defaults=True),
+        "compute": spec.compute,
         "network": spec.network,
         "compute_series": spec.compute_series
         and spec.compute_series.model_dump(exclude_defaults=True),
@@ -178,15 +177,16 @@ def _family(spec: Synthesis) -> tuple[Family, Preset | None]:
             hint=f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}",
         )
     family = known[name]
-    values = {**(preset.params if preset else {}), **spec.availability}
-    params = _checked(family.Params, values, "availability")
+    given = preset.params if preset else {}
+    params = _part(family.Params, given, spec.availability, "availability")
     made: Family = family(params) if family.Params is not Parameters else family()  # type: ignore[call-arg]
     return made, preset
 
 
-def _checked(model: type[Any], values: Mapping[str, Any], part: str) -> Any:
+def _part(model: type[Any], preset: Mapping[str, Any], given: Mapping[str, Any], part: str) -> Any:
+    """The parameters of a part: the preset's, and over them those given."""
     try:
-        return model.model_validate(dict(values))
+        return model.model_validate({**preset, **given})
     except ValidationError as error:
         known = ", ".join(model.model_fields) or "none"
         raise UserErrors(

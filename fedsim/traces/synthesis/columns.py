@@ -17,6 +17,10 @@ from fedsim.traces.tables import constant_column, id_column, make_table
 from fedsim.units import Duration, Rate
 
 US_PER_S = 1_000_000
+
+# Memory of 952 phones (Propius), in GB, with how many have it; Spearman's correlation with their speeds.
+RAM_GB = {1: 14, 1.5: 7, 2: 69, 3: 82, 4: 204, 6: 181, 8: 268, 12: 110, 16: 17}
+RAM_SPEED_CORRELATION = 0.79
 MOST_SERIES_ROWS = 200_000_000
 
 Float64Array = npt.NDArray[np.float64]
@@ -34,6 +38,10 @@ class ComputeParams(Parameters):
     """Time (s) of a local step of the reference device that does not depend on the batch (LeNet on a phone: 10 ms)."""
     sample: Duration = 0.00064
     """Time (s) of the reference device for each sample of a step (LeNet on a phone: 0.64 ms)."""
+    ram_factor: float = Field(1.0, gt=0)
+    """Memory relative to that of 952 phones (1 to 16 GB, median 6 GB)."""
+    ram_correlation: float = Field(RAM_SPEED_CORRELATION, ge=-1, le=1)
+    """Rank correlation (Spearman) of memory and speed."""
 
 
 class NetworkParams(Parameters):
@@ -104,6 +112,12 @@ def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
         speed = np.exp(params.speed_sigma * ndtri(reach + uniform * (1 - 2 * reach)))
     else:
         speed = np.ones(len(ids))
+    pearson = pearson_of_spearman(params.ram_correlation)
+    own = np.sqrt(1 - pearson**2) * stream.normals(devices, 1)
+    place = ndtr(pearson * ndtri(uniform) + own)
+    phones = np.cumsum(list(RAM_GB.values()))
+    step = np.searchsorted(phones[:-1] / phones[-1], place, side="right")
+    ram_bytes = np.rint(params.ram_factor * 1e9 * np.array(list(RAM_GB))[step]).astype(np.int64)
     return make_table(
         "compute",
         {
@@ -113,8 +127,14 @@ def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
             "step_fixed_s": params.step_fixed / speed,
             "sample_s": params.sample / speed,
             "relative_speed": speed,
+            "ram_bytes": ram_bytes,
         },
     )
+
+
+def pearson_of_spearman(spearman: float) -> float:
+    """The correlation of a Gaussian copula whose rank correlation (Spearman) is given."""
+    return float(2 * np.sin(np.pi * spearman / 6))
 
 
 def network_table(params: NetworkParams, ids: Any, stream: Stream) -> Any:

@@ -18,6 +18,7 @@ class Preset:
         params: parameters of the family that differ from its defaults.
         kind: kind of the devices.
         source: what it was fitted to.
+        compute: parameters of the compute columns that differ from their defaults.
         network: parameters of the network columns that differ from their defaults.
         eligibility: what "available" means.
     """
@@ -28,6 +29,7 @@ class Preset:
     kind: str
     source: str
     eligibility: Eligibility
+    compute: dict[str, Any] = field(default_factory=dict)
     network: dict[str, Any] = field(default_factory=dict)
 
 
@@ -89,6 +91,7 @@ PRESETS: dict[str, Preset] = {
         kind="pc",
         source="fitted to 2,081 Skype superpeers (Guha et al. 2006)",
         eligibility=Eligibility(words="the computer is on and its client is running"),
+        compute={"ram_factor": 2.0},
         network={"down": 50e6, "up_ratio": 0.25, "rtt": 0.03, "bandwidth_cv": 0.4},
     ),
 }
