@@ -156,7 +156,7 @@ def _traffic(method: Any) -> dict[str, Any]:
         "client_keeps": [
             sized(key, memory.elements)
             for key, memory in memories.items()
-            if memory.keeper == "client"
+            if memory.keeper != "server"
         ],
         "server_keeps_per_client": [
             sized(key, memory.elements)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedsim.components import Component, Parameters
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.training import Optimizer, Sgd
 from fedsim.tasks.layout import Layout
 
 ServerState = Mapping[str, Tensor]
@@ -45,6 +46,7 @@ class MethodContext:
         seed: the scenario's seed.
         availability_cycle_s: length of one availability cycle of the devices in seconds (a day, unless the trace
             says more).
+        optimizer: optimizer of the local steps, for rules that undo what it does to a sum of gradients.
     """
 
     layout: Layout
@@ -56,6 +58,7 @@ class MethodContext:
     device: torch.device
     seed: int
     availability_cycle_s: float = 86_400.0
+    optimizer: Optimizer = field(default_factory=Sgd)
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""
@@ -82,13 +85,16 @@ class Memory:
     Attributes:
         elements: length of a client's row.
         initial: the row of a client that has not taken part yet, (elements,); zeros where None.
-        keeper: who stores it; both are kept by the state store and reported as memory of that side.
+        keeper: whose it is; all are kept by the state store and reported as memory of that side. ``client``: written
+            by the local update and seen by it alone. ``server``: written and seen by aggregations alone. ``shared``:
+            kept by the client, written by the aggregation of its update (which tells it), and seen by both; only for
+            methods that are :attr:`Method.only_synchronous`.
         dtype: floating-point type of the run where None.
     """
 
     elements: int
     initial: Tensor | None = None
-    keeper: Literal["client", "server"] = "client"
+    keeper: Literal["client", "server", "shared"] = "client"
     dtype: torch.dtype | None = None
 
 
@@ -105,7 +111,7 @@ class Cohort:
         learning_rates: local learning rate of each, (B,) in the run's dtype.
         samples: training samples of each client, (B,) int64.
         down: vectors received, name to (B, elements); read-only.
-        memory: rows of what the clients keep themselves, before this dispatch, name to (B, elements).
+        memory: rows of what the clients keep themselves or share, before this dispatch, name to (B, elements).
     """
 
     clients: npt.NDArray[np.int64]
@@ -246,7 +252,7 @@ class Updates(Protocol):
         ...
 
     def memory(self, name: str, index: int) -> Tensor:
-        """The server's row for contribution ``index``'s client in memory ``name`` (kept by the server), (elements,)."""
+        """The row of contribution ``index``'s client in memory ``name`` (of keeper server or shared), (elements,)."""
         ...
 
     def remember(self, name: str, index: int, row: Tensor) -> None:
@@ -260,13 +266,14 @@ class Method(Component, ABC):
     Attributes:
         title: name as the field writes it.
         paper: authors, title, venue, and the algorithm or equation implemented.
-        only_synchronous: why the method has no meaning under asynchronous schedules; empty where it has.
+        only_synchronous: why the method has no meaning under asynchronous schedules; empty where it has. May be set for
+            one object, where it depends on parameters.
         personal: whether clients keep a part of the model for themselves.
     """
 
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    only_synchronous: ClassVar[str] = ""
+    only_synchronous: str = ""
     personal: ClassVar[bool] = False
 
     def __init__(self, params: Any, context: MethodContext) -> None:
@@ -279,12 +286,16 @@ class Method(Component, ABC):
         """Vectors sent to a client with every dispatch; names are keys of the server state."""
         return (Vector("model", self.context.layout.size),)
 
+    def first_download(self) -> Sequence[Vector]:
+        """Vectors sent in addition with a client's first dispatch; only their bytes count."""
+        return ()
+
     def upload(self) -> Sequence[Vector]:
         """Vectors a client sends back; names are keys of :attr:`LocalUpdate.vectors`."""
         return (Vector("delta", self.context.layout.size),)
 
     def memories(self) -> Mapping[str, Memory]:
-        """Vectors kept for each client between its dispatches."""
+        """Vectors kept for each client between its dispatches; asked again after :meth:`initial_state`."""
         return {}
 
     def compute_factor(self) -> float:
