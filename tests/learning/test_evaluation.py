@@ -91,11 +91,11 @@ def test_summary_of_clients() -> None:
     metrics = ClientMetrics(
         accuracy=np.array([0.5, np.nan, 1.0, 0.0]),
         loss=np.array([1.0, np.nan, 2.0, 6.0]),
-        samples=np.array([2, 0, 1, 1]),
+        samples=np.array([6, 0, 3, 1]),
     ).summary("personal")
     assert metrics == {
         "personal_accuracy": 0.5,
-        "personal_accuracy_weighted": 0.5,
+        "personal_accuracy_weighted": (6 * 0.5 + 3 * 1.0 + 1 * 0.0) / 10,
         "personal_accuracy_worst": 0.0,
         "personal_loss": 3.0,
     }

@@ -5,15 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedsim.learning.learner import method_context
 from fedsim.learning.memory import Budget, RowStore, StateStore
-from fedsim.learning.updates import WaitingUpdates
+from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.methods.base import Memory, Vector
-from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
+from fedsim.timeline import Aggregate, Contribution, Train
+from tests.learning.problems import (
+    Remembering,
+    make_learner,
+    make_training,
+    quadratic_task,
+    supervised_task,
+)
 from tests.learning.test_learner import assert_same, buffered, execute
 
 CPU = torch.device("cpu")
@@ -123,6 +132,26 @@ def test_waiting_updates_over_the_budget_go_to_disk() -> None:
         waiting.drop(number)
         assert number not in waiting
     assert waiting.ids() == [5, 6, 8]
+
+
+def test_sums_are_taken_in_order_of_arrival() -> None:
+    """In float32 another order gives other bits; 1e8 swallows what was added before it."""
+    vectors = [Vector("delta", 1)]
+    waiting = WaitingUpdates(vectors, torch.float32, CPU)
+    waiting.put([0, 1, 2], {"delta": torch.tensor([[1e8], [3.0], [-1e8]])})
+    task = quadratic_task()
+    context = method_context(task, make_training(), seed=0, local_steps=np.ones(3, dtype=np.int64))
+    store = StateStore({}, torch.float32, CPU, Budget(0, 0))
+    sums = []
+    for arrival in ([0, 1, 2], [0, 2, 1]):
+        trains = [Train(number, number, 0, 0, 0, 1, 1, 0.0) for number in arrival]
+        contributions = tuple(Contribution(number, number, 0) for number in arrival)
+        aggregate = Aggregate(1, 0.0, 0, contributions)
+        updates = Contributions(aggregate, trains, waiting, store, context)
+        sums.append(updates.weighted_sum("delta", [1.0, 1.0, 1.0]).item())
+    assert sums == [0.0, 3.0]
+    with pytest.raises(ValueError, match="weights of shape"):
+        updates.weighted_sum("delta", [1.0])
 
 
 def test_a_vector_that_was_declared_must_come() -> None:
