@@ -1,0 +1,123 @@
+"""Windows: one update from everybody, each client when it is there."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.units import Duration, to_ns
+
+
+class WindowParams(Parameters):
+    """Parameters of windows."""
+
+    length: Duration = 0.0
+    """Shortest window: the update is made when everybody has reported, and not before this time has passed. The paper
+    makes one update in each availability cycle."""
+    deadline: Duration | None = Field(default=None, gt=0)
+    """Longest window: whoever has reported by then counts, and clients still at work are told to stop. Without it the
+    server waits for all clients, for ever if one never comes."""
+
+
+class Window(Schedule):
+    """Every client is handed the model of the window once, as soon as it checks in; all updates make one version.
+
+    Whoever drops out is handed the work again at its next check-in. The selection is not asked.
+    """
+
+    name: ClassVar[str] = "window"
+    synchronous: ClassVar[bool] = True
+    paper: ClassVar[str] = (
+        "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
+        "section 5 and appendix D.1 (waiting)"
+    )
+    Params = WindowParams
+
+    #: Windows in a row that may take no simulated time at all before the scenario is refused as endless.
+    MAX_INSTANT_WINDOWS: ClassVar[int] = 1_000_000
+
+    def __init__(self, params: WindowParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection)
+        if params.deadline is None and not server.detects_failures:
+            raise UserError(
+                "a window without a deadline waits for ever for a client that is gone",
+                where="server.schedule",
+                hint="give a deadline, or a server.failure_detection other than never",
+            )
+        if params.deadline is not None and params.deadline < params.length:
+            raise UserError(
+                f"the longest window ({params.deadline:g} s) is shorter than the shortest ({params.length:g} s)",
+                where="server.schedule.deadline",
+                hint="give a deadline of at least the length, or none",
+            )
+        self._at_work: dict[int, Dispatch] = {}
+        self._handouts: list[Timer] = []
+        self._arrived: list[Dispatch] = []
+        self._timers: list[Timer] = []
+        self._opened_ns = 0
+        self._instant_windows = 0
+
+    def start(self) -> None:
+        """Open the first window."""
+        self._open()
+
+    def _open(self) -> None:
+        now = self._opened_ns = self.server.now_ns
+        if self.params.deadline is not None:
+            deadline_ns = now + to_ns(self.params.deadline)
+            self._timers.append(self.server.call_at(deadline_ns, self._close))
+        for client in range(self.server.clients):
+            self._hand_out(client)
+
+    def _hand_out(self, client: int) -> None:
+        self._handouts.append(self.server.dispatch(client, on_dispatched=self._on_dispatched))
+
+    def _on_dispatched(self, dispatch: Dispatch) -> None:
+        self._at_work[dispatch.dispatch_id] = dispatch
+
+    def on_arrival(self, dispatch: Dispatch) -> None:
+        """Count a client's report; one that was given up comes too late."""
+        if self._at_work.pop(dispatch.dispatch_id, None) is None:
+            self.server.discard(dispatch, late=True)
+            return
+        self._arrived.append(dispatch)
+        if len(self._arrived) == self.server.clients:
+            end_ns = self._opened_ns + to_ns(self.params.length)
+            if self.server.now_ns >= end_ns:
+                self._close()
+            else:
+                self._timers.append(self.server.call_at(end_ns, self._close))
+
+    def on_failure(self, dispatch: Dispatch) -> None:
+        """Hand the work out again."""
+        if self._at_work.pop(dispatch.dispatch_id, None) is not None:
+            self._hand_out(dispatch.client)
+
+    def _close(self) -> None:
+        for timer in [*self._timers, *self._handouts]:
+            timer.cancel()
+        stragglers, self._at_work = list(self._at_work.values()), {}
+        self._timers, self._handouts = [], []
+        for dispatch in stragglers:
+            self.server.cut(dispatch)
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self.server.aggregate(arrived, closes_round=True)
+        else:
+            self.server.close_round()
+        self._watch_for_standstill()
+        self.server.call_at(self.server.now_ns, self._open)
+
+    def _watch_for_standstill(self) -> None:
+        instant = self.server.now_ns == self._opened_ns
+        self._instant_windows = self._instant_windows + 1 if instant else 0
+        if self._instant_windows > self.MAX_INSTANT_WINDOWS:
+            raise UserError(
+                f"{self._instant_windows} windows in a row took no simulated time, so the run may never end",
+                where="devices",
+                hint="give compute or network times, a length of the window, or stop.rounds",
+            )

@@ -1,0 +1,122 @@
+"""Independent participation: every client flips a coin of its own each round."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.randomness import Purpose
+from fedsim.scheduling.base import Selection, ServerPort
+from fedsim.scheduling.successive import weighted_order
+
+
+class Sine(Parameters):
+    """A factor that swings: ``offset`` + ``amplitude`` x sin(2 pi t / ``period``) in round t = 0, 1, ..."""
+
+    offset: float = 0.7
+    """Mean of the factor."""
+    amplitude: float = Field(default=0.3, ge=0)
+    """Largest departure from it."""
+    period: float = Field(default=10.0, gt=0)
+    """Rounds of one swing."""
+
+
+class BernoulliParams(Parameters):
+    """Parameters of independent participation."""
+
+    probability: float | list[float] = 0.2
+    """Probability of a client to take part in a round: one for all, or one a client (one a group with
+    ``group_size``)."""
+    group_size: int | None = Field(default=None, ge=1)
+    """The first probability is that of this many clients, the second of the next as many, and so on."""
+    sine: Sine | None = None
+    """Factor on all probabilities that changes with the round."""
+    allow_empty: bool = False
+    """A round in which no coin falls right has no clients (it counts where the schedule has ``min_updates: 0``);
+    otherwise such a round is passed over."""
+
+    @field_validator("probability")
+    @classmethod
+    def _probabilities(cls, value: float | list[float]) -> float | list[float]:
+        values = value if isinstance(value, list) else [value]
+        if not values or any(not 0 <= p <= 1 for p in values):
+            raise ValueError("probabilities lie between 0 and 1")
+        if not any(values):
+            raise ValueError("somebody must take part: all probabilities are 0")
+        return value
+
+
+class Bernoulli(Selection):
+    """Every client that is checked in and not at work takes part in a round with its own probability.
+
+    The coins depend on seed, client and round alone. Under schedules without rounds, free places are given to clients
+    in proportion to their probabilities.
+    """
+
+    name: ClassVar[str] = "bernoulli"
+    Params = BernoulliParams
+
+    #: Rounds passed over before a client is drawn in proportion to the probabilities instead.
+    MAX_EMPTY_ROUNDS: ClassVar[int] = 10_000
+
+    def __init__(self, params: BernoulliParams, server: ServerPort) -> None:
+        super().__init__(params, server)
+        self._probability = _per_client(params, server.clients)
+        self._coins = server.stream(Purpose.SELECTION, 2)
+        self._round = 0
+
+    def probabilities(self, round_: int) -> npt.NDArray[np.float64]:
+        """Probability of every client to take part in a round, (N,)."""
+        sine = self.params.sine
+        if sine is None:
+            return self._probability
+        factor = sine.offset + sine.amplitude * math.sin(2 * math.pi * round_ / sine.period)
+        swung: npt.NDArray[np.float64] = np.clip(self._probability * factor, 0.0, 1.0)
+        return swung
+
+    def cohort_size(self, factor: float = 1.0) -> int:
+        """Clients expected in the next round, times ``factor``, rounded up."""
+        expected = float(self.probabilities(self._round).sum())
+        return max(1, math.ceil(expected * factor - 1e-9))
+
+    def cohort(self, factor: float = 1.0) -> list[int]:
+        """Those whose coin falls right; ``factor`` multiplies the probabilities."""
+        available = self.available()
+        if not len(available):
+            return []
+        for _ in range(self.MAX_EMPTY_ROUNDS):
+            chances = self.probabilities(self._round)[available] * factor
+            coins = self._coins.uniforms(available, self._round)
+            self._round += 1
+            chosen: list[int] = available[coins < chances].tolist()
+            if chosen or self.params.allow_empty:
+                return chosen
+        return self.draw(1)
+
+    def draw(self, count: int) -> list[int]:
+        """Clients in proportion to their probabilities in this round."""
+        available = self.available()
+        chances = self.probabilities(self._round)[available]
+        return weighted_order(self.generator(), available, chances)[:count]
+
+
+def _per_client(params: BernoulliParams, clients: int) -> npt.NDArray[np.float64]:
+    """Probability of each client, (N,)."""
+    values = np.atleast_1d(np.asarray(params.probability, dtype=np.float64))
+    if params.group_size is not None:
+        values = np.repeat(values, params.group_size)
+    elif not isinstance(params.probability, list):
+        values = np.repeat(values, clients)
+    if len(values) < clients or (params.group_size is None and len(values) > clients):
+        raise UserError(
+            f"there are probabilities for {len(values)} clients, and {clients} clients",
+            where="server.selection.probability",
+            hint="give one number for all, one a client, or one a group with group_size",
+        )
+    return values[:clients]

@@ -1,0 +1,94 @@
+"""Groups of clients that take part in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.randomness import Purpose, Stream
+from fedsim.scheduling.base import CohortParams, Selection, ServerPort
+from fedsim.scheduling.turns import Turns
+from fedsim.units import Duration, to_ns
+
+
+class PeriodicGroupsParams(CohortParams):
+    """Parameters of groups that take part in turn."""
+
+    groups: int = Field(default=5, ge=1)
+    """Number of groups: equal blocks of consecutive clients (to one client)."""
+    slot_rounds: int = Field(default=100, ge=1)
+    """Rounds for which a group takes part before the next one does."""
+    slot: Duration | None = Field(default=None, gt=0)
+    """Simulated time for which it does, instead of rounds."""
+    offset: Literal["random"] | float = 0.0
+    """How much of the very first slot is over at the start, as a share of a slot; or drawn with the seed."""
+    order: Literal["permutation", "independent"] = "permutation"
+    """Within a slot: everybody in turn in a random order, drawn anew when all have had theirs; or a fresh uniform draw
+    each round."""
+
+
+class PeriodicGroups(Selection):
+    """Groups take part in turn, each for a slot of rounds (or of time); within a slot clients are drawn from its group.
+
+    The periodic availability of Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client
+    Participation, NeurIPS 2022, section 6, with an order of its own for each group that goes on where the group's last
+    slot has left it. Every round asked for counts for the slots, also one for which nobody is there.
+    """
+
+    name: ClassVar[str] = "periodic_groups"
+    Params = PeriodicGroupsParams
+
+    def __init__(self, params: PeriodicGroupsParams, server: ServerPort) -> None:
+        super().__init__(params, server)
+        if params.groups > server.clients:
+            raise UserError(
+                f"{params.groups} groups for {server.clients} clients",
+                where="server.selection.groups",
+            )
+        offset = params.offset
+        if offset == "random":
+            offset = server.stream(Purpose.SELECTION, 4).uniform(0)
+        if not 0 <= offset < 1:
+            raise UserError(
+                "the offset is a share of a slot, 0 <= offset < 1", where="server.selection.offset"
+            )
+        self._slot_ns = None if params.slot is None else to_ns(params.slot)
+        length = params.slot_rounds if self._slot_ns is None else self._slot_ns
+        self._offset = int(offset * length)
+        self._round = 0
+        blocks = np.array_split(np.arange(server.clients), params.groups)
+        self._is_member = [np.isin(np.arange(server.clients), block) for block in blocks]
+        self._turns = [
+            Turns(_laps(block, server.stream(Purpose.SELECTION, 5, group)))
+            for group, block in enumerate(blocks)
+        ]
+
+    @property
+    def group(self) -> int:
+        """The group whose slot it is."""
+        if self._slot_ns is None:
+            slot = (self._round + self._offset) // int(self.params.slot_rounds)
+        else:
+            slot = (self.server.now_ns + self._offset) // self._slot_ns
+        return slot % int(self.params.groups)
+
+    def draw(self, count: int) -> list[int]:
+        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        group = self.group
+        self._round += 1
+        available = self.available()
+        available = available[self._is_member[group][available]]
+        if self.params.order == "permutation":
+            return self._turns[group].take(count, available)
+        chosen: list[int] = self.generator().permutation(available)[:count].tolist()
+        return chosen
+
+
+def _laps(members: npt.NDArray[np.int64], stream: Stream) -> Callable[[int], npt.NDArray[np.int64]]:
+    """Orders of one group, a fresh one each lap."""
+    return lambda lap: stream.generator(k=lap).permutation(members)

@@ -1,0 +1,116 @@
+"""REFL: those first who will be there least."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from fedsim.scheduling.base import CohortParams, Dispatch, Selection, ServerPort
+from fedsim.units import Duration, to_ns
+
+_SMOOTHING = 0.25
+
+
+class REFLParams(CohortParams):
+    """Parameters of REFL."""
+
+    hold_off: int = Field(default=5, ge=0)
+    """Draws for which a client that was drawn stands back behind all others."""
+    slot: Duration = Field(default=3600.0, gt=0)
+    """Availability is learnt for slots of this length ..."""
+    cycle: Duration = Field(default=86_400.0, gt=0)
+    """... of a cycle of this length."""
+    round_length: Duration = Field(default=600.0, gt=0)
+    """Length of a round before the first has been seen."""
+
+    @model_validator(mode="after")
+    def _whole_slots(self) -> REFLParams:
+        slots = self.cycle / self.slot
+        if slots < 1 or abs(slots - round(slots)) > 1e-9:
+            raise ValueError("cycle must be a whole number of slots")
+        return self
+
+
+class REFL(Selection):
+    """Least available first: of the clients checked in, those who are least likely to be there soon.
+
+    The server notes at every draw who is checked in or at work, slot by slot of the daily cycle, and predicts from
+    these shares who will be there one to two round lengths from now (with one observation's worth of the client's share
+    of the whole day, so that slots never seen are judged by it). Of equals a random one is drawn.
+
+    Selection of Abdelmoniem et al., REFL: Resource-Efficient Federated Learning, EuroSys 2023, section 4.1; there each
+    learner predicts its own availability, here the server does from what it has seen.
+    """
+
+    name: ClassVar[str] = "refl"
+    Params = REFLParams
+
+    def __init__(self, params: REFLParams, server: ServerPort) -> None:
+        super().__init__(params, server)
+        self._slot_ns = to_ns(params.slot)
+        self._slots = round(params.cycle / params.slot)
+        self._length_ns = float(to_ns(params.round_length))
+        self._looks = np.zeros(self._slots, dtype=np.int64)
+        self._seen = np.zeros((server.clients, self._slots), dtype=np.uint32)
+        self._at_work = np.zeros(server.clients, dtype=np.bool_)
+        self._drawn_at = np.full(server.clients, -(1 << 40), dtype=np.int64)
+        self._draws = 0
+        self._round_began_ns = -1
+
+    def cohort(self, factor: float = 1.0) -> list[int]:
+        """See :meth:`fedsim.scheduling.base.Selection.cohort`; also measures the length of rounds."""
+        now = self.server.now_ns
+        if 0 <= self._round_began_ns < now:
+            self._learn_length(now - self._round_began_ns)
+        self._round_began_ns = now
+        return super().cohort(factor)
+
+    def draw(self, count: int) -> list[int]:
+        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        self._look()
+        available = self.available()
+        held = self._draws - self._drawn_at[available] < self.params.hold_off
+        tie = self.generator().random(len(available))
+        order = np.lexsort((tie, self.predicted(available), held))
+        chosen = available[order[: max(0, count)]]
+        self._draws += 1
+        self._drawn_at[chosen] = self._draws
+        self._at_work[chosen] = True
+        clients: list[int] = chosen.tolist()
+        return clients
+
+    def predicted(self, clients: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Predicted probability of each client to be there one to two round lengths from now."""
+        first = int(self.server.now_ns + self._length_ns) // self._slot_ns
+        last = int(self.server.now_ns + 2 * self._length_ns) // self._slot_ns
+        slots = np.arange(first, min(last, first + self._slots - 1) + 1) % self._slots
+        seen = self._seen[clients]
+        share = (seen.sum(1) + 1.0) / (self._looks.sum() + 2.0)
+        chances = (seen[:, slots] + share[:, None]) / (self._looks[slots] + 1.0)
+        result: npt.NDArray[np.float64] = chances.mean(1)
+        return result
+
+    def on_arrival(self, dispatch: Dispatch) -> None:
+        """See :meth:`fedsim.scheduling.base.Selection.on_arrival`."""
+        self._at_work[dispatch.client] = False
+        if self._round_began_ns < 0:
+            # No rounds: a piece of work is as long as one.
+            self._learn_length(dispatch.arrived_ns - dispatch.dispatched_ns)
+
+    def on_failure(self, dispatch: Dispatch) -> None:
+        """See :meth:`fedsim.scheduling.base.Selection.on_failure`."""
+        self._at_work[dispatch.client] = False
+
+    def _learn_length(self, length_ns: int) -> None:
+        self._length_ns = (1 - _SMOOTHING) * length_ns + _SMOOTHING * self._length_ns
+
+    def _look(self) -> None:
+        slot = self.server.now_ns // self._slot_ns % self._slots
+        idle = self.server.online_clients()
+        self._at_work[idle] = False
+        self._looks[slot] += 1
+        self._seen[idle, slot] += 1
+        self._seen[self._at_work, slot] += 1

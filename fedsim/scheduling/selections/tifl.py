@@ -1,0 +1,64 @@
+"""TiFL: the clients of a round are of one tier of speed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from fedsim.errors import UserError
+from fedsim.scheduling.base import CohortParams, Selection, ServerPort
+from fedsim.scheduling.tiers import equal_tiers, profile
+
+
+class TiFLParams(CohortParams):
+    """Parameters of TiFL."""
+
+    tiers: int = Field(default=5, ge=1)
+    """Number of tiers, of equal size, by the expected duration of a full piece of work."""
+    probabilities: list[float] | None = None
+    """Chances of the tiers, the fastest first; equal ones when not given."""
+
+    @field_validator("probabilities")
+    @classmethod
+    def _chances(cls, value: list[float] | None) -> list[float] | None:
+        if value is not None and (any(p < 0 for p in value) or not any(value)):
+            raise ValueError("chances are not negative, and not all 0")
+        return value
+
+
+class TiFL(Selection):
+    """Each round draws a tier by its chances, and then clients uniformly within it, so that they are of like speed.
+
+    A tier of which nobody is there is not drawn; one with fewer clients than the cohort gives all it has. The static
+    policies of Chai et al., TiFL: A Tier-based Federated Learning System, HPDC 2020, section 4.3 (their policy
+    ``vanilla`` is uniform selection).
+    """
+
+    name: ClassVar[str] = "tifl"
+    Params = TiFLParams
+
+    def __init__(self, params: TiFLParams, server: ServerPort) -> None:
+        super().__init__(params, server)
+        self._tiers = equal_tiers(profile(server), params.tiers)
+        count = int(self._tiers.max()) + 1
+        chances = params.probabilities or [1.0] * count
+        if len(chances) != count:
+            raise UserError(
+                f"{len(chances)} chances for {count} tiers",
+                where="server.selection.probabilities",
+            )
+        self._chances = np.array(chances)
+
+    def draw(self, count: int) -> list[int]:
+        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        available = self.available()
+        tiers = self._tiers[available]
+        chances = self._chances * (np.bincount(tiers, minlength=len(self._chances)) > 0)
+        if not chances.any():
+            return []
+        generator = self.generator()
+        tier = generator.choice(len(chances), p=chances / chances.sum())
+        chosen: list[int] = generator.permutation(available[tiers == tier])[:count].tolist()
+        return chosen

@@ -1,0 +1,26 @@
+"""Independent uniform draws."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsim.scheduling.base import CohortParams
+from fedsim.scheduling.replacement import Replacing
+
+
+class UniformWithReplacement(Replacing):
+    """As many independent uniform draws as the cohort is large, among the clients checked in and not at work.
+
+    A client drawn m times works once, and its update counts m times (scheme I of Li et al., On the Convergence of
+    FedAvg on Non-IID Data, ICLR 2020, with equal weights).
+    """
+
+    name: ClassVar[str] = "uniform_with_replacement"
+    Params = CohortParams
+
+    def draw(self, count: int) -> list[int]:
+        """See :meth:`fedsim.scheduling.base.Selection.draw`; the different clients of ``count`` draws."""
+        available = self.available()
+        if not len(available):
+            return []
+        return self.counted(self.generator().choice(available, max(0, count)))
