@@ -44,6 +44,7 @@ class _Sums:
     loss: Tensor
     gradient: Tensor | None
     last: Tensor | None
+    change: Tensor | None
 
 
 class LocalTrainer:
@@ -76,7 +77,7 @@ class LocalTrainer:
         steps: IntArray | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
-        collect: Sequence[Literal["mean_gradient", "last_gradient"]] = (),
+        collect: Sequence[Literal["mean_gradient", "last_gradient", "change"]] = (),
         phase: int = 0,
     ) -> Trained:
         """Train the cohort; see :class:`fedsim.methods.base.Trainer`. Collected gradients are those after clipping."""
@@ -91,6 +92,7 @@ class LocalTrainer:
             loss=start.new_zeros(clients),
             gradient=self._zeros(clients, start) if "mean_gradient" in collect else None,
             last=self._zeros(clients, start) if "last_gradient" in collect else None,
+            change=self._zeros(clients, start) if "change" in collect else None,
         )
         counts = active_rows(steps)
         if self._plain and move and rule is None and learning_rate_scale is None and not collect:
@@ -101,6 +103,7 @@ class LocalTrainer:
         else:
             self._general(
                 session,
+                start,
                 weights,
                 cohort.learning_rates,
                 sums,
@@ -113,11 +116,18 @@ class LocalTrainer:
         divisors = torch.as_tensor(np.maximum(steps, 1), device=start.device).to(start.dtype)
         if sums.gradient is not None:
             sums.gradient /= divisors.unsqueeze(1)
-        return Trained(weights, sums.gradient, sums.last, sums.loss / divisors)
+        if sums.change is not None:
+            torch.sub(
+                weights[:, self._trainable :],
+                start[:, self._trainable :],
+                out=sums.change[:, self._trainable :],
+            )
+        return Trained(weights, sums.gradient, sums.last, sums.loss / divisors, sums.change)
 
     def _general(
         self,
         session: Session,
+        start: Tensor,
         weights: Tensor,
         learning_rates: Tensor,
         sums: _Sums,
@@ -147,8 +157,15 @@ class LocalTrainer:
                 rule(Step(step, gradient, at, slice(0, active), steps[:active] - 1))
                 # Buffers have no gradient; whatever a rule did to their entries is not a step.
                 gradient[:, trainable:].zero_()
-            if optimizer is not None:
-                optimizer.step(at[:, :trainable], gradient[:, :trainable], rates[:active])
+            if optimizer is None:
+                continue
+            at, gradient = at[:, :trainable], gradient[:, :trainable]
+            if sums.change is None:
+                optimizer.step(at, gradient, rates[:active])
+            else:
+                change = sums.change[:active, :trainable]
+                optimizer.step(at, gradient, rates[:active], change)
+                torch.add(start[:active, :trainable], change, out=at)
 
     def _zeros(self, rows: int, like: Tensor) -> Tensor:
         return row_matrix(rows, self._size, like=like).zero_()

@@ -18,13 +18,16 @@ class Stepper(ABC):
     """One run's optimizer. Rows leave from the end: later steps have fewer rows, never more."""
 
     @abstractmethod
-    def step(self, weights: Tensor, direction: Tensor, rates: Tensor) -> None:
-        """Move ``weights`` (b, p) in place.
+    def step(
+        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
+    ) -> None:
+        """Make a step from ``weights`` (b, p), in place.
 
         Args:
             weights: trainable part of the local models.
             direction: gradient, or what a rule made of it, (b, p); used up.
             rates: learning rate of each row and perhaps of each entry, (b, 1) or (b, p).
+            moved: move this (b, p) in place of ``weights``, which then stay as they are.
         """
 
 
@@ -33,7 +36,9 @@ class _SgdStepper(Stepper):
         self._params = params
         self._momentum: Tensor | None = None
 
-    def step(self, weights: Tensor, direction: Tensor, rates: Tensor) -> None:
+    def step(
+        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
+    ) -> None:
         params = self._params
         if params.weight_decay:
             direction.add_(weights, alpha=params.weight_decay)
@@ -47,7 +52,7 @@ class _SgdStepper(Stepper):
                 direction.add_(self._momentum, alpha=params.momentum)
             else:
                 direction = self._momentum
-        weights.addcmul_(direction, rates, value=-1)
+        (weights if moved is None else moved).addcmul_(direction, rates, value=-1)
 
 
 class _AdamStepper(Stepper):
@@ -58,14 +63,18 @@ class _AdamStepper(Stepper):
         self._first: Tensor | None = None
         self._second: Tensor | None = None
 
-    def step(self, weights: Tensor, direction: Tensor, rates: Tensor) -> None:
+    def step(
+        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
+    ) -> None:
         params = self._params
         self._steps += 1
         if params.weight_decay:
-            if self._decoupled:
+            if not self._decoupled:
+                direction.add_(weights, alpha=params.weight_decay)
+            elif moved is None:
                 weights.mul_(1 - rates * params.weight_decay)
             else:
-                direction.add_(weights, alpha=params.weight_decay)
+                moved.addcmul_(weights, rates, value=-params.weight_decay)
         if self._first is None or self._second is None:
             self._first, self._second = torch.zeros_like(direction), torch.zeros_like(direction)
         self._first, self._second = self._first[: len(direction)], self._second[: len(direction)]
@@ -74,7 +83,8 @@ class _AdamStepper(Stepper):
         correction_1 = 1 - params.beta1**self._steps
         correction_2 = 1 - params.beta2**self._steps
         denominator = (self._second.sqrt() / correction_2**0.5).add_(params.eps)
-        weights.sub_((self._first / denominator).mul_(rates / correction_1))
+        target = weights if moved is None else moved
+        target.sub_((self._first / denominator).mul_(rates / correction_1))
 
 
 def stepper(optimizer: Optimizer) -> Stepper:

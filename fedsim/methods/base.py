@@ -165,12 +165,15 @@ class Trained:
             before the rule, (B, P), where asked for.
         last_gradient: that gradient of its last step, (B, P), where asked for.
         loss: mean training loss over its steps, (B,).
+        change: model - start as the sum of the steps, (B, P), where asked for. Summed apart from the model, so that steps
+            far below the rounding of the model count in full.
     """
 
     model: Tensor
     mean_gradient: Tensor | None
     last_gradient: Tensor | None
     loss: Tensor
+    change: Tensor | None = None
 
 
 class Trainer(Protocol):
@@ -185,7 +188,7 @@ class Trainer(Protocol):
         steps: npt.NDArray[np.int64] | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
-        collect: Sequence[Literal["mean_gradient", "last_gradient"]] = (),
+        collect: Sequence[Literal["mean_gradient", "last_gradient", "change"]] = (),
         phase: int = 0,
     ) -> Trained:
         """Train the cohort from ``start`` (B, P), which is left unchanged.
@@ -197,7 +200,7 @@ class Trainer(Protocol):
             steps: local steps instead of the cohort's own, (B,), sorted most first.
             learning_rate_scale: factor on the learning rate of each parameter, (P,).
             move: False keeps all gradients at ``start`` (no step is taken).
-            collect: gradients to return besides the models.
+            collect: what to return besides the models.
             phase: sets the batches of several runs in one dispatch apart; the next phase goes on in the data order.
         """
         ...
