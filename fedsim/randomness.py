@@ -62,6 +62,11 @@ def _mix64_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
+def unit_from(key: int, k: int) -> float:
+    """:meth:`Stream.uniform` from a client's key (:meth:`Stream.keyed`), bit for bit, at half the cost."""
+    return ((mix64((key + (k + 1) * GOLDEN) & _MASK) >> 11) + 0.5) * _TO_UNIT
+
+
 class Stream:
     """The random numbers of one purpose in one run.
 
@@ -82,6 +87,14 @@ class Stream:
     def hash(self, client: int, k: int = 0) -> int:
         """64 random bits for the ``k``-th draw of ``client``."""
         return mix64((mix64((self.key + (client + 1) * GOLDEN) & _MASK) + (k + 1) * GOLDEN) & _MASK)
+
+    def keyed(self, clients: int) -> memoryview[int]:
+        """First halves of :meth:`hash` for clients 0 .. ``clients`` - 1, to be finished by :func:`unit_from`."""
+        keys = np.arange(clients).astype(np.uint64)
+        with np.errstate(over="ignore"):
+            return _mix64_array(
+                np.uint64(self.key) + (keys + np.uint64(1)) * np.uint64(GOLDEN)
+            ).data
 
     def uniform(self, client: int, k: int = 0) -> float:
         """A number in the open interval (0, 1) for the ``k``-th draw of ``client``."""

@@ -152,7 +152,7 @@ class ServerPort(Protocol):
         """All clients checked in and not at work now, ascending."""
         ...
 
-    def sample_online(self, count: int) -> npt.NDArray[np.int64]:
+    def sample_online(self, count: int) -> list[int]:
         """``count`` clients uniformly without replacement among those checked in and not at work; fewer if there
         are fewer."""
         ...

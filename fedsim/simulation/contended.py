@@ -96,7 +96,7 @@ class ContendedLife:
         self._next_flow_ns = NEVER
         self._settling = False
 
-    def begin(self, dispatch: Dispatch, deadline_ns: int | None) -> None:
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """See :class:`fedsim.simulation.life.Life`."""
         crash_ns = self._planner.crash_ns(
             dispatch.client, dispatch.sequence, dispatch.dispatched_ns

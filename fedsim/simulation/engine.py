@@ -7,6 +7,7 @@ a deadline is in time, and no order depends on how a time was computed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -86,9 +87,10 @@ class Engine:
         """
         if until_ns is not None:
             self.call_at(until_ns, self.stop, LAST_ORDER)
-        step, peek = self.env.step, self.env.peek
-        while not self._stopped and peek() != simpy.core.Infinity:
-            step()
+        step = self.env.step
+        with contextlib.suppress(simpy.core.EmptySchedule):
+            while not self._stopped:
+                step()
 
     @property
     def idle(self) -> bool:

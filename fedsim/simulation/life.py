@@ -19,8 +19,8 @@ OnEnd = Callable[[Dispatch, Plan], None]
 class Life(Protocol):
     """Lives through dispatches: download, compute, upload."""
 
-    def begin(self, dispatch: Dispatch, deadline_ns: int | None) -> None:
-        """Start a dispatch now."""
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        """Start a dispatch now; its client is online until ``online_until_ns``."""
 
     def cut(self, dispatch: Dispatch) -> Plan:
         """End a dispatch now; what had happened by now."""
@@ -35,12 +35,17 @@ class _End(simpy.Event):
     """The end of a dispatch; ends of one instant are processed in order of dispatching."""
 
     def __init__(
-        self, env: simpy.Environment, dispatch: Dispatch, plan: Plan, deadline_ns: int | None
+        self,
+        env: simpy.Environment,
+        dispatch: Dispatch,
+        plan: Plan,
+        deadline_ns: int | None,
+        callback: Callable[[Any], None],
     ) -> None:
         self.env = env
         self._ok = True
         self._value = None
-        self.callbacks: list[Any] = []
+        self.callbacks: list[Any] = [callback]
         self.dispatch = dispatch
         self.plan = plan
         self.deadline_ns = deadline_ns
@@ -60,17 +65,22 @@ class PlannedLife:
         self._planner = planner
         self._on_end = on_end
         self._at_work: dict[int, _End] = {}
+        self._callback = self._ended
 
-    def begin(self, dispatch: Dispatch, deadline_ns: int | None) -> None:
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """See :class:`Life`."""
         now = dispatch.dispatched_ns
         plan = self._planner.plan(
-            dispatch.client, dispatch.sequence, now, dispatch.steps, deadline_ns
+            dispatch.client,
+            dispatch.sequence,
+            now,
+            dispatch.steps,
+            deadline_ns,
+            online_until_ns=online_until_ns,
         )
-        end = _End(self._env, dispatch, plan, deadline_ns)
+        end = _End(self._env, dispatch, plan, deadline_ns, self._callback)
         self._at_work[dispatch.dispatch_id] = end
         if plan.end_ns < NEVER:
-            end.callbacks.append(self._ended)
             self._env.schedule(end, EventPriority(dispatch.dispatch_id), plan.end_ns - now)
 
     def _ended(self, event: Any) -> None:

@@ -87,6 +87,7 @@ class Planner:
         steps: int,
         deadline_ns: int | None,
         cut_ns: int = NEVER,
+        online_until_ns: int | None = None,
     ) -> Plan:
         """The plan of a dispatch.
 
@@ -97,6 +98,7 @@ class Planner:
             steps: local steps asked for.
             deadline_ns: latest useful arrival, where announced.
             cut_ns: the server cuts the dispatch at this time: what is done by then.
+            online_until_ns: when the client goes offline, where that is known already.
         """
         population = self.population
         network, availability, compute = self._network, population.availability, population.compute
@@ -104,7 +106,9 @@ class Planner:
             cut_ns = min(cut_ns, self.crash_ns(client, sequence, start_ns))
         if self._policy != "drop":
             return self._plan_with_pauses(client, sequence, start_ns, steps, deadline_ns, cut_ns)
-        off_ns = min(availability.online_until(client, start_ns), cut_ns)
+        if online_until_ns is None:
+            online_until_ns = availability.online_until(client, start_ns)
+        off_ns = online_until_ns if online_until_ns < cut_ns else cut_ns
         downloaded = network.transfer_end_ns(client, _DOWN, self.bytes_down, start_ns)
         if downloaded > off_ns:
             return self._dropped_in_download(client, start_ns, off_ns)

@@ -93,6 +93,16 @@ class _Handout:
             del self.waiting[self.client]
 
 
+class _Done:
+    """A hand-out that has happened: there is nothing to take back."""
+
+    def cancel(self) -> None:
+        pass
+
+
+_DONE = _Done()
+
+
 class Server:
     """The server of one run; implements :class:`fedsim.scheduling.base.ServerPort`.
 
@@ -131,7 +141,7 @@ class Server:
         self._availability = population.availability
         self._samples = samples
         self._work = work
-        self._steps: list[int] = work.steps.tolist()
+        self._steps = np.ascontiguousarray(work.steps).data
         self._plane = plane
         self._recorder = recorder
         self._limits = limits
@@ -156,10 +166,14 @@ class Server:
         self._wake_ns = -1
         self._wake_due = False
         self._batteries = population.batteries
-        power = population.power
-        self._compute_w: list[float] = power.compute_w.tolist()
-        self._download_w: list[float] = power.download_w.tolist()
-        self._upload_w: list[float] = power.upload_w.tolist()
+        # A device's class instead of its figures: a million bytes stay in a cache.
+        figures = np.stack(
+            [population.power.download_w, population.power.compute_w, population.power.upload_w], 1
+        )
+        watts, classes = np.unique(figures, axis=0, return_inverse=True)
+        self._watts: list[tuple[float, float, float]] = [tuple(row) for row in watts.tolist()]
+        self._power_class = classes.astype(np.uint8 if len(watts) <= 256 else np.int64).data
+        self._selection_counts = self._selection_listens = False
         self._life: Life
         self._schedule: Schedule
         self._selection: Selection
@@ -168,6 +182,9 @@ class Server:
     def attach(self, schedule: Schedule, selection: Selection, life: Life) -> None:
         """Tell the server who decides, and who lives through the dispatches."""
         self._schedule, self._selection, self._life = schedule, selection, life
+        # Asked once, because these are called for every dispatch and most selections do nothing then.
+        self._selection_counts = type(selection).multiplicity is not Selection.multiplicity
+        self._selection_listens = type(selection).on_arrival is not Selection.on_arrival
 
     # -- what a schedule may know -----------------------------------------------------------------------------------
 
@@ -238,10 +255,15 @@ class Server:
         online = self._availability.online_clients(self.now_ns)
         return online[~self._busy[online]]
 
-    def sample_online(self, count: int) -> npt.NDArray[np.int64]:
+    def sample_online(self, count: int) -> list[int]:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         self._draws += 1
-        return self._sampler.sample(count, self.now_ns, self._busy, self._draws)
+        now = self._clock.now
+        if count == 1:
+            client = self._sampler.sample_one(now, self._busy, self._draws)
+            return [client] if client >= 0 else []
+        clients: list[int] = self._sampler.sample(count, now, self._busy, self._draws).tolist()
+        return clients
 
     def expected_duration_s(self, client: int) -> float:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
@@ -270,38 +292,57 @@ class Server:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         if client in self._waiting:
             raise RuntimeError(f"work for client {client} is waiting already")
+        now = self._clock.now
+        if now >= self._busy_until_ns and not self._busy[client]:
+            online_until_ns = self._availability.online_until(client, now)
+            if online_until_ns > now:
+                self._hand_out(client, steps, deadline_ns, on_dispatched, online_until_ns)
+                return _DONE
         handout = _Handout(client, steps, deadline_ns, on_dispatched, self._waiting)
         self._hand_out_when_possible(handout)
         return handout
 
     def _hand_out_when_possible(self, handout: _Handout) -> None:
         now, client = self._clock.now, handout.client
-        if self._busy[client]:
-            self._waiting[client] = handout
-            return
-        if now >= self._busy_until_ns and self._availability.is_online(client, now):
-            self._hand_out(handout)
-            return
         self._waiting[client] = handout
+        if self._busy[client]:
+            return
+        if now >= self._busy_until_ns:
+            online_until_ns = self._availability.online_until(client, now)
+            if online_until_ns > now:
+                del self._waiting[client]
+                self._hand_out(
+                    client,
+                    handout.steps,
+                    handout.deadline_ns,
+                    handout.on_dispatched,
+                    online_until_ns,
+                )
+                return
         due = self._availability.next_online(client, max(now, self._busy_until_ns))
         if due < NEVER:
             self._engine.call_at(due, lambda: self._retry(handout))
 
     def _retry(self, handout: _Handout) -> None:
         if self._waiting.get(handout.client) is handout:
-            del self._waiting[handout.client]
             self._hand_out_when_possible(handout)
 
-    def _hand_out(self, handout: _Handout) -> None:
+    def _hand_out(
+        self,
+        client: int,
+        steps: int | Callable[[], int] | None,
+        deadline_ns: int | None,
+        on_dispatched: Callable[[Dispatch], None] | None,
+        online_until_ns: int,
+    ) -> None:
         limit = self._limits.dispatches
         if limit is not None and self._dispatched >= limit:
             return
-        client, now = handout.client, self._clock.now
+        now = self._clock.now
         sequence = self._sequences[client]
         self._sequences[client] = sequence + 1
-        steps = handout.steps
         if steps is None:
-            steps = self._steps[client]
+            steps = int(self._steps[client])
             if self._work.time_budget_ns is not None:
                 step_ns = self._population.compute.step_ns(client, sequence, now)
                 steps = max(1, self._work.time_budget_ns // step_ns) if step_ns else 1
@@ -310,7 +351,8 @@ class Server:
         dispatch = Dispatch(
             self._dispatched, client, sequence, self._version, self._round, steps, now
         )
-        dispatch.multiplicity = self._selection.multiplicity(client)
+        if self._selection_counts:
+            dispatch.multiplicity = self._selection.multiplicity(client)
         self._dispatched += 1
         self._handed_out_ns = now
         if self._batteries is not None:
@@ -318,9 +360,9 @@ class Server:
         self._busy[client] = True
         if self._plane is not None:
             self._plane.hold(self._version)
-        if handout.on_dispatched is not None:
-            handout.on_dispatched(dispatch)
-        self._life.begin(dispatch, handout.deadline_ns)
+        if on_dispatched is not None:
+            on_dispatched(dispatch)
+        self._life.begin(dispatch, deadline_ns, online_until_ns)
         if self._dispatched == limit:
             self._engine.call_at(now, self._engine.stop)
 
@@ -448,14 +490,18 @@ class Server:
 
     def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         """A dispatch has ended by itself: it arrived, or its client is gone."""
-        self._release(dispatch.client, plan)
+        if self._batteries is None:
+            self._busy[dispatch.client] = False
+        else:
+            self._release(dispatch.client, plan)
         if plan.arrives:
             self._arrived += 1
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
             dispatch.staleness = self._version - dispatch.version
             self._held[dispatch.dispatch_id] = (dispatch, plan)
-            self._selection.on_arrival(dispatch)
+            if self._selection_listens:
+                self._selection.on_arrival(dispatch)
             self._schedule.on_arrival(dispatch)
             if self._arrived == self._limits.arrivals:
                 self._engine.stop()
@@ -483,10 +529,9 @@ class Server:
         self._client_is_free(client)
 
     def _energy_j(self, client: int, plan: Plan) -> float:
+        download_w, compute_w, upload_w = self._watts[self._power_class[client]]
         return (
-            self._download_w[client] * plan.download_ns
-            + self._compute_w[client] * plan.compute_ns
-            + self._upload_w[client] * plan.upload_ns
+            download_w * plan.download_ns + compute_w * plan.compute_ns + upload_w * plan.upload_ns
         ) / NS_PER_S
 
     def _notice(self, dispatch: Dispatch) -> None:

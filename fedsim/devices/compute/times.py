@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,11 @@ from fedsim.devices.compute.slowdowns import slowdowns
 from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.errors import UserError
-from fedsim.randomness import Purpose
+from fedsim.randomness import Purpose, unit_from
 from fedsim.units import NS_PER_S
 
 _PHASE, _NOISE = 1, 2
+_inverse_normal = NormalDist().inv_cdf
 
 
 class ComputeTimes:
@@ -58,8 +60,9 @@ class ComputeTimes:
         self._model = model
         self.step_s: npt.NDArray[np.float64] = step_s * context.compute_factor
         self._factor = context.compute_factor
-        self._step_ns: list[float] = (self.step_s * NS_PER_S).tolist()
-        self._jitter = context.stream(Purpose.COMPUTE_JITTER)
+        # Memory views, because a million Python numbers do not fit into a cache.
+        self._step_ns = (self.step_s * NS_PER_S).data
+        self._jitter = context.stream(Purpose.COMPUTE_JITTER).keyed(context.clients)
         self._cv, self._normal = params.jitter.cv, params.jitter.name == "normal"
         variance = math.log1p(self._cv**2)
         self._log_mean, self._log_sd = -variance / 2, math.sqrt(variance)
@@ -85,9 +88,9 @@ class ComputeTimes:
 
         With noise from step to step, its mean.
         """
-        nominal = self._step_ns[client]
+        nominal: float = self._step_ns[client]
         if self._cv:
-            draw = self._jitter.normal(client, sequence)
+            draw = _inverse_normal(unit_from(self._jitter[client], sequence))
             if self._normal:
                 nominal *= max(0.1, 1.0 + self._cv * draw)
             else:

@@ -16,9 +16,6 @@ class Uniform(Selection):
     def draw(self, count: int) -> list[int]:
         """See :meth:`fedsim.scheduling.base.Selection.draw`."""
         if self._members is None:
-            chosen = self.server.sample_online(count)
-        else:
-            available = self.available()
-            chosen = self.generator().permutation(available)[:count]
-        clients: list[int] = chosen.tolist()
+            return self.server.sample_online(count)
+        clients: list[int] = self.generator().permutation(self.available())[:count].tolist()
         return clients
