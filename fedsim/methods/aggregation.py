@@ -1,0 +1,60 @@
+"""Pieces of aggregation rules that several methods share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from fedsim.methods.base import MethodContext, ServerState, Updates, averaging_weights
+from fedsim.tasks.layout import Layout
+
+
+def with_mean_buffers(
+    model: Tensor,
+    server: ServerState,
+    updates: Updates,
+    layout: Layout,
+    *,
+    vector: str = "delta",
+    weights: Literal["samples", "uniform"] = "uniform",
+) -> Tensor:
+    """``model`` (P,) with plainly averaged buffers, for rules that make sense for trainable parameters only.
+
+    Buffers (running statistics of normalisation layers) have no gradient: scaling, amplifying or correcting their
+    changes would make nonsense of them. Changes ``model`` in place.
+
+    Args:
+        model: the new model.
+        server: the state before.
+        updates: the contributions; entries of ``vector`` beyond the trainable ones are changes of the buffers.
+        layout: of the model.
+        vector: the vector sent up that holds those changes.
+        weights: of the average.
+    """
+    if layout.trainable == layout.size:
+        return model
+    buffers = server["model"][layout.trainable :].clone()
+    for index, weight in enumerate(averaging_weights(updates, weights).tolist()):
+        buffers.add_(updates.row(vector, index)[layout.trainable :], alpha=weight)
+    model[layout.trainable :] = buffers
+    return model
+
+
+def local_rate(context: MethodContext, updates: Updates) -> float:
+    """The local learning rate of this server update, for steps that are measured in it.
+
+    That of the contribution dispatched last; where there is none, that of the round being closed.
+    """
+    if not len(updates):
+        return context.learning_rate(updates.round, updates.time_s)
+    return float(updates.learning_rates[np.argmax(updates.versions)])
+
+
+def nominal_steps(context: MethodContext) -> float:
+    """K of methods whose server step contains the number of local steps: the mean of the clients' full pieces of work.
+
+    The papers have the same K for all; with local epochs and unequal clients K is the mean.
+    """
+    return float(context.local_steps.mean())

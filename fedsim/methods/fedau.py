@@ -1,0 +1,69 @@
+"""FedAU: averaging weights from how often each client takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+
+from fedsim.components import Parameters
+from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.base import Memory, Method, ServerState, Updates
+
+
+class FedAuParams(Parameters):
+    """Parameters of FedAU."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Server learning rate."""
+    cutoff: int | None = Field(default=50, ge=1)
+    """K: an interval between two participations that reaches this many server updates is closed and counted as it is,
+    which bounds the weights. Unbounded when null. With 1 all weights are 1."""
+
+
+class FedAu(Method):
+    """Each change counts with the client's mean interval between participations, an estimate of 1 / p_i.
+
+    The model moves by (1 / N) sum over participants of omega_i x change_i, where omega_i is the mean length of the
+    client's intervals that were closed before this server update (1 where there is none). An interval closes when the
+    client takes part (its length is the number of updates missed, plus one) or when it reaches the cut-off. Intervals
+    count server updates. With full participation it is FedAvg with uniform weights.
+    """
+
+    name: ClassVar[str] = "fedau"
+    title: ClassVar[str] = "FedAU"
+    paper: ClassVar[str] = (
+        "Wang and Ji, A Lightweight Method for Tackling Unknown Participation Statistics in Federated Averaging, "
+        "ICLR 2024, Algorithms 1 and 2"
+    )
+    Params = FedAuParams
+
+    def memories(self) -> Mapping[str, Memory]:
+        """When each client last took part, how many intervals it has had, and their sum, as integers at the server."""
+        return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """See :class:`FedAu`; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        now = updates.version - 1
+        weights = []
+        for index in range(len(updates)):
+            last, count, total = updates.memory("intervals", index).tolist()
+            # Before this update only intervals cut off since the last participation have been closed.
+            closed, length = 0, now - last
+            if self.params.cutoff is not None:
+                closed = (length - 1) // self.params.cutoff
+                length -= closed * self.params.cutoff
+                total += closed * self.params.cutoff
+            count += closed
+            weights.append(updates.multiplicity[index] * (total / count if count else 1.0))
+            row = torch.tensor([now, count + 1, total + length])
+            updates.remember("intervals", index, row.to(server["model"].device))
+        change = updates.weighted_sum(
+            "delta", [weight / self.context.clients for weight in weights]
+        )
+        model = server["model"] + self.params.server_lr * change
+        return {"model": with_mean_buffers(model, server, updates, self.context.layout)}

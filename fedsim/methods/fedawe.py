@@ -1,0 +1,105 @@
+"""FedAWE: clients go on from their own stale models, and make up for the rounds they missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    Method,
+    MethodContext,
+    ServerState,
+    Trainer,
+    Updates,
+    Vector,
+    averaging_weights,
+)
+
+
+class FedAweParams(Parameters):
+    """Parameters of FedAWE."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Global learning rate eta_g."""
+    clip_norm: float | None = Field(default=None, gt=0)
+    """Largest Euclidean norm of the mean amplified change (0.5 in the authors' code); not limited in the paper."""
+
+
+class FedAwe(Method):
+    """Adaptive innovation echoing and implicit gossiping.
+
+    A client starts from the model that came out of the last aggregation it was part of, not from the newest. Its change
+    counts as often as there were server updates since (1 if it was part of the previous one):
+    w_i + eta_g (t - last_i) change_i. The mean of these over the participants is the new model, and goes to the
+    participants alone. With full participation it is FedAvg with uniform weights and server learning rate eta_g.
+
+    The paper sends models after the aggregation to those who took part in it. Here they travel with the client's next
+    dispatch: the same model, and the same bytes.
+    """
+
+    name: ClassVar[str] = "fedawe"
+    title: ClassVar[str] = "FedAWE"
+    paper: ClassVar[str] = (
+        "Xiang et al., Efficient Federated Learning against Heterogeneous and Non-stationary Client Unavailability, "
+        "NeurIPS 2024, Algorithm 1"
+    )
+    Params = FedAweParams
+    only_synchronous = "clients wait for the model that their update becomes part of"
+
+    def __init__(self, params: FedAweParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self._initial: Tensor | None = None
+
+    def upload(self) -> Sequence[Vector]:
+        """The change, amplified by the client, which knows when it took part last, is added to its own model."""
+        return (Vector("amplified", self.context.layout.size),)
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The model, which is also that of every client."""
+        self._initial = model
+        return super().initial_state(model)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """Each client's own model, and the version it was part of (0 before it took part)."""
+        return {
+            "own": Memory(self.context.layout.size, self._initial, "shared"),
+            "version": Memory(1, keeper="shared", dtype=torch.int64),
+        }
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Local training from the client's own model."""
+        start = cohort.memory["own"]
+        trained = trainer.run(cohort, start)
+        amplified = trained.model.sub_(start)
+        trainable = self.context.layout.trainable
+        missed = cohort.column(cohort.versions, amplified) - cohort.memory["version"]
+        amplified[:, :trainable] *= self.params.server_lr * (missed + 1)
+        return LocalUpdate({"amplified": amplified}, trained.loss)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """The participants' mean, which becomes the model of each of them; unchanged where there is none."""
+        if not len(updates):
+            return server
+        trainable = self.context.layout.trainable
+        weights = averaging_weights(updates, "uniform")
+        own = torch.zeros_like(server["model"])
+        for index, weight in enumerate(weights.tolist()):
+            own.add_(updates.memory("own", index), alpha=weight)
+        change = updates.weighted_sum("amplified", weights)
+        if self.params.clip_norm is not None:
+            norm = torch.linalg.vector_norm(change[:trainable])
+            change[:trainable] *= (self.params.clip_norm / norm).clamp_(max=1)
+        model = own + change
+        version = torch.tensor([updates.version], device=model.device)
+        for index in range(len(updates)):
+            updates.remember("own", index, model)
+            updates.remember("version", index, version)
+        return {"model": model}

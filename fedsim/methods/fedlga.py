@@ -1,0 +1,178 @@
+"""FedLGA: the server completes partial updates by a rank-one approximation of the missing steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Method,
+    MethodContext,
+    ServerState,
+    Trainer,
+    Updates,
+    Vector,
+    averaging_weights,
+)
+from fedsim.scenario.training import Sgd
+
+
+class FedLgaParams(Parameters):
+    """Parameters of FedLGA."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Server learning rate eta_g."""
+    grad_source: Literal["mean_delta", "last_grad", "raw_delta", "secant"] = "mean_delta"
+    """The gradient g_i that stands in for the one at the client's last local model (equation 6). ``mean_delta``: the
+    mean gradient of its path, from its change, learning rate and steps. ``last_grad``: one mini-batch gradient at
+    that model, which the client sends (a second vector up). ``raw_delta``: the change itself. ``secant``: the mean
+    gradient over the missing steps that would lead to the mean full update."""
+    hessian: Literal["outer", "diag", "per_tensor", "identity", "none"] = "outer"
+    """What stands in for the Hessian: g g^T (equation 6), its diagonal, g g^T within each tensor of the model, the
+    identity (a limited client then counts with the mean full update), or nothing (partial updates are averaged)."""
+    sign: Literal[1, -1] = 1
+    """Sign of the correction: 1 as in Algorithm 2, -1 as in delay compensation of gradients."""
+    lam: float = Field(default=1.0, ge=0)
+    """Factor on the correction; 1 in the paper, 0 averages partial updates."""
+    clip: bool = False
+    """Limit the correction to (S_full / S - 1) times the length of the client's change. Not in the paper."""
+    k2_empty: Literal["skip", "last"] = "skip"
+    """What stands in for the mean full update in a round in which nobody did full work: nothing (no corrections), or
+    the one of the last round that had one."""
+
+
+class FedLga(Method):
+    """Federated averaging with local gradient approximation for clients that did part of the steps asked of them.
+
+    With m the mean change of the contributions with full work, a limited client's change D_i counts as
+    D_i + sign x lam x G_i (m - D_i), where G_i = g_i g_i^T (equations 5 and 6). Full changes count as they are. A
+    client is limited where it did fewer steps than asked, in whole epochs or not.
+
+    With full work everywhere and ``server_lr`` 1 it is FedAvg with uniform weights. Buffers of the model are averaged
+    without correction.
+    """
+
+    name: ClassVar[str] = "fedlga"
+    title: ClassVar[str] = "FedLGA"
+    paper: ClassVar[str] = (
+        "Li et al., FedLGA: Towards System-Heterogeneity of Federated Learning via Local Gradient Approximation, "
+        "IEEE Transactions on Cybernetics 54(1), 2024, Algorithms 1 and 2"
+    )
+    Params = FedLgaParams
+
+    def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self._remembers = params.k2_empty == "last"
+        momentum = context.optimizer.momentum if isinstance(context.optimizer, Sgd) else 0.0
+        # With momentum a constant gradient carries 1 / (1 - momentum) times as far.
+        self._reach = 1 - momentum
+
+    def upload(self) -> Sequence[Vector]:
+        """The change, and with ``last_grad`` a gradient."""
+        size = self.context.layout.size
+        change = Vector("delta", size)
+        if self.params.grad_source == "last_grad":
+            return (change, Vector("gradient", size))
+        return (change,)
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The model and, where it may be needed, the last mean full update (NaN before there is one)."""
+        if not self._remembers:
+            return {"model": model}
+        return {"model": model, "full": torch.full_like(model, torch.nan)}
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Plain local training; with ``last_grad`` also a gradient at its end, at the next mini-batch."""
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start)
+        vectors = {}
+        if self.params.grad_source == "last_grad":
+            once = np.ones(len(cohort.clients), dtype=np.int64)
+            at_end = trainer.run(
+                cohort, trained.model, steps=once, move=False, collect=("mean_gradient",), phase=1
+            )
+            assert at_end.mean_gradient is not None
+            vectors["gradient"] = at_end.mean_gradient
+        return LocalUpdate({"delta": trained.model.sub_(start), **vectors}, trained.loss)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Algorithm 2, lines 7 to 14; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        weights = averaging_weights(updates, "uniform")
+        change = updates.weighted_sum("delta", weights)
+        limited = updates.steps < updates.steps_assigned
+        state = dict(server)
+        full = self._mean_full(updates, ~limited)
+        if self._remembers:
+            state["full"] = full = server["full"] if full is None else full
+            full = None if bool(full.isnan().any()) else full
+        if full is not None and self.params.hessian != "none":
+            for index in np.flatnonzero(limited).tolist():
+                change.add_(self._correction(updates, index, full), alpha=weights[index])
+        state["model"] = server["model"] + self.params.server_lr * change
+        return state
+
+    def _mean_full(self, updates: Updates, full: npt.NDArray[np.bool_]) -> Tensor | None:
+        """m, (P,); None where nobody did full work."""
+        weights = updates.multiplicity * full
+        if not weights.any():
+            return None
+        mean: Tensor | None = None
+        for index in np.flatnonzero(full).tolist():
+            part = updates.row("delta", index) * float(weights[index] / weights.sum())
+            mean = part if mean is None else mean.add_(part)
+        return mean
+
+    def _correction(self, updates: Updates, index: int, full: Tensor) -> Tensor:
+        """What is added to a limited client's change, (P,)."""
+        trainable = self.context.layout.trainable
+        change = updates.row("delta", index)
+        gap = full - change
+        gap[trainable:] = 0
+        correction = self._curve(self._gradient(updates, index, gap), gap)
+        correction *= self.params.sign * self.params.lam
+        if self.params.clip:
+            missing = updates.steps_assigned[index] / updates.steps[index] - 1
+            limit = missing * torch.linalg.vector_norm(change[:trainable])
+            length = torch.linalg.vector_norm(correction)
+            correction *= torch.where(length > limit, limit / length, 1.0)
+        return correction
+
+    def _gradient(self, updates: Updates, index: int, gap: Tensor) -> Tensor:
+        """g_i, (P,)."""
+        change = updates.row("delta", index)
+        if self.params.grad_source == "raw_delta":
+            return change
+        if self.params.grad_source == "last_grad":
+            return updates.row("gradient", index)
+        steps = int(updates.steps[index])
+        rate = float(updates.learning_rates[index]) / self._reach
+        if self.params.grad_source == "mean_delta":
+            return change / -(rate * steps)
+        return gap / -(rate * (int(updates.steps_assigned[index]) - steps))
+
+    def _curve(self, gradient: Tensor, gap: Tensor) -> Tensor:
+        """G_i applied to the gap, (P,); the matrix is never formed."""
+        hessian, layout = self.params.hessian, self.context.layout
+        if hessian == "identity":
+            return gap.clone()
+        if hessian == "diag":
+            return gradient * gradient * gap
+        trainable = layout.trainable
+        edges = layout.offsets if hessian == "per_tensor" else (0, trainable)
+        result = torch.zeros_like(gap)
+        for start, end in pairwise(edges):
+            piece = gradient[start:end]
+            result[start:end] = piece * torch.dot(piece, gap[start:end])
+        return result

@@ -1,0 +1,25 @@
+"""FedSUM-B: uplink-merge with all gradients at the received model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsim.methods.base import Cohort, Trained, Trainer
+from fedsim.methods.uplink_merge import PAPER, UplinkMerge
+
+
+class FedSumB(UplinkMerge):
+    """The server steps along the sum of every client's latest mean gradient; clients take no local steps.
+
+    The K local steps of a piece of work are K independent mini-batches at the received model. Only the product
+    ``server_lr`` x ``lr`` matters. With full participation it is centralised SGD with step server_lr x lr x K on K-fold
+    mini-batches.
+    """
+
+    name: ClassVar[str] = "fedsum_b"
+    title: ClassVar[str] = "FedSUM-B"
+    paper: ClassVar[str] = f"{PAPER}, Algorithm 1"
+
+    def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
+        """See :meth:`fedsim.methods.uplink_merge.UplinkMerge.train`."""
+        return trainer.run(cohort, cohort.down["model"], move=False, collect=("mean_gradient",))

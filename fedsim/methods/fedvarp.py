@@ -1,0 +1,61 @@
+"""FedVARP: variance reduction with every client's latest update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.base import Memory, Method, ServerState, Updates, averaging_weights
+
+
+class FedVarpParams(Parameters):
+    """Parameters of FedVARP."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Server learning rate."""
+
+
+class FedVarp(Method):
+    """Like MIFA, but fresh updates count with 1 / |S|: the model's change is unbiased under uniform participation.
+
+    The model moves by mean over participants of (change - remembered change) + mean over all clients of the remembered
+    changes; then the participants' changes are remembered. With full participation it is FedAvg with uniform weights.
+    """
+
+    name: ClassVar[str] = "fedvarp"
+    title: ClassVar[str] = "FedVARP"
+    paper: ClassVar[str] = (
+        "Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in Federated "
+        "Learning, UAI 2022, Algorithm 2"
+    )
+    Params = FedVarpParams
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The latest change of each client, at the server."""
+        return {"latest": Memory(self.context.layout.trainable, keeper="server")}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """Model and mean of the remembered changes."""
+        return {"model": model, "mean": torch.zeros_like(model)}
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Step, then remember; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        layout = self.context.layout
+        change, mean = server["mean"].clone(), server["mean"].clone()
+        weights = averaging_weights(updates, "uniform").tolist()
+        for index, weight in enumerate(weights):
+            latest = updates.row("delta", index)[: layout.trainable]
+            fresh = latest - updates.memory("latest", index)
+            change[: layout.trainable].add_(fresh, alpha=weight)
+            mean[: layout.trainable].add_(fresh, alpha=1 / self.context.clients)
+            updates.remember("latest", index, latest)
+        model = server["model"] + self.params.server_lr * change
+        return {"model": with_mean_buffers(model, server, updates, layout), "mean": mean}

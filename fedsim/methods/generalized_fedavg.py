@@ -1,0 +1,109 @@
+"""Generalized FedAvg: the sum of the updates of a window is amplified at its end."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.base import (
+    Method,
+    MethodContext,
+    ServerState,
+    Updates,
+    WeightedParams,
+    averaging_weights,
+)
+from fedsim.units import Duration, to_ns
+
+
+class GeneralizedFedAvgParams(WeightedParams):
+    """Parameters of generalized FedAvg."""
+
+    weights: Literal["samples", "uniform"] = "uniform"
+    """Weight of a client's update: the same for all, as in the paper, or its number of training samples."""
+    amplification: float = Field(default=10.0, gt=0)
+    """eta: the net move of a window is this many times the sum of its updates. 1 is FedAvg; below 1 moves are
+    shortened."""
+    every_rounds: int | None = Field(default=None, ge=1)
+    """P: server updates in a window. 1 is FedAvg with server learning rate ``amplification``."""
+    every: Duration | Literal["cycle"] = "cycle"
+    """Length of a window in simulated time, where ``every_rounds`` is not given: amplified is at the first update at or
+    after its end. ``cycle`` is one availability cycle of the devices."""
+    empty_rounds: Literal["skip", "count"] = "skip"
+    """Whether a round without contributions counts towards ``every_rounds`` (under a schedule that closes such rounds
+    with an update, ``min_updates: 0``)."""
+    warm_up: int = Field(default=0, ge=0)
+    """Server updates before the first window starts; nothing is amplified in them."""
+    server_lr: float = Field(default=1.0, gt=0)
+    """Server learning rate of every round: that of weights which sum to this number instead of 1 (footnote 1)."""
+
+
+class GeneralizedFedAvg(Method):
+    """FedAvg whose updates are summed up over a window and amplified when it ends.
+
+    In a window the model moves by the plain mean change a of each round, and u gathers these. The last round of the
+    window adds (eta - 1) u, so that the window moves the model by eta u in all; a window that is not complete is not
+    amplified. Where every client has had the same mean weight in a window, local learning rates can be small (little
+    drift) without the training being slow.
+
+    With ``amplification`` 1, or windows longer than the run, it is FedAvg bit for bit. With one client it is Lookahead.
+    Buffers of the model are averaged, not amplified.
+    """
+
+    name: ClassVar[str] = "generalized_fedavg"
+    title: ClassVar[str] = "Generalized FedAvg"
+    paper: ClassVar[str] = (
+        "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
+        "Algorithm 1"
+    )
+    Params = GeneralizedFedAvgParams
+
+    def __init__(self, params: GeneralizedFedAvgParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        length_s = context.availability_cycle_s if params.every == "cycle" else params.every
+        self._length_ns = max(1, to_ns(length_s))
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """Model, u, the updates made in all, and where the present window began: in updates and in nanoseconds."""
+        return {
+            "model": model,
+            "window_sum": torch.zeros_like(model),
+            "counters": torch.tensor([0, self.params.warm_up, 0]),
+        }
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Algorithm 1, lines 9 to 14; without contributions the model stays, or only its window may end."""
+        if not len(updates) and self.params.empty_rounds == "skip":
+            return server
+        made, begun, begun_ns = server["counters"].tolist()
+        model, window_sum = server["model"], server["window_sum"]
+        if len(updates):
+            weights = averaging_weights(updates, self.params.weights)
+            change = self.params.server_lr * updates.weighted_sum("delta", weights)
+            layout = self.context.layout
+            model = with_mean_buffers(
+                model + change, server, updates, layout, weights=self.params.weights
+            )
+            change[layout.trainable :] = 0
+            window_sum = window_sum + change
+        made += 1
+        now_ns = to_ns(updates.time_s)
+        if made <= self.params.warm_up:
+            window_sum, begun_ns = torch.zeros_like(window_sum), now_ns
+        elif self._ends(made - begun, now_ns - begun_ns):
+            if self.params.amplification != 1:
+                model = model + (self.params.amplification - 1) * window_sum
+            window_sum, begun = torch.zeros_like(window_sum), made
+            begun_ns += (now_ns - begun_ns) // self._length_ns * self._length_ns
+        counters = torch.tensor([made, begun, begun_ns])
+        return {"model": model, "window_sum": window_sum, "counters": counters}
+
+    def _ends(self, rounds: int, duration_ns: int) -> bool:
+        """Whether a window of this many updates and nanoseconds is complete."""
+        if self.params.every_rounds is not None:
+            return rounds >= int(self.params.every_rounds)
+        return duration_ns >= self._length_ns

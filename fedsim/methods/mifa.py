@@ -1,0 +1,66 @@
+"""MIFA: the server remembers every client's latest update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.methods.aggregation import local_rate, with_mean_buffers
+from fedsim.methods.base import Memory, Method, ServerState, Updates
+
+
+class MifaParams(Parameters):
+    """Parameters of MIFA."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Server learning rate; 1 is the paper's rule."""
+    remembers: Literal["gradients", "changes"] = "gradients"
+    """What is remembered: changes of the model divided by the learning rate of their time, as in the paper, or the
+    changes themselves, as in code in circulation. With a constant learning rate both are the same."""
+
+
+class Mifa(Method):
+    """The model moves by the mean, over all clients, of the latest update of each.
+
+    Updates of clients that are away are used again and again; those of clients never seen are zero (the paper has all
+    clients take part in the first round). With full participation it is FedAvg with uniform weights. The model also
+    moves when nobody contributed, under a schedule that steps on empty rounds.
+    """
+
+    name: ClassVar[str] = "mifa"
+    title: ClassVar[str] = "MIFA"
+    paper: ClassVar[str] = (
+        "Gu et al., Fast Federated Learning in the Presence of Arbitrary Device Unavailability, NeurIPS 2021, "
+        "Algorithm 1"
+    )
+    Params = MifaParams
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The latest update of each client, at the server."""
+        return {"latest": Memory(self.context.layout.trainable, keeper="server")}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """Model and mean of the latest updates."""
+        return {"model": model, "mean": torch.zeros_like(model)}
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Refresh the mean, then step along it."""
+        layout = self.context.layout
+        mean = server["mean"].clone()
+        trainable = mean[: layout.trainable]
+        for index in range(len(updates)):
+            latest = updates.row("delta", index)[: layout.trainable]
+            if self.params.remembers == "gradients":
+                latest = latest / updates.learning_rates[index]
+            trainable.add_(latest - updates.memory("latest", index), alpha=1 / self.context.clients)
+            updates.remember("latest", index, latest)
+        step = self.params.server_lr
+        if self.params.remembers == "gradients":
+            step *= local_rate(self.context, updates)
+        model = server["model"] + step * mean
+        return {"model": with_mean_buffers(model, server, updates, layout), "mean": mean}

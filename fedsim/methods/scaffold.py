@@ -1,0 +1,131 @@
+"""SCAFFOLD: local SGD with control variates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    Method,
+    MethodContext,
+    ServerState,
+    Step,
+    Trainer,
+    Updates,
+    Vector,
+    averaging_weights,
+)
+from fedsim.scenario.training import Sgd
+
+
+class ScaffoldParams(Parameters):
+    """Parameters of SCAFFOLD."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Global learning rate eta_g."""
+    uplink: Literal[1, 2] = 2
+    """Vectors sent up: the changes of model and control variate, or the latter alone, from which the server works out
+    the former. One vector needs plain SGD and a synchronous schedule."""
+
+
+class Scaffold(Method):
+    """Each local gradient is corrected by the difference of the server's and the client's control variate.
+
+    A local step is w - eta_l (g - c_i + c). The client's new control variate is the mean of its gradients over the
+    steps it did (option II; the form of option II with models is the same where steps are plain SGD). The server moves
+    by ``server_lr`` times the mean change and c by the sum of the changes of c_i over N, so that c stays the mean of
+    all c_i. With full participation and one local step it is gradient descent; with all control variates held at zero
+    it would be FedAvg with uniform weights.
+    """
+
+    name: ClassVar[str] = "scaffold"
+    title: ClassVar[str] = "SCAFFOLD"
+    paper: ClassVar[str] = (
+        "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, Algorithm 1 "
+        "(option II); one vector up: Huang, Li and Li, Stochastic Controlled Averaging for Federated Learning with "
+        "Communication Compression, arXiv:2308.08165"
+    )
+    Params = ScaffoldParams
+
+    def __init__(self, params: ScaffoldParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        if params.uplink == 2:
+            return
+        optimizer = context.optimizer
+        if not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay:
+            raise UserError(
+                "with one vector up the server works out the clients' models, which needs plain SGD",
+                where="server.method.uplink",
+                hint="use an sgd optimizer without momentum and weight_decay, or uplink: 2",
+            )
+        self.only_synchronous = (
+            "with one vector up the server needs the control variate that the client received"
+        )
+
+    def download(self) -> Sequence[Vector]:
+        """x and c."""
+        size = self.context.layout.size
+        return (Vector("model", size), Vector("control", size))
+
+    def upload(self) -> Sequence[Vector]:
+        """Changes of the model and of c_i, or of c_i alone."""
+        size = self.context.layout.size
+        control = Vector("control", size)
+        return (control,) if self.params.uplink == 1 else (Vector("delta", size), control)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """c_i."""
+        return {"control": Memory(self.context.layout.size)}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """x and c = 0."""
+        return {"model": model, "control": torch.zeros_like(model)}
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Corrected local steps."""
+        start = cohort.down["model"]
+        correction = cohort.down["control"] - cohort.memory["control"]
+
+        def rule(step: Step) -> None:
+            step.gradient.add_(correction[step.rows])
+
+        trained = trainer.run(cohort, start, rule=rule, collect=("mean_gradient",))
+        mean = trained.mean_gradient
+        assert mean is not None
+        change = mean - cohort.memory["control"]
+        delta = trained.model.sub_(start)
+        trainable = self.context.layout.trainable
+        change[:, trainable:] = delta[:, trainable:]
+        return LocalUpdate({"control": change, "delta": delta}, trained.loss, {"control": mean})
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Model and c; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        layout = self.context.layout
+        weights = averaging_weights(updates, "uniform")
+        if self.params.uplink == 2:
+            moved = updates.weighted_sum("delta", weights)
+        else:
+            # w - x = -eta_l K (mean gradient - c_i + c), and the first two are what was sent.
+            lengths = weights * updates.learning_rates * updates.steps
+            sent = updates.weighted_sum("control", lengths)
+            moved = -(sent + float(lengths.sum()) * server["control"])
+        model = server["model"] + self.params.server_lr * moved
+        # A client drawn twice still has one control variate.
+        change = updates.weighted_sum("control", [1 / self.context.clients] * len(updates))
+        change[layout.trainable :] = 0
+        return {
+            "model": with_mean_buffers(model, server, updates, layout, vector="control"),
+            "control": server["control"] + change,
+        }

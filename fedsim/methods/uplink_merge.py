@@ -1,0 +1,119 @@
+"""What the methods of the FedSUM family share: the uplink-merge server and the memory of clients.
+
+You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, arXiv:2512.18275.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.methods.aggregation import local_rate, nominal_steps, with_mean_buffers
+from fedsim.methods.base import (
+    Cohort,
+    LocalRule,
+    LocalUpdate,
+    Memory,
+    Method,
+    MethodContext,
+    ServerState,
+    Step,
+    Trained,
+    Trainer,
+    Updates,
+)
+
+PAPER = (
+    "You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, "
+    "arXiv:2512.18275"
+)
+
+
+class UplinkMergeParams(Parameters):
+    """Parameters of the FedSUM family."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Global learning rate eta_g; a server step is eta_g x eta_l x K / N times the sum of all clients' mean
+    gradients."""
+
+
+class UplinkMerge(Method):
+    """The server of the family (last lines of Algorithms 1 to 3) and the clients' memory.
+
+    Client i keeps h_i, the mean of its mini-batch gradients when it last took part, and sends the difference of the new
+    mean to it; the server adds the differences up: y = sum of h_i over all clients (0 for those never seen). Then
+    x = x - (eta_g eta_l K / N) y, always with 1/N. Under a schedule with ``min_updates: 0`` an empty round steps along
+    the old y, as the algorithms do when read literally.
+
+    eta_l is the local learning rate of the round, K the number of local steps of a full piece of work (the mean over
+    clients where they differ). A client drawn several times for a round still has one h_i and counts once. Sums of
+    gradients are gathered directly, not recovered from models, which would multiply rounding errors by N / (eta_l K).
+    Buffers of the model are averaged over the contributions.
+    """
+
+    Params = UplinkMergeParams
+
+    def __init__(self, params: UplinkMergeParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.steps = nominal_steps(context)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """h_i."""
+        return {"gradient": Memory(self.context.layout.size)}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """x and y = 0."""
+        return {"model": model, "merged": torch.zeros_like(model)}
+
+    @abstractmethod
+    def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
+        """Local training, with mean gradients collected."""
+
+    def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
+        """What clients keep besides h_i, name to (B, elements)."""
+        return {}
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """The new mean gradient; its difference to the last one is sent."""
+        trained = self.train(cohort, trainer)
+        mean = trained.mean_gradient
+        assert mean is not None
+        delta = mean - cohort.memory["gradient"]
+        trainable = self.context.layout.trainable
+        delta[:, trainable:] = trained.model[:, trainable:] - cohort.down["model"][:, trainable:]
+        return LocalUpdate(
+            {"delta": delta}, trained.loss, {"gradient": mean, **self.remember(cohort)}
+        )
+
+    def corrected(self, correction: Tensor) -> LocalRule:
+        """The step of Algorithms 2 and 3: direction (gradient + ``correction``) / N, with y_i (B, P)."""
+
+        def rule(step: Step) -> None:
+            step.gradient.add_(correction[step.rows]).div_(self.context.clients)
+
+        return rule
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """y first, then x with the new y."""
+        layout = self.context.layout
+        received = updates.weighted_sum("delta", np.ones(len(updates)))
+        received[layout.trainable :] = 0
+        merged = server["merged"] + received
+        rate = local_rate(self.context, updates)
+        scale = self.params.server_lr * rate * self.steps / self.context.clients
+        model = server["model"] - scale * merged
+        return {
+            "model": with_mean_buffers(model, server, updates, layout),
+            "merged": merged,
+            **self.advance(server, rate),
+        }
+
+    def advance(self, server: ServerState, rate: float) -> Mapping[str, Tensor]:
+        """What else the server keeps, after a step with local learning rate ``rate``."""
+        return {}

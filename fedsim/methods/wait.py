@@ -1,0 +1,75 @@
+"""Wait for all: the comparators of generalized FedAvg."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Method,
+    ServerState,
+    Trainer,
+    Updates,
+    WeightedParams,
+    averaging_weights,
+)
+
+
+class WaitParams(WeightedParams):
+    """Parameters of waiting for all."""
+
+    weights: Literal["samples", "uniform"] = "uniform"
+    """Weight of a client's update: the same for all, as in the paper, or its number of training samples."""
+    local: Literal["steps", "frozen"] = "steps"
+    """What clients do: local steps (appendix D.1), or gradients at the received model alone, whose mean makes one step
+    (section 5)."""
+    server_lr: float = Field(default=1.0, gt=0)
+    """Server learning rate."""
+
+
+class Wait(Method):
+    """One update a window, from all clients and from one model: each works once, when it first comes online.
+
+    Whom to wait for and how long is the part of the ``window`` schedule. With mini-batches it is the paper's
+    wait-minibatch; with a ``training.batch_size`` of at least every client's samples it is wait-full. Where everybody
+    is always there it is FedAvg with full participation.
+    """
+
+    name: ClassVar[str] = "wait"
+    title: ClassVar[str] = "Wait for all"
+    paper: ClassVar[str] = (
+        "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
+        "section 5 and appendix D.1"
+    )
+    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+        {"schedule": {"name": "window"}}
+    )
+    Params = WaitParams
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Local steps, or one step along the mean of the gradients at the received model."""
+        if self.params.local == "steps":
+            return super().local_update(cohort, trainer)
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
+        assert trained.mean_gradient is not None
+        delta = trained.model.sub_(start)
+        delta.addcmul_(trained.mean_gradient, cohort.learning_rates.unsqueeze(1), value=-1)
+        return LocalUpdate({"delta": delta}, trained.loss)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """The weighted mean of the changes; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        weights = averaging_weights(updates, self.params.weights)
+        model = server["model"] + self.params.server_lr * updates.weighted_sum("delta", weights)
+        layout = self.context.layout
+        return {
+            "model": with_mean_buffers(model, server, updates, layout, weights=self.params.weights)
+        }
