@@ -34,6 +34,7 @@ def run(
     overrides: Iterable[str] = (),
     overwrite: bool = False,
     timing_only: bool = False,
+    timeline: PathLike | Run | None = None,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario into a run folder.
@@ -45,6 +46,8 @@ def run(
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
         overwrite: replace a run that is there.
         timing_only: simulate time alone, without learning.
+        timeline: a complete run (or its folder) on whose timeline to learn: who worked when, for how many steps, and
+            what was aggregated together stay as recorded.
         on_progress: called now and then while the run goes on.
 
     Returns:
@@ -58,6 +61,7 @@ def run(
         None if output is None else Path(output),
         overwrite=overwrite,
         timing_only=timing_only,
+        timeline=load_run(timeline) if isinstance(timeline, str | os.PathLike) else timeline,
         on_progress=on_progress,
     )
 

@@ -22,6 +22,12 @@ from fedsim.cli.summary import print_summary
     help="Run folder; runs/<name>-seed<seed> by default.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a run that is there.")
+@click.option(
+    "--timeline",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Learn on the recorded timeline of this run folder instead of simulating time again.",
+)
 @click.option("--timing-only", is_flag=True, help="Simulate time alone, without learning.")
 @json_option
 def command(
@@ -29,21 +35,32 @@ def command(
     overrides: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
+    timeline: Path | None,
     timing_only: bool,
     as_json: bool,
 ) -> None:
     """Run SCENARIO (a YAML file) and write a run folder with tables, model and report.
+
+    With --timeline, the recorded days of another run are learned anew: method, optimizer and the seed of the learning
+    may differ; devices, schedule, traffic and numbers of steps may not, and a run whose schedule depended on learned
+    values (a target, a selection by loss) is refused. Devices and data split are those of the recorded run.
 
     Exit code 2 says that the scenario or the folder cannot be used; a run that was interrupted goes on with
     'fedsim resume'.
     """
     from fedsim.api import read_scenario
     from fedsim.composition.execution import execute
+    from fedsim.runs import load_run
 
     loaded = read_scenario(scenario, overrides)
     with following(loaded.scenario.name, quiet=as_json) as on_progress:
         run = execute(
-            loaded, output, overwrite=overwrite, timing_only=timing_only, on_progress=on_progress
+            loaded,
+            output,
+            overwrite=overwrite,
+            timing_only=timing_only,
+            timeline=None if timeline is None else load_run(timeline),
+            on_progress=on_progress,
         )
     if as_json:
         click.echo(json.dumps({"path": str(run.path), **run.info}))

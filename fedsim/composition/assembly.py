@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 
 from fedsim.catalog import CATALOG
-from fedsim.composition.population import Bundles, build_population
+from fedsim.composition.population import build_population
+from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
@@ -25,7 +26,6 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import QuadraticTask as QuadraticSection
 from fedsim.scenario.model import Scenario, TimingTask
 from fedsim.scenario.model import SupervisedTask as SupervisedSection
-from fedsim.scheduling.base import Schedule
 from fedsim.simulation.contended import ContendedLife
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import Life, PlannedLife
@@ -91,20 +91,28 @@ class Assembly:
 
 
 def assemble(
-    loaded: LoadedScenario, bundles: Bundles | None = None, *, timing_only: bool = False
+    loaded: LoadedScenario,
+    shared: Shared | None = None,
+    *,
+    timing_only: bool = False,
+    world_seed: int | None = None,
 ) -> Assembly:
     """Build task, method and population.
 
     Args:
         loaded: the scenario.
-        bundles: trace bundles already read, to share them between runs.
+        shared: traces and data sets already loaded, to share them between runs.
         timing_only: leave the learning out.
+        world_seed: seed of the devices and of who holds which data, where it is not the scenario's own.
 
     Raises:
         UserError: parts of the scenario do not fit together.
     """
-    scenario = loaded.scenario
-    task = _build_task(loaded)
+    scenario, shared = loaded.scenario, shared or Shared()
+    world = scenario
+    if world_seed is not None:
+        world = scenario.model_copy(update={"seed": world_seed})
+    task = _build_task(replace(loaded, scenario=world), shared.datasets)
     training = scenario.training
     timing = task is None or timing_only
     if timing and scenario.stop.target:
@@ -121,7 +129,7 @@ def assemble(
         assert isinstance(section, TimingTask)
         layout = Layout.of([(_NO_LAYOUT_NAME, (section.parameters,))])
         samples = np.full(section.clients, section.samples, dtype=np.int64)
-    work = _work(scenario, samples)
+    work = local_work(scenario, samples)
     method_class, method_params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
     method: Method = method_class(
         method_params,
@@ -144,12 +152,12 @@ def assemble(
     )
     bytes_up = sum(vector.elements for vector in method.upload()) * item * server.compression
     population = build_population(
-        loaded,
+        replace(loaded, scenario=world),
         samples,
         flops_per_sample=_flops(scenario, task),
         compute_factor=method.compute_factor(),
         memory_needed_bytes=_memory_needed(layout, method, item),
-        bundles=bundles or Bundles(),
+        bundles=shared.bundles,
     )
     return Assembly(
         loaded, task, method, layout, samples, work, population, bytes_down, bytes_up, execution
@@ -199,7 +207,7 @@ def build_server(
     folder = assembly.loaded.folder
     selection_class, selection_params = CATALOG.resolve("selection", section.selection, folder)
     schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
-    _check_combination(assembly.method, schedule_class)
+    check_combination(assembly)
     selection = selection_class(selection_params, server)
     schedule = schedule_class(schedule_params, server, selection)
     planner = Planner(
@@ -220,7 +228,16 @@ def build_server(
     return engine, server
 
 
-def _check_combination(method: Method, schedule: type[Schedule]) -> None:
+def check_combination(assembly: Assembly) -> None:
+    """Whether the method can run under the schedule.
+
+    Raises:
+        UserError: it cannot, with its reason.
+    """
+    method = assembly.method
+    schedule, _ = CATALOG.resolve(
+        "schedule", assembly.scenario.server.schedule, assembly.loaded.folder
+    )
     if method.only_synchronous and not schedule.synchronous:
         raise UserError(
             f"{method.title or method.name} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
@@ -229,7 +246,7 @@ def _check_combination(method: Method, schedule: type[Schedule]) -> None:
         )
 
 
-def _build_task(loaded: LoadedScenario) -> Task | None:
+def _build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
     section = loaded.scenario.task
     if isinstance(section, TimingTask):
         return None
@@ -241,14 +258,15 @@ def _build_task(loaded: LoadedScenario) -> Task | None:
         "partition", section.partition, loaded.folder
     )
     model_class, model_params = CATALOG.resolve("model", section.model, loaded.folder)
-    dataset = dataset_class(dataset_params).load(loaded.folder)
+    dataset = datasets.load(dataset_class(dataset_params), loaded.folder)
     partition = partition_class(partition_params).split(
         dataset, Stream(loaded.scenario.seed, Purpose.PARTITION), loaded.folder
     )
     return SupervisedTask(dataset, partition, model_class(model_params))
 
 
-def _work(scenario: Scenario, samples: npt.NDArray[np.int64]) -> Work:
+def local_work(scenario: Scenario, samples: npt.NDArray[np.int64]) -> Work:
+    """Local steps of a full piece of work of clients with so many samples, (N,)."""
     training = scenario.training
     steps_per_epoch = np.maximum(1, -(-samples // training.batch_size))
     if training.local_epochs is not None:

@@ -13,8 +13,21 @@ from typing import Any
 import numpy as np
 
 from fedsim.catalog import CATALOG
-from fedsim.composition.assembly import Assembly, assemble, build_server, partition_rows
-from fedsim.composition.population import Bundles
+from fedsim.composition.assembly import (
+    Assembly,
+    assemble,
+    build_server,
+    check_combination,
+    partition_rows,
+)
+from fedsim.composition.recorded import (
+    LEARNED_VALUES,
+    RecordedTimeline,
+    check_assembly,
+    check_timeline,
+    world_seed,
+)
+from fedsim.composition.shared import Shared
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.network.base import Direction
@@ -23,11 +36,12 @@ from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.run import Run
+from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.simulation.server import Server
 from fedsim.timeline import Aggregate, Evaluate
 from fedsim.units import NS_PER_S, to_ns
 
@@ -72,7 +86,9 @@ def execute(
     *,
     overwrite: bool = False,
     timing_only: bool = False,
-    bundles: Bundles | None = None,
+    timeline: Run | None = None,
+    shared: Shared | None = None,
+    threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario.
@@ -82,11 +98,14 @@ def execute(
         output: run folder; :func:`default_folder` when None.
         overwrite: replace a run that is there.
         timing_only: simulate time alone.
-        bundles: trace bundles already read, to share them between runs.
+        timeline: a complete run on whose timeline the scenario learns, instead of simulating time; devices and data
+            split are then of its seed, whatever the scenario's own.
+        shared: traces and data sets already loaded, to share them between runs.
+        threads: worker threads of local training where the scenario does not say; never changes a result.
         on_progress: called now and then while the run goes on.
 
     Raises:
-        UserError: the scenario's parts do not fit together, or the folder cannot be used.
+        UserError: the scenario's parts do not fit together, the timeline does not fit, or the folder cannot be used.
     """
     began = time.perf_counter()
     if loaded.scenario.sweep is not None:
@@ -95,9 +114,13 @@ def execute(
             where=f"{loaded.path or 'scenario'}: sweep",
             hint="use fedsim sweep, or leave the section out",
         )
+    if timeline is not None and timing_only:
+        raise UserError(
+            "there is nothing to do: --timeline takes the time from a run, --timing-only leaves out the rest"
+        )
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
-        assembly = assemble(loaded, bundles, timing_only=timing_only)
+        assembly = _assemble(loaded, shared, timing_only, timeline)
         build_server(assembly, None, _Nobody())
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with (
@@ -111,18 +134,43 @@ def execute(
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
                 "timing_only": assembly.execution is None,
+                "timeline": None
+                if timeline is None
+                else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
                 **environment(),
             }
         )
-        return _Execution(assembly, folder, writer, on_progress, began).run()
+        return _Execution(
+            assembly, folder, writer, on_progress, began, timeline=timeline, threads=threads
+        ).run()
+
+
+def _assemble(
+    loaded: LoadedScenario, shared: Shared | None, timing_only: bool, timeline: Run | None
+) -> Assembly:
+    if timeline is None:
+        return assemble(loaded, shared, timing_only=timing_only)
+    check_timeline(timeline, loaded)
+    assembly = assemble(loaded, shared, world_seed=world_seed(timeline))
+    check_combination(assembly)
+    check_assembly(timeline, assembly)
+    return assembly
 
 
 def resume(
-    path: Path, *, bundles: Bundles | None = None, on_progress: OnProgress | None = None
+    path: Path,
+    *,
+    shared: Shared | None = None,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Run:
     """Finish a run that was killed or interrupted, with the result it would have had.
 
     The time plane is replayed from the start, which is cheap; training goes on from the last checkpoint.
+
+    Args:
+        path: the run folder.
+        shared, threads, on_progress: as in :func:`execute`.
 
     Raises:
         UserError: there is no such run, it is damaged, or it was made in another way.
@@ -133,10 +181,14 @@ def resume(
     if info.get("status") == Status.COMPLETE:
         return Run(folder)
     loaded = load_scenario(folder.scenario, CATALOG)
-    assembly = assemble(loaded, bundles, timing_only=bool(info.get("timing_only")))
+    recorded = info.get("timeline")
+    timeline = load_run(recorded["run"]) if recorded else None
+    assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
     with RunWriter(folder, clients=len(assembly.samples), resume=True) as writer:
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
-        return _Execution(assembly, folder, writer, on_progress, began).run()
+        return _Execution(
+            assembly, folder, writer, on_progress, began, timeline=timeline, threads=threads
+        ).run()
 
 
 class _Execution:
@@ -149,6 +201,9 @@ class _Execution:
         writer: RunWriter,
         on_progress: OnProgress | None,
         began: float,
+        *,
+        timeline: Run | None,
+        threads: int | None,
     ) -> None:
         self._assembly = assembly
         self._folder = folder
@@ -159,19 +214,27 @@ class _Execution:
         self._checkpointed_at = time.monotonic()
         self._learning_s = 0.0
         self._metrics: Mapping[str, float] = {}
-        self._learner = self._make_learner() if assembly.execution is not None else None
-        plane = _TimedPlane(self._learner, self) if self._learner is not None else None
-        self._engine, self._server = build_server(assembly, plane, writer)
+        self._learner = self._make_learner(threads) if assembly.execution is not None else None
+        self._plane = _TimedPlane(self._learner, self) if self._learner is not None else None
+        self._server: Server | RecordedTimeline
+        if timeline is None:
+            _, self._server = build_server(assembly, self._plane, writer)
+        else:
+            assert self._plane is not None
+            self._server = RecordedTimeline(timeline, self._plane, writer, assembly.scenario)
         if on_progress is not None:
             self._server.on_progress = self._report_progress
 
-    def _make_learner(self) -> Learner:
+    def _make_learner(self, threads: int | None) -> Learner:
         scenario, task = self._assembly.scenario, self._assembly.task
         assert task is not None
+        training = scenario.training
+        if training.threads is None and threads is not None:
+            training = training.model_copy(update={"threads": threads})
         learner = Learner(
             task,
             self._assembly.method,
-            scenario.training,
+            training,
             seed=scenario.seed,
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
@@ -198,7 +261,7 @@ class _Execution:
     def _report_progress(self) -> None:
         assert self._on_progress is not None
         stop, server = self._assembly.scenario.stop, self._server
-        now_s = self._engine.now_ns / NS_PER_S
+        now_s = server.now_ns / NS_PER_S
         shares = [
             done / limit
             for done, limit in (
@@ -261,7 +324,7 @@ class _Execution:
         assembly, folder = self._assembly, self._folder
         self._writer.finish()
         population, clients = assembly.population, len(assembly.samples)
-        end_ns = self._engine.now_ns
+        end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
         run = Run(folder)
         online_ns = population.availability.online_between_ns(0, end_ns)
@@ -304,6 +367,7 @@ class _Execution:
             wall_learning_s=self._learning_s,
             wall_time_plane_s=began - self._began - self._learning_s,
             learning=None if self._learner is None else self._learner.describe(),
+            **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
         )
         self._checkpoints.remove()
 
@@ -323,6 +387,7 @@ class _TimedPlane:
     def __init__(self, learner: Learner, execution: _Execution) -> None:
         self._learner = learner
         self._execution = execution
+        self.asked_for_losses = False
         self.hold = learner.hold
         self.drop = learner.drop
 
@@ -335,6 +400,7 @@ class _TimedPlane:
             return self._learner.evaluate(instruction)
 
     def training_losses(self, dispatch_ids: Any) -> Any:
+        self.asked_for_losses = True
         with self._execution.learning():
             return self._learner.training_losses(dispatch_ids)
 

@@ -97,6 +97,12 @@ AGGREGATIONS = _table(
             "server updates since the client absent for longest last contributed (FedSUM's tau_t)",
         ),
         _field("contributor_ids", pa.list_(pa.int64()), "", "dispatch ids in order of arrival"),
+        _field(
+            "multiplicities",
+            pa.list_(pa.int64()),
+            "",
+            "how often each contributor was drawn; null where each was drawn once",
+        ),
         _field("attributes", pa.map_(pa.string(), pa.float64()), "", "the schedule's own numbers"),
     ],
     ("version",),

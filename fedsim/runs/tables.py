@@ -60,8 +60,9 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
         data = data.sort_by([(name, "ascending") for name in table.sort_by])
     dictionaries = [f.name for f in data.schema if pa.types.is_dictionary(f.type)]
     encodings = {f.name: "DELTA_BINARY_PACKED" for f in data.schema if pa.types.is_integer(f.type)}
-    if "contributor_ids" in data.schema.names:
-        encodings["contributor_ids.list.element"] = "DELTA_BINARY_PACKED"
+    for name in ("contributor_ids", "multiplicities"):
+        if name in data.schema.names:
+            encodings[f"{name}.list.element"] = "DELTA_BINARY_PACKED"
     temporary = path.with_name(f".{path.name}.part")
     pq.write_table(
         data,

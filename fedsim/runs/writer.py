@@ -130,9 +130,11 @@ class RunWriter:
         last = self._last_version
         ids: list[int] = []
         staleness: list[int] = []
+        multiplicities: list[int] = []
         for contribution in aggregate.contributions:
             ids.append(contribution.dispatch_id)
             staleness.append(contribution.staleness)
+            multiplicities.append(contribution.multiplicity)
             last[contribution.client] = version
             last.move_to_end(contribution.client)
         # The order of `last` is that of last contribution, so its first client is the one absent for longest.
@@ -147,6 +149,7 @@ class RunWriter:
                 max(staleness, default=-1),
                 version - oldest,
                 ids,
+                multiplicities if max(multiplicities, default=1) > 1 else None,
                 [(name, float(value)) for name, value in aggregate.attributes.items()],
             )
         )

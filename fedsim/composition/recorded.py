@@ -1,0 +1,332 @@
+"""A recorded timeline in the place of the time plane: the same days, learned another way.
+
+The instructions of :mod:`fedsim.timeline` are rebuilt from the tables of a run: which dispatch started from which
+version, how many steps it did, and which dispatches entered which server update together. Nothing is simulated, so
+this only holds for a scenario in which nothing that decides about time has changed; :func:`check_timeline` refuses
+all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedsim.composition.assembly import Assembly, local_work
+from fedsim.errors import UserError, UserErrors
+from fedsim.outcomes import Outcome
+from fedsim.runs.folder import Status
+from fedsim.runs.phases import outcome_codes
+from fedsim.runs.run import Run
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import Scenario
+from fedsim.simulation.server import Recorder
+from fedsim.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
+from fedsim.units import to_ns, to_s
+
+OPTION = "option --timeline"
+LEARNED_VALUES = "schedule_used_learned_values"
+"""Entry of ``run.json``: whether selection or schedule asked for a learned value."""
+
+
+def world_seed(run: Run) -> int:
+    """The seed that the devices and the data split of a run came from."""
+    timeline = run.info.get("timeline")
+    return int(timeline["seed"] if timeline else run.info["seed"])
+
+
+def check_timeline(run: Run, loaded: LoadedScenario) -> None:
+    """Whether a scenario may learn on the timeline of a run, as far as the scenario alone tells.
+
+    Raises:
+        UserError: the run has not ended, its schedule depended on learned values, or something that decides about
+            time differs.
+    """
+    if run.status is not Status.COMPLETE:
+        raise UserError(
+            f"the run is {run.status}; a timeline is complete when its run is",
+            where=str(run.path),
+            hint="finish it with fedsim resume",
+        )
+    recorded = run.scenario
+    problems: list[UserError] = []
+    for owner, target in (
+        ("the recorded run", recorded["stop"].get("target")),
+        ("the scenario", loaded.scenario.stop.target),
+    ):
+        if target:
+            problems.append(
+                UserError(
+                    f"{owner} ends at a target ({', '.join(target)}), which depends on what is learned",
+                    where=f"{OPTION}: stop.target",
+                    hint="leave the target out (-s stop.target={}) and let fedsim compare find when it was reached",
+                )
+            )
+    if run.info.get(LEARNED_VALUES):
+        problems.append(
+            UserError(
+                "the recorded selection or schedule asked for learned values, so other learning means other days",
+                where=OPTION,
+                hint="run the scenario without --timeline",
+            )
+        )
+    if run.info.get("timing_only") and loaded.scenario.task.name == "timing":
+        problems.append(UserError("the scenario's task learns nothing", where=OPTION))
+    for path, here, there in differences(_about_time(recorded), _about_time(loaded.resolved())):
+        problems.append(
+            UserError(
+                f"{path} decides about time: the recorded run has {_shown(here)}, the scenario {_shown(there)}",
+                where=OPTION,
+                hint="run the scenario without --timeline",
+            )
+        )
+    _raise(problems)
+
+
+def check_assembly(run: Run, assembly: Assembly) -> None:
+    """Whether what was built of a scenario takes the time that the recorded run took.
+
+    Raises:
+        UserError: sizes, traffic, speeds or amounts of work differ.
+    """
+    problems: list[UserError] = []
+
+    def require(holds: bool, what: str) -> None:
+        if not holds:
+            problems.append(
+                UserError(what, where=OPTION, hint="run the scenario without --timeline")
+            )
+
+    clients = run.clients
+    if len(clients) != len(assembly.samples):
+        raise UserError(
+            f"the recorded run has {len(clients):,} clients, the scenario {len(assembly.samples):,}",
+            where=OPTION,
+        )
+    samples = clients["samples"].to_numpy()
+    require(
+        np.array_equal(samples, assembly.samples),
+        "the clients hold other numbers of samples than in the recorded run",
+    )
+    for name, here in (("down", assembly.bytes_down), ("up", assembly.bytes_up)):
+        there = float(run.info[f"bytes_{name}_per_dispatch"])
+        require(
+            there == here,
+            f"a dispatch sends {here:,.0f} bytes {name}, in the recorded run {there:,.0f}: transfers would take "
+            "another time",
+        )
+    speeds = np.array_equal(clients["step_s"].to_numpy(), assembly.population.compute.step_s)
+    require(speeds, "a local step takes another time than in the recorded run")
+    recorded = local_work(Scenario.model_validate(run.scenario), samples)
+    require(
+        np.array_equal(recorded.steps, assembly.work.steps)
+        and recorded.time_budget_ns == assembly.work.time_budget_ns,
+        "clients are given other numbers of local steps than in the recorded run",
+    )
+    ineligible = int(np.count_nonzero(~assembly.population.eligible))
+    require(
+        ineligible == run.info["ineligible_clients"],
+        "another number of clients is short of memory than in the recorded run",
+    )
+    _raise(problems)
+
+
+def _raise(problems: list[UserError]) -> None:
+    if problems:
+        raise problems[0] if len(problems) == 1 else UserErrors(problems)
+
+
+def _about_time(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections that the time plane reads, without the method and what does not move time."""
+    server = {key: value for key, value in scenario["server"].items() if key != "method"}
+    stop = {key: value for key, value in scenario["stop"].items() if key != "target"}
+    return {"devices": scenario["devices"], "server": server, "stop": stop}
+
+
+def differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], path: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Dotted paths at which two scenarios (as plain data) differ, with both values; None where one lacks it."""
+    for key in dict.fromkeys([*first, *second]):
+        here, there = first.get(key), second.get(key)
+        place = f"{path}.{key}" if path else key
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            yield from differences(here, there, place)
+        elif here != there:
+            yield place, here, there
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+class RecordedTimeline:
+    """Hands the instructions of a recorded run to the learning plane, and its rows to the recorder.
+
+    Stands where :class:`fedsim.simulation.server.Server` stands in a run that simulates.
+
+    Args:
+        run: a complete run that passed :func:`check_timeline`.
+        plane: executes the instructions.
+        recorder: takes the rows.
+        scenario: of the new run; says when to evaluate where that differs from the recorded run.
+    """
+
+    def __init__(
+        self, run: Run, plane: LearningPlane, recorder: Recorder, scenario: Scenario
+    ) -> None:
+        self._run = run
+        self._plane = plane
+        self._recorder = recorder
+        self._scenario = scenario
+        self.version = 0
+        self.round = int(run.info["rounds"])
+        self.dispatched = len(run.dispatches)
+        self.arrived = int(run.dispatches["arrived_s"].notna().sum())
+        self.now_ns = to_ns(run.simulated_s)
+        self.on_progress: Callable[[], None] | None = None
+
+    def run(self) -> None:
+        """Submit everything, in the order in which the time plane did."""
+        self._write_dispatches()
+        end_ns, self.now_ns = self.now_ns, 0
+        evaluations = self._evaluations()
+        trains, holds = self._trains()
+        pending = evaluations.pop(0, [])
+        self._open(0, holds, pending)
+        for aggregate in self._aggregates():
+            for contribution in sorted(aggregate.contributions, key=lambda item: item.dispatch_id):
+                self._plane.submit(trains[contribution.dispatch_id])
+            self._plane.submit(aggregate)
+            self._recorder.append_aggregation(aggregate)
+            self.version = aggregate.version
+            self.now_ns = to_ns(aggregate.time_s)
+            self._open(self.version, holds, evaluations.get(self.version, []))
+            if self.on_progress is not None:
+                self.on_progress()
+        self.now_ns = end_ns
+
+    def _open(self, version: int, holds: Mapping[int, int], evaluations: list[Evaluate]) -> None:
+        """What happens while a version is the newest: dispatches start from it, evaluations measure it."""
+        for _ in range(holds.get(version, 0)):
+            self._plane.hold(version)
+        for evaluation in evaluations:
+            self._plane.submit(evaluation)
+
+    def _trains(self) -> tuple[dict[int, Train], dict[int, int]]:
+        """The training of every aggregated dispatch by its id, and how many of them start from each version."""
+        table = self._run.dispatches
+        used = table[outcome_codes(table) == Outcome.AGGREGATED]
+        columns = (
+            "dispatch_id",
+            "client_id",
+            "sequence",
+            "version",
+            "round",
+            "steps_done",
+            "steps_assigned",
+            "dispatched_s",
+        )
+        rows = zip(*(used[name].tolist() for name in columns), strict=True)
+        holds = used["version"].value_counts()
+        return {row[0]: Train(*row) for row in rows}, {
+            int(version): int(count) for version, count in holds.items()
+        }
+
+    def _aggregates(self) -> Iterator[Aggregate]:
+        dispatches = self._run.dispatches
+        clients = dispatches["client_id"].to_numpy()
+        staleness = dispatches["staleness"].to_numpy(dtype=np.int64, na_value=0)
+        groups = dispatches["group"].to_numpy()
+        table = self._run.aggregations
+        names = ("version", "time_s", "round", "contributor_ids", "multiplicities", "attributes")
+        for version, time_s, round_, listed, drawn, attributes in zip(
+            *(table[name].tolist() for name in names), strict=True
+        ):
+            ids = np.asarray(listed, dtype=np.int64)
+            contributions = tuple(
+                Contribution(*values)
+                for values in zip(
+                    ids.tolist(),
+                    clients[ids].tolist(),
+                    staleness[ids].tolist(),
+                    groups[ids].tolist(),
+                    [1] * len(ids) if drawn is None else list(map(int, drawn)),
+                    strict=True,
+                )
+            )
+            yield Aggregate(version, time_s, round_, contributions, attributes)
+
+    def _write_dispatches(self) -> None:
+        table = self._run.dispatches
+        columns: list[list[Any]] = []
+        for name in table.columns:
+            column = table[name]
+            if name == "outcome":
+                columns.append([Outcome(code) for code in outcome_codes(table).tolist()])
+            elif name in ("staleness", "aggregated_version"):
+                columns.append(column.to_numpy(dtype=np.int64, na_value=-1).tolist())
+            else:
+                columns.append(column.tolist())
+        for row in zip(*columns, strict=True):
+            self._recorder.append_dispatch(*row)
+
+    # -- evaluations ------------------------------------------------------------------------------------------------
+
+    def _evaluations(self) -> dict[int, list[Evaluate]]:
+        """The evaluations by version: the recorded ones, or where the scenario wants others, those it asks for."""
+        recorded, wanted = self._run.scenario["evaluation"], self._scenario.evaluation
+        when = ("every", "every_rounds", "at_start")
+        table = self._run.metrics
+        if len(table) and all(recorded[key] == getattr(wanted, key) for key in when):
+            rows = table[["version", "time_s", "round"]].itertuples(index=False, name=None)
+            planned = [Evaluate(int(v), float(time_s), int(r)) for v, time_s, r in rows]
+        else:
+            planned = self._planned()
+        by_version: dict[int, list[Evaluate]] = {}
+        for evaluation in planned:
+            by_version.setdefault(evaluation.version, []).append(evaluation)
+        return by_version
+
+    def _planned(self) -> list[Evaluate]:
+        """When the time plane would have evaluated."""
+        wanted, aggregations = self._scenario.evaluation, self._run.aggregations
+        times_ns = [to_ns(time_s) for time_s in aggregations["time_s"]]
+        rounds = self._rounds_after(aggregations)
+        planned: list[Evaluate] = []
+
+        def evaluate(version: int, time_ns: int) -> None:
+            planned.append(Evaluate(version, to_s(time_ns), rounds[version]))
+
+        if wanted.at_start:
+            evaluate(0, 0)
+        end_ns = self._end_ns
+        if wanted.every is not None:
+            every = to_ns(wanted.every)
+            # What is due at the very end comes after the event that ended the run, unless time was up.
+            until = self._scenario.stop.simulated_time
+            last_ns = end_ns if until is not None and to_ns(until) == end_ns else end_ns - 1
+            made = np.searchsorted(times_ns, np.arange(every, last_ns + 1, every), side="right")
+            for number, version in enumerate(made.tolist(), start=1):
+                evaluate(version, number * every)
+        every_versions = wanted.every_rounds or (1 if wanted.every is None else None)
+        if every_versions is not None:
+            for version in range(every_versions, len(times_ns) + 1, every_versions):
+                evaluate(version, times_ns[version - 1])
+        # At one instant the model is measured after it was made and before the next is.
+        planned.sort(key=lambda item: (item.version, item.time_s))
+        if not planned or planned[-1].version != len(times_ns):
+            evaluate(len(times_ns), end_ns)
+        return planned
+
+    @property
+    def _end_ns(self) -> int:
+        return to_ns(self._run.simulated_s)
+
+    def _rounds_after(self, aggregations: pd.DataFrame) -> list[int]:
+        """The round at which the server stood once it had made each version, from version 0."""
+        rounds = aggregations["round"].tolist()
+        following = [*rounds[1:], int(self._run.info["rounds"])]
+        return [0, *(r + 1 if n > r else r for r, n in zip(rounds, following, strict=True))]

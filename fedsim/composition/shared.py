@@ -1,0 +1,48 @@
+"""What the runs of one process share, so that a sweep reads each trace and each data set once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedsim.composition.population import Bundles
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+
+KEPT_DATASETS = 4
+"""Data sets held at a time; a sweep over more of them loads the one used longest ago again."""
+
+
+class Datasets:
+    """Data sets by name, parameters and folder, each loaded once while it is among the last few used."""
+
+    def __init__(self) -> None:
+        self._loaded: OrderedDict[tuple[type, str, Path], Dataset] = OrderedDict()
+
+    def load(self, component: DatasetComponent, folder: Path) -> Dataset:
+        """What ``component.load(folder)`` gives.
+
+        Raises:
+            UserError: the data is missing or damaged.
+        """
+        key = (type(component), component.params.model_dump_json(), folder.resolve())
+        dataset = self._loaded.pop(key, None)
+        if dataset is None:
+            dataset = component.load(folder)
+        self._loaded[key] = dataset
+        if len(self._loaded) > KEPT_DATASETS:
+            self._loaded.popitem(last=False)
+        return dataset
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Traces and data sets that are loaded already.
+
+    Attributes:
+        bundles: trace bundles by folder.
+        datasets: data sets by name and parameters.
+    """
+
+    bundles: Bundles = field(default_factory=Bundles)
+    datasets: Datasets = field(default_factory=Datasets)
