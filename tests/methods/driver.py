@@ -36,7 +36,9 @@ class Part(NamedTuple):
 Round = Sequence[int | Part]
 
 
-def quadratic(centers: Any, curvatures: Any = 1.0, initial: Any = 0.0, **more: Any) -> QuadraticTask:
+def quadratic(
+    centers: Any, curvatures: Any = 1.0, initial: Any = 0.0, **more: Any
+) -> QuadraticTask:
     """The task with these objectives."""
     return QuadraticTask(
         QuadraticParameters(centers=centers, curvatures=curvatures, initial=initial, **more)

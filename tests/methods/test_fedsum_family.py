@@ -1,0 +1,555 @@
+"""The FedSUM family against its card: worked iterates, invariants, reductions, bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim.methods.fedsum_cr import FedSumCr
+from tests.methods.driver import Part, Played, Player, Round, play, quadratic, x_of
+
+FAMILY = ("fedsum_b", "fedsum", "fedsum_cr")
+LOG: list[Round] = [[0], [1], [0], [0, 1]]
+DECAY = {"lr_schedule": {"name": "inverse_sqrt", "scale": 10}}
+
+
+def q2() -> Any:
+    """f_1 = (x - 1)^2 / 2, f_2 = 3 (x + 1)^2 / 2 from 2; minimum at -0.5."""
+    return quadratic([1.0, -1.0], [1.0, 3.0], 2.0)
+
+
+def q3() -> Any:
+    """f_i = a_i / 2 (x - b_i)^2 with a = (1, 2, 4), b = (0, 3, -1) from 1."""
+    return quadratic([0.0, 3.0, -1.0], [1.0, 2.0, 4.0], 1.0)
+
+
+def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
+    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-13)
+
+
+# -- worked iterates (card, section 7) ---------------------------------------------------------------------------------
+
+Q2_WITH_TWO_STEPS = {
+    "fedsum_b": (
+        [1.9, 0.93, 0.067, -0.1598],
+        [1, 9.7, 8.63, 2.268],
+        [-0.933, 3.201],
+    ),
+    "fedsum": (
+        [1.9025, 1.00686875, 0.228021078125, -0.01897981328125],
+        [0.975, 8.9563125, 7.78847671875, 2.4700089140625],
+        [-0.952212261328125, 3.422221175390625],
+    ),
+    "fedsum_cr": (
+        [1.9025, 1.0032125, 0.211134125, -0.0247043265625],
+        [0.975, 8.992875, 7.92078375, 2.358384515625],
+        [-0.969591103125, 3.32797561875],
+    ),
+}
+
+
+@pytest.mark.parametrize("method", FAMILY)
+def test_two_clients_with_two_steps(method: str) -> None:
+    """Models, y after every round and the final h_i of problem Q2."""
+    played = play(method, q2(), LOG, steps=2)
+    x, y, h = Q2_WITH_TWO_STEPS[method]
+    close(played.x[1:], x)
+    close(played.state("merged")[1:, 0], y)
+    close(played.memory("gradient")[:, 0], h)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("fedavg", {"weights": "uniform"}, [1.81, 0.3769, 0.495289, 0.16193785]),
+        ("scaffold", {}, [1.81, 0.29615, -0.15382225, -0.29956703125]),
+        ("scaffold", {"uplink": 1}, [1.81, 0.29615, -0.15382225, -0.29956703125]),
+        ("mifa", {}, [1.905, 1.069225, 0.321873625, 0.04921785625]),
+        ("mifa", {"remembers": "changes"}, [1.905, 1.069225, 0.321873625, 0.04921785625]),
+        ("fedvarp", {}, [1.81, 0.2819, -0.203211, -0.29208715]),
+    ],
+)
+def test_the_methods_it_is_compared_with_on_the_same_problem(
+    method: str, params: dict[str, Any], expected: list[float]
+) -> None:
+    close(x_of(method, q2(), LOG, steps=2, **params), expected)
+
+
+@pytest.mark.parametrize(
+    ("methods", "expected"),
+    [
+        ((*FAMILY, "mifa"), [1.95, 1.4575, 0.992125, 0.6937]),
+        (("scaffold", "fedvarp"), [1.9, 0.98, 0.597, 0.3776]),
+        (("fedavg",), [1.9, 1.03, 1.027, 0.7216]),
+    ],
+)
+def test_with_one_local_step(methods: Sequence[str], expected: list[float]) -> None:
+    for method in methods:
+        close(x_of(method, q2(), LOG), expected)
+
+
+@pytest.mark.parametrize(
+    ("methods", "steps", "expected"),
+    [
+        ((*FAMILY, "mifa", "scaffold", "fedvarp", "fedavg"), 1, [1.5, 1.1, 0.78]),
+        (("fedsum_b",), 2, [1, 0.4, 0.04]),
+        (("fedsum", "fedsum_cr"), 2, [1.07, 0.516875, 0.156175625]),
+        (("scaffold",), 2, [1.14, 0.5475, 0.165905]),
+        (("fedavg", "mifa", "fedvarp"), 2, [1.14, 0.581, 0.21765]),
+    ],
+)
+def test_full_participation(methods: Sequence[str], steps: int, expected: list[float]) -> None:
+    for method in methods:
+        close(x_of(method, q2(), [[0, 1]] * 3, steps=steps), expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("fedsum_b", {}, [1.9, 0.9751412884, 0.1832128596, -0.0564740674]),
+        ("fedsum", {}, [1.9025, 1.0453268934, 0.3263058518, 0.0726922100]),
+        ("fedsum_cr", {}, [1.9025, 1.0421652637, 0.3125995746, 0.0708809390]),
+        (
+            "fedsum_cr",
+            {"correction": "lr_sum"},
+            [1.9025, 1.0420030298, 0.3115836102, 0.0664550188],
+        ),
+    ],
+)
+def test_a_decaying_learning_rate(
+    method: str, params: dict[str, Any], expected: list[float]
+) -> None:
+    """eta_l(t) = 0.1 / sqrt(t / 10 + 1); the card gives ten decimals."""
+    values = x_of(method, q2(), LOG, steps=2, training=DECAY, **params)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
+
+
+def test_intermediate_values_of_fedsum_cr() -> None:
+    """Corrections y_i and new memories of Q2, from the messages of every round."""
+    task = q2()
+    player = Player("fedsum_cr", task, steps=2)
+    h = []
+    for clients in LOG:
+        player.aggregate([player.dispatch(part) for part in clients])
+        h.append(player.played.memory("gradient")[:, 0])
+    close(h[0], [0.975, 0])
+    close(h[1], [0.975, 8.017875])
+    close(h[2], [-0.09709125, 8.017875])
+    # The first local gradient of a client is exact at the model received, the second shows the correction:
+    # h = (g_0 + g_1) / 2 and g_1 = g_0 - a (eta_l / N) (g_0 + y_i).
+    x = player.played.x
+    a, b = np.array([1.0, 3.0]), np.array([1.0, -1.0])
+
+    def correction(client: int, version: int, memory: float) -> float:
+        first = a[client] * (x[version] - b[client])
+        second = 2 * memory - first
+        return float((first - second) / (a[client] * 0.05) - first)
+
+    close(correction(1, 1, h[1][1]), 0.4875)
+    close(correction(0, 2, h[2][0]), 4.0089375)
+    close(correction(0, 3, h[3][0]), 8.017875)
+    close(correction(1, 3, h[3][1]), 0.438954375)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("fedsum_b", [1.2, 1.386667, 0.885333, 0.538667]),
+        ("fedsum", [1.1922222, 1.3675469, 0.8973029, 0.5771654]),
+        ("fedsum_cr", [1.1922222, 1.3675469, 0.9005419, 0.5737163]),
+    ],
+)
+def test_a_late_joiner(method: str, expected: list[float]) -> None:
+    """Problem of section 7.3; to the decimals of the card, and to 1e-12 against the algorithm written out."""
+    log: list[Round] = [[0, 1], [0], [1, 2], [0, 2]]
+    values = x_of(method, q3(), log, steps=2)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=5.1e-7)
+    close(values, written_out(method, [0.0, 3.0, -1.0], [1.0, 2.0, 4.0], 1.0, log, 0.1, 2), 1e-12)
+
+
+def written_out(
+    variant: str,
+    centers: Sequence[float],
+    curvatures: Sequence[float],
+    x: float,
+    log: Sequence[Round],
+    lr: float,
+    steps: int,
+) -> list[float]:
+    """Algorithms 1 to 3 in plain Python, one dimension, exact gradients, eta_g = 1."""
+    clients = len(centers)
+    h, z, last, y, iterates = [0.0] * clients, [x] * clients, [-1] * clients, 0.0, []
+    for t, active in enumerate(log):
+        total = 0.0
+        for part in active:
+            i = int(part[0]) if isinstance(part, tuple) else part
+            if variant == "fedsum_cr":
+                correction = clients / (lr * steps) * (z[i] - x) / (t - last[i]) - h[i]
+                z[i], last[i] = x, t
+            else:
+                correction = y - h[i]
+            w, gathered = x, 0.0
+            for _ in range(steps):
+                g = curvatures[i] * (w - centers[i])
+                gathered += g / steps
+                if variant != "fedsum_b":
+                    w -= lr / clients * (g + correction)
+            total += gathered - h[i]
+            h[i] = gathered
+        y += total
+        x -= lr * steps / clients * y
+        iterates.append(x)
+    return iterates
+
+
+def test_the_correction_of_a_newcomer() -> None:
+    """Client 3 of section 7.3 at t = 2: y_3 = -1.8377346, where FedSUM's would be -2.6298704."""
+    log: list[Round] = [[0, 1], [0], [1, 2]]
+    for method, expected in (("fedsum_cr", -1.8377346), ("fedsum", -2.6298704)):
+        played = play(method, q3(), log, steps=2)
+        first = 4 * (played.x[2] + 1)
+        second = 2 * played.memory("gradient")[2, 0] - first
+        correction = (first - second) / (4 * 0.1 / 3) - first
+        np.testing.assert_allclose(correction, expected, rtol=0, atol=5.1e-8)
+
+
+def test_a_single_client() -> None:
+    """N = 1: FedSUM and FedSUM-CR are plain SGD; an empty round steps along the old y."""
+    task = quadratic([1.0], [2.0], 3.0)
+    for method in ("fedsum", "fedsum_cr"):
+        close(x_of(method, task, [[0]] * 3, steps=3), [2.024, 1.524288, 1.268435456])
+        close(x_of(method, task, [[0], [], [0]], steps=3), [2.024, 1.048, 1.024576])
+    close(x_of("fedsum_b", task, [[0]] * 3, steps=3), [1.8, 1.32, 1.128])
+    close(x_of("fedsum_b", task, [[0], [], [0]], steps=3), [1.8, 0.6, 0.84])
+
+
+# -- bias, drift, stability (section 7.4 and 6) ------------------------------------------------------------------------
+
+
+def test_rare_clients_do_not_bias_the_family() -> None:
+    """Client 1 every round, client 2 every fourth: the family finds -0.5, FedAvg an orbit far from it."""
+    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(400)]
+    for method in FAMILY:
+        x = play(method, q2(), log, lr=0.05).x
+        assert x[100] == pytest.approx(-0.49998, abs=1e-5)
+        assert x[400] == pytest.approx(-0.5, abs=1e-12)
+    x = play("fedavg", q2(), log, lr=0.05).x
+    np.testing.assert_allclose(x[-4:], [0.375992, 0.407193, 0.436833, 0.343150], atol=5.1e-7)
+
+
+@pytest.mark.parametrize(
+    ("method", "limit"),
+    [*((name, -0.5) for name in FAMILY), ("scaffold", -0.5), ("mifa", -0.48), ("fedvarp", -0.48)],
+)
+def test_limits_with_two_local_steps_and_a_rare_client(method: str, limit: float) -> None:
+    log: list[Round] = [[0, 1] if t % 4 == 3 else [0] for t in range(200)]
+    x = play(method, q2(), log, lr=0.05, steps=2).x
+    # MIFA and FedVARP stop drifting where the mean of the drifted gradients vanishes: sum a'_i b_i / sum a'_i.
+    if limit == -0.48:
+        slopes = (1 - (1 - 0.05 * np.array([1.0, 3.0])) ** 2) / (2 * 0.05)
+        limit = float(slopes @ np.array([1.0, -1.0]) / slopes.sum())
+        assert limit == pytest.approx(-0.48, abs=2e-3)
+    assert x[-1] == pytest.approx(limit, abs=1e-6)
+
+
+@pytest.mark.parametrize(("lr", "drifted"), [(0.02, -0.4694324278), (0.1, -0.3402661425)])
+def test_drift_of_local_steps_under_full_participation(lr: float, drifted: float) -> None:
+    for method in ("fedavg", "mifa", "fedvarp"):
+        assert x_of(method, q2(), [[0, 1]] * 130, steps=5, lr=lr)[-1] == pytest.approx(
+            drifted, abs=1e-10
+        )
+    for method in (*FAMILY, "scaffold"):
+        assert x_of(method, q2(), [[0, 1]] * 130, steps=5, lr=lr)[-1] == pytest.approx(
+            -0.5, abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 5])
+def test_stability_limit_under_cyclic_participation(blocks: int) -> None:
+    """All f_i = x^2 / 2: FedSUM-B is stable up to gamma = 2 B sin^2(pi / 2B)."""
+    limit = 2 * blocks * np.sin(np.pi / (2 * blocks)) ** 2
+    if blocks == 5:
+        assert limit == pytest.approx(0.954915, abs=5e-7)
+    task = quadratic([0.0] * blocks, 1.0, 1.0)
+    log: list[Round] = [[t % blocks] for t in range(250)]
+
+    def growth(gamma: float) -> float:
+        x = np.abs(play("fedsum_b", task, log, lr=gamma).x)
+        return float(x[-50:].max() / x[50:100].max())
+
+    assert growth(0.96 * limit) < 0.7
+    assert growth(1.04 * limit) > 1.5
+
+
+@pytest.mark.parametrize(
+    ("log", "server_lr", "lr", "expected", "bound"),
+    [
+        ([[0], [1]] * 100, 1.0, 1 / 60, (1.05233, 1.06782, 1.06759), 5.975),
+        (
+            [[0, 1] if t % 5 == 4 else [0] for t in range(200)],
+            0.5,
+            1 / 120,
+            (4.13360, 4.16453, 4.16464),
+            23.9,
+        ),
+    ],
+)
+def test_the_bound_of_theorem_4_1(
+    log: list[Round], server_lr: float, lr: float, expected: tuple[float, ...], bound: float
+) -> None:
+    """Mean squared gradient norm over 200 rounds at the theory's step sizes, and the bound it obeys."""
+    for method, value in zip(FAMILY, expected, strict=True):
+        played = play(method, q2(), log, lr=lr, steps=2, server_lr=server_lr, measure=True)
+        norms = np.array([row["gradient_norm"] for row in played.metrics[:-1]])
+        assert np.mean(norms**2) == pytest.approx(value, abs=5.1e-6)
+        assert np.mean(norms**2) <= bound
+
+
+# -- invariants (section 7.1) ------------------------------------------------------------------------------------------
+
+LOGS = st.lists(st.lists(st.integers(0, 2), unique=True, max_size=3), min_size=1, max_size=8)
+
+
+@given(LOGS, st.integers(1, 3), st.sampled_from(FAMILY))
+def test_invariants_of_every_round(log: list[list[int]], steps: int, method: str) -> None:
+    """y is the sum of all h_i; x moves by -(gamma / N) y."""
+    player = Player(method, q3(), steps=steps, lr=0.05, server_lr=1.5)
+    gamma = 1.5 * 0.05 * steps
+    for clients in log:
+        player.aggregate([player.dispatch(client) for client in clients])
+        state = player.played.states
+        y = state[-1]["merged"].numpy()
+        close(player.played.memory("gradient").sum(0), y)
+        close(state[-1]["model"].numpy() - state[-2]["model"].numpy(), -gamma / 3 * y)
+
+
+@st.composite
+def asynchronous(draw: st.DrawFn) -> list[tuple[str, int]]:
+    """Hand-outs, and ends of work: used, late or lost, in any order."""
+    return draw(
+        st.lists(
+            st.tuples(st.sampled_from(["hand out", "use", "lose", "version"]), st.integers(0, 2)),
+            min_size=12,
+            max_size=60,
+        )
+    )
+
+
+@given(asynchronous(), st.sampled_from([*FAMILY, "scaffold"]))
+def test_lost_and_late_updates_leave_clients_and_server_consistent(
+    events: list[tuple[str, int]], method: str
+) -> None:
+    """Whatever is dropped, late or merged several versions later: y = sum of h_i, c = mean of c_i."""
+    player = Player(method, q3(), steps=2, lr=0.05)
+    at_work: dict[int, Any] = {}
+    buffered: list[Any] = []
+    for what, client in events:
+        if what == "hand out" and client not in at_work:
+            at_work[client] = player.dispatch(Part(client))
+        elif what == "use" and client in at_work:
+            buffered.append(at_work.pop(client))
+        elif what == "lose" and client in at_work:
+            player.lose(at_work.pop(client))
+        elif what == "version":
+            player.aggregate(buffered)
+            buffered = []
+    for train in [*at_work.values(), *buffered]:
+        player.lose(train)
+    played = player.played
+    played.learner.close()
+    if method == "scaffold":
+        close(played.memory("control").mean(0), played.learner.server["control"].numpy())
+    else:
+        close(played.memory("gradient").sum(0), played.learner.server["merged"].numpy())
+        used = played.memory("gradient").any(1)
+        assert (used | (played.memory("gradient")[:, 0] == 0)).all()
+
+
+@given(LOGS)
+def test_one_step_makes_the_variants_the_same(log: list[list[int]]) -> None:
+    """K = 1: all gradients are at x, so the family and MIFA agree for any participation; SCAFFOLD and FedVARP do."""
+    first = play("fedsum_b", q3(), log).x
+    for other in ("fedsum", "fedsum_cr", "mifa"):
+        close(play(other, q3(), log).x, first)
+    close(play("scaffold", q3(), log).x, play("fedvarp", q3(), log).x)
+
+
+@given(LOGS, st.integers(1, 3))
+def test_identity_of_fedsum(log: list[list[int]], steps: int) -> None:
+    """x moves by eta_g (sum of the local changes + (|S| - 1) (eta_l K / N) y_old): card, invariant 4."""
+    player = Player("fedsum", q3(), steps=steps, lr=0.05)
+    for clients in log:
+        before = player.played.learner.server
+        x, y = before["model"].item(), before["merged"].item()
+        h = player.played.memory("gradient")[:, 0]
+        moved = (
+            sum(local_end(client, x, y - h[client], 0.05, steps) - x for client in clients)
+            + (len(clients) - 1) * (0.05 * steps / 3) * y
+        )
+        player.aggregate([player.dispatch(client) for client in clients])
+        close(player.played.learner.server["model"].item(), x + moved)
+
+
+def local_end(client: int, w: float, correction: float, lr: float, steps: int) -> float:
+    """Where client ``client`` of q3 ends up."""
+    a, b = (1.0, 2.0, 4.0)[client], (0.0, 3.0, -1.0)[client]
+    for _ in range(steps):
+        w -= lr / 3 * (a * (w - b) + correction)
+    return w
+
+
+@given(st.lists(st.integers(0, 2), unique=True, min_size=1), st.integers(1, 3))
+def test_a_constant_active_set_makes_cr_and_fedsum_the_same(clients: list[int], steps: int) -> None:
+    log = [clients] * 5
+    close(play("fedsum_cr", q3(), log, steps=steps).x, play("fedsum", q3(), log, steps=steps).x)
+
+
+@given(LOGS)
+def test_constant_rates_make_both_corrections_the_same(log: list[list[int]]) -> None:
+    literal = play("fedsum_cr", q3(), log, steps=2).x
+    close(play("fedsum_cr", q3(), log, steps=2, correction="lr_sum").x, literal)
+
+
+def test_only_the_product_of_rates_counts_for_fedsum_b() -> None:
+    """(eta_g c, eta_l / c) leave FedSUM-B alone; FedSUM tends to it linearly in eta_l."""
+    base = play("fedsum_b", q2(), LOG, steps=2).x
+    close(play("fedsum_b", q2(), LOG, steps=2, lr=0.01, server_lr=10).x, base)
+    distances = [
+        float(np.abs(play("fedsum", q2(), LOG, steps=2, lr=0.1 / c, server_lr=c).x - base).max())
+        for c in (1e3, 1e4, 1e5)
+    ]
+    assert distances[0] / distances[1] == pytest.approx(10, rel=0.01)
+    assert distances[1] / distances[2] == pytest.approx(10, rel=0.01)
+
+
+def test_only_the_product_of_rates_does_not_hold_for_fedsum() -> None:
+    base = play("fedsum", q2(), LOG, steps=2).x
+    assert np.abs(play("fedsum", q2(), LOG, steps=2, lr=0.01, server_lr=10).x - base).max() > 1e-3
+
+
+def test_the_optimum_is_a_fixed_point() -> None:
+    """From h_i = grad f_i(x*) and y = 0, x stays for any participants; FedAvg and MIFA drift away with K > 1."""
+    log: list[Round] = [[0, 1]] + [[0], [1], [], [0, 1], [1]] * 2
+    at_optimum = quadratic([1.0, -1.0], [1.0, 3.0], -0.5)
+    for method in FAMILY:
+        close(play(method, at_optimum, log, steps=1).x, np.full(len(log) + 1, -0.5))
+    settled: list[Round] = [[0, 1]] * 80
+    for method in FAMILY:
+        x = play(method, q2(), [*settled, *log], steps=4, lr=0.05).x[80:]
+        np.testing.assert_allclose(x, -0.5, atol=1e-9)
+    for method in ("fedavg", "mifa", "fedvarp"):
+        drifting = play(method, at_optimum, log, steps=4, lr=0.05).x
+        assert np.abs(drifting + 0.5).max() > 1e-3
+
+
+def test_the_first_local_step_of_a_newcomer_is_one_nth_of_fedavgs() -> None:
+    """t = 0: y_i = 0, so that one round with one local step and eta_g = 1 moves x by 1/N of FedAvg's step."""
+    fedavg = play("fedavg", q3(), [[0]]).x
+    fedsum = play("fedsum", q3(), [[0]]).x
+    close(fedsum[1] - fedsum[0], (fedavg[1] - fedavg[0]) / 3)
+
+
+@given(LOGS, st.permutations([0, 1, 2]), st.sampled_from([*FAMILY, "scaffold"]))
+def test_names_of_clients_do_not_matter(
+    log: list[list[int]], order: list[int], method: str
+) -> None:
+    a, b = np.array([1.0, 2.0, 4.0]), np.array([0.0, 3.0, -1.0])
+    new_name = np.argsort(order)
+    renamed = [[int(new_name[client]) for client in clients] for clients in log]
+    other = quadratic(b[order].tolist(), a[order].tolist(), 1.0)
+    close(play(method, other, renamed, steps=2).x, play(method, q3(), log, steps=2).x)
+
+
+# -- several dimensions, several draws, full batches ---------------------------------------------------------------
+
+
+def test_full_participation_of_fedsum_b_is_centralised_sgd() -> None:
+    """With noise: SGD on K-fold mini-batches of everybody, with step eta_g eta_l K."""
+    task = quadratic([[1.0, 0.0], [0.0, 2.0]], [[1.0, 2.0], [0.5, 1.0]], [4.0, -4.0], noise_std=0.3)
+    played = play("fedsum_b", task, [[0, 1]] * 3, steps=3, server_lr=0.5)
+    from fedsim.randomness import Purpose, Stream
+
+    stream, x = Stream(1, Purpose.GRADIENT_NOISE), played.models[0]
+    for t in range(3):
+        gradient = np.zeros(2)
+        for k in range(3):
+            noise = task.noise(stream, np.arange(2), np.full(2, t), k).numpy()
+            at = task.curvatures.numpy() * (x - task.centers.numpy())
+            gradient += (at + noise).mean(0) / 3
+        x = x - 0.5 * 0.1 * 3 * gradient
+        close(played.models[t + 1], x)
+
+
+def test_a_client_drawn_twice_has_one_memory() -> None:
+    """y stays the sum of h_i; SCAFFOLD's model counts the client twice, its c once."""
+    for method in FAMILY:
+        twice = play(method, q2(), [[Part(0, times=2), 1]], steps=2)
+        once = play(method, q2(), [[0, 1]], steps=2)
+        assert (twice.x == once.x).all()
+    for uplink in (1, 2):
+        twice = play("scaffold", q2(), [[Part(0, times=2), 1], [0, 1]], steps=2, uplink=uplink)
+        ends = np.array([1 + 0.81 * 1, -1 + 0.49 * 3])
+        close(twice.x[1], 2 + (2 * (ends[0] - 2) + (ends[1] - 2)) / 3)
+        close(twice.memory("control").mean(0), twice.learner.server["control"].numpy())
+
+
+def test_vectors_and_memory() -> None:
+    """Card, section 2.4: vectors down, up, and kept by clients and server, in models."""
+    expected = {
+        "fedsum_b": (1, 1, 1, 2),
+        "fedsum": (2, 1, 1, 2),
+        "fedsum_cr": (1, 1, 2, 2),
+        "scaffold": (2, 2, 1, 2),
+        "fedavg": (1, 1, 0, 1),
+        "fedau": (1, 1, 0, 1),
+        "fedawe": (1, 1, 1, 1),
+    }
+    task = quadratic(np.zeros((3, 100)).tolist())
+    for name, (down, up, client, server) in expected.items():
+        player = Player(name, task)
+        method = player.played.learner.method
+        kept = [
+            memory.elements for memory in method.memories().values() if memory.keeper != "server"
+        ]
+        assert sum(vector.elements for vector in method.download()) == 100 * down
+        assert sum(vector.elements for vector in method.upload()) == 100 * up
+        assert sum(kept) // 100 == client
+        assert sum(value.numel() for value in player.played.learner.server.values()) == (
+            100 * server
+        )
+    single = Player("scaffold", task, uplink=1).played.learner.method
+    assert sum(vector.elements for vector in single.upload()) == 100
+    for name in ("mifa", "fedvarp"):
+        memories = Player(name, task).played.learner.method.memories()
+        assert {name: memory.keeper for name, memory in memories.items()} == {"latest": "server"}
+
+
+def test_two_dispatches_of_one_version_leave_cr_finite() -> None:
+    """An asynchronous server may hand a client the same version twice: there is no direction to recover then."""
+    for correction in ("literal", "lr_sum"):
+        player = Player("fedsum_cr", q2(), steps=2, correction=correction)
+        first, second = player.dispatch(0), player.dispatch(0)
+        player.aggregate([first])
+        player.aggregate([second])
+        assert np.isfinite(player.played.x).all()
+        # y_1 = -h_1: from x = 2, h_1 = 0.975, g = 1: w = 2 - 0.05 x 0.025, and its gradient is 0.99875.
+        close(player.played.memory("gradient")[0], (1 + 0.99875) / 2)
+        close(player.played.memory("gradient").sum(0), player.played.state("merged")[-1])
+
+
+def played_with(name: str, **params: Any) -> Played:
+    return play(name, q2(), LOG, steps=2, **params)
+
+
+def test_the_first_download_changes_bytes_alone() -> None:
+    plain, sent = played_with("fedsum_cr"), played_with("fedsum_cr", bootstrap="first_download")
+    assert (plain.x == sent.x).all()
+    method = sent.learner.method
+    assert isinstance(method, FedSumCr)
+    assert [vector.elements for vector in method.first_download()] == [1]
+    assert not plain.learner.method.first_download()
