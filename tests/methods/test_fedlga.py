@@ -1,0 +1,438 @@
+"""FedLGA against its card: worked cases C1 to C6, invariants, baselines of partial work."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fedsim.tasks.quadratic import QuadraticTask
+from tests.methods.driver import FloatArray, Part, Player, Round, play, quadratic
+
+SOURCES = ("mean_delta", "last_grad", "raw_delta", "secant")
+HESSIANS = ("outer", "diag", "per_tensor", "identity", "none")
+
+
+def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
+    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-14)
+
+
+def f(text: str) -> float:
+    return float(Fraction(text))
+
+
+# -- two clients (C1 to C3, C5) --------------------------------------------------------------------
+
+TWO: Round = [Part(0, 3), Part(1, 1)]
+
+
+def two(start: float, center_a: float, center_b: float) -> QuadraticTask:
+    """F = (w - c)^2 / 2; eta = 1/2, E = 3; A does all three steps, B one."""
+    return quadratic([center_a, center_b], 1.0, start)
+
+
+def lga(task: QuadraticTask, log: Any, **params: Any) -> FloatArray:
+    return play("fedlga", task, log, lr=0.5, steps=3, **params).x
+
+
+def contribution(task: QuadraticTask, log: Any = TWO, **params: Any) -> float:
+    """What the limited client B counts as, from the model after one round of A and B."""
+    x = lga(task, [log], **params)
+    alone = play("fedavg", task, [[Part(0, 3)]], lr=0.5, steps=3).x
+    return float(2 * (x[1] - x[0]) - (alone[1] - alone[0]))
+
+
+C1 = [
+    ({"hessian": "none"}, "-1/4", "7/16", "67/256"),
+    ({"lam": 0.0}, "-1/4", "7/16", "67/256"),
+    ({}, "-13/32", "23/64", "979371/4194304"),
+    ({"sign": -1}, "-3/32", "33/64", "1200355/4194304"),
+    ({"grad_source": "last_grad"}, "-37/128", "107/256", "274097415/1073741824"),
+    ({"grad_source": "last_grad", "sign": -1}, "-27/128", "117/256", None),
+    ({"hessian": "identity"}, "-7/8", "1/8", "1/64"),
+]
+
+
+@pytest.mark.parametrize(("params", "counted", "first", "second"), C1)
+def test_aligned_pulls(
+    params: dict[str, Any], counted: str, first: str, second: str | None
+) -> None:
+    """C1: centres 0 and 1/2, start 1."""
+    task = two(1.0, 0.0, 0.5)
+    close(contribution(task, **params), f(counted))
+    x = lga(task, [TWO, TWO], **params)
+    close(x[1], f(first))
+    if second is None:
+        assert x[2] == pytest.approx(0.26791952, abs=5.1e-9)
+    else:
+        close(x[2], f(second))
+
+
+def test_the_server_learning_rate() -> None:
+    """C1 with eta_g = 1/2."""
+    close(lga(two(1.0, 0.0, 0.5), [TWO], server_lr=0.5)[1], 87 / 128)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "limit"),
+    [
+        ("fedlga", {"hessian": "none"}, 2 / 11),
+        ("fedlga", {}, 0.155166),
+        ("fedlga", {"sign": -1}, 0.202767),
+        ("fedlga", {"grad_source": "last_grad"}, 0.175780),
+        ("fedlga", {"grad_source": "last_grad", "sign": -1}, 0.187505),
+        ("fednova", {"weights": "uniform"}, 6 / 19),
+    ],
+)
+def test_fixed_points(method: str, params: dict[str, Any], limit: float) -> None:
+    """C1: where rounds lead in the end; the optimum is 1/4."""
+    x = play(method, two(1.0, 0.0, 0.5), [TWO] * 60, lr=0.5, steps=3, **params).x
+    assert x[-1] == pytest.approx(limit, abs=5.1e-7)
+
+
+def test_fednova_on_partial_work() -> None:
+    """C1: 11/24, 199/576."""
+    x = play("fednova", two(1.0, 0.0, 0.5), [TWO] * 2, lr=0.5, steps=3, weights="uniform").x
+    close(x[1:], [f("11/24"), f("199/576")])
+
+
+@pytest.mark.parametrize("uplink", [1, 2])
+def test_scaffold_on_partial_work(uplink: int) -> None:
+    """C1: option II with the steps that were done."""
+    task = two(1.0, 0.0, 0.5)
+    one = play("scaffold", task, [TWO], lr=0.5, steps=3, uplink=uplink)
+    close(one.x[1], 7 / 16)
+    close(one.learner.server["control"], 13 / 24)
+    close(one.memory("control")[:, 0], [7 / 12, 1 / 2])
+    both = play("scaffold", task, [TWO] * 2, lr=0.5, steps=3, uplink=uplink)
+    close(both.x[2], 69 / 256)
+    close(both.learner.server["control"], 121 / 1152)
+    close(both.memory("control")[:, 0], [157 / 576, -1 / 16])
+
+
+def test_rescaling_partial_work() -> None:
+    """C1: B counts 3 times -1/4; with weights of samples, too."""
+    task = two(1.0, 0.0, 0.5)
+    x = play("rescale", task, [TWO], lr=0.5, steps=3, server_lr=0.5).x
+    close(x[1], 1 + 0.5 * (-7 / 8 - 3 / 4) / 2)
+    weighted = quadratic([0.0, 0.5], 1.0, 1.0, samples=[1, 3])
+    close(play("rescale", weighted, [TWO], lr=0.5, steps=3).x[1], 1 + (-7 / 8 - 9 / 4) / 4)
+
+
+@pytest.mark.parametrize(
+    ("params", "counted", "first", "second"),
+    [
+        ({}, "-5/64", "87/128", 0.7931416929),
+        ({"sign": -1}, "-27/64", "65/128", 0.5079251230),
+        ({"hessian": "none"}, "-1/4", "19/32", 319 / 512),
+        ({"grad_source": "last_grad"}, "-53/256", "315/512", None),
+        ({"grad_source": "last_grad", "sign": -1}, "-75/256", "293/512", None),
+    ],
+)
+def test_opposed_pulls(
+    params: dict[str, Any], counted: str, first: str, second: float | None
+) -> None:
+    """C2: centres 1 and 0, start 1/2; the useful sign is the other one."""
+    task = two(0.5, 1.0, 0.0)
+    close(contribution(task, **params), f(counted))
+    x = lga(task, [TWO, TWO], **params)
+    close(x[1], f(first))
+    if second is not None:
+        assert x[2] == pytest.approx(second, abs=5.1e-11)
+
+
+def test_exact_for_equal_clients_with_a_unit_gradient() -> None:
+    """C3: g = 1, so that the correction is exactly the missing work."""
+    task = two(1.0, 0.0, 0.0)
+    close(contribution(task), -7 / 8)
+    close(lga(task, [TWO])[1], 1 / 8)
+    close(contribution(task, grad_source="last_grad"), -19 / 32)
+    close(lga(task, [TWO], grad_source="last_grad")[1], 17 / 64)
+
+
+def test_blow_up_and_the_clip_that_prevents_it() -> None:
+    """C5: C1 with everything times 8; the literal correction overshoots and diverges."""
+    task = two(8.0, 0.0, 4.0)
+    close(contribution(task), -82)
+    x = lga(task, [TWO] * 3)
+    close(x[1], -36.5)
+    np.testing.assert_allclose(x[2:], [9574.80, -1.65e11], rtol=3e-3)
+    none = lga(task, [TWO] * 3, hessian="none")
+    close(none[1:3], [3.5, 2.09375])
+    assert none[3] == pytest.approx(1.654297, abs=5.1e-7)
+    last = lga(task, [TWO] * 3, grad_source="last_grad")
+    close(contribution(task, grad_source="last_grad"), -22)
+    np.testing.assert_allclose(last[1:], [-6.5, 4.99804688, 2.0794961], rtol=0, atol=5.1e-8)
+    # |correction| <= (3 / 1 - 1) x |-2|: the change becomes -2 - 4.
+    close(contribution(task, clip=True), -6)
+    # A correction within the limit is left alone.
+    close(contribution(two(1.0, 0.0, 0.5), clip=True), -13 / 32)
+
+
+# -- four clients (C4) -----------------------------------------------------------------------------
+
+FOUR: Round = [Part(0, 4), Part(1, 4), Part(2, 2), Part(3, 1)]
+
+
+def four() -> QuadraticTask:
+    return quadratic([0.0, 0.25, 0.5, -0.25], [1.0, 2.0, 1.0, 2.0], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("params", "first"),
+    [
+        ({}, "164029/524288"),
+        ({"sign": -1}, "299843/524288"),
+        ({"grad_source": "last_grad"}, "852061/2097152"),
+        ({"hessian": "none"}, "453/1024"),
+    ],
+)
+def test_four_clients(params: dict[str, Any], first: str) -> None:
+    """C4: eta = 1/4, E = 4."""
+    close(play("fedlga", four(), [FOUR], lr=0.25, steps=4, **params).x[1], f(first))
+
+
+def test_a_client_drawn_twice_counts_twice() -> None:
+    """C4 with the draw (A, A, B, C): in the mean full update and in the average."""
+    drawn: Round = [Part(0, 4, times=2), Part(1, 4), Part(2, 2)]
+    x = play("fedlga", four(), [drawn], lr=0.25, steps=4).x
+    close(x[1], f("159323/393216"))
+    once: Round = [Part(0, 4), Part(1, 4), Part(2, 2)]
+    full = play("fedavg", four(), [once[:2]], lr=0.25, steps=4).x
+    close(full[1] - full[0], f("-355/512"))
+    # Counted once, C is corrected towards -355/512.
+    corrected = play("fedlga", four(), [once], lr=0.25, steps=4).x
+    assert corrected[1] != pytest.approx(x[1], rel=1e-6)
+
+
+# -- two dimensions (C6) ---------------------------------------------------------------------------
+
+SIX: Round = [Part(0, 4), Part(1, 4), Part(2, 2)]
+
+
+def six() -> QuadraticTask:
+    return quadratic(
+        [[0.25, 0.0], [0.0, 0.25], [-0.25, 0.25]],
+        [[[1, 0], [0, 2]], [[2, 0], [0, 1]], [[2, 1], [1, 2]]],
+        [0.25, 0.5],
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"hessian": "none"}, (0.0364583333, 0.1878255208)),
+        ({}, (0.0963767370, 0.2316120466)),
+        ({"hessian": "diag"}, (0.1000671387, 0.1851286888)),
+        ({"sign": -1}, (-0.0234600703, 0.1440389951)),
+        ({"grad_source": "last_grad"}, (0.0383637746, 0.1878255208)),
+        ({"grad_source": "last_grad", "hessian": "diag"}, (0.0383637746, 0.1878255208)),
+        ({"grad_source": "last_grad", "sign": -1}, (0.0345528920, 0.1878255208)),
+    ],
+)
+def test_outer_product_and_diagonal(params: dict[str, Any], expected: Any) -> None:
+    """C6, to the ten decimals of the card."""
+    x = play("fedlga", six(), [SIX], lr=0.25, steps=4, **params).models[1]
+    np.testing.assert_allclose(x, expected, rtol=0, atol=5.1e-11)
+
+
+def reference(task: QuadraticTask, parts: Round, lr: float, full: int, **params: Any) -> FloatArray:
+    """Algorithm 2 in numpy, one round from the task's start, whatever the switches."""
+    start = task.initial(None).numpy()  # type: ignore[arg-type]
+    a, b = task.curvatures.numpy(), task.centers.numpy()
+
+    def gradient(i: int, w: FloatArray) -> FloatArray:
+        result: FloatArray = a[i] @ (w - b[i]) if a.ndim == 3 else a[i] * (w - b[i])
+        return result
+
+    work = [part if isinstance(part, Part) else Part(part) for part in parts]
+    ends, counts = {}, {}
+    for part in work:
+        w = start.copy()
+        for _ in range(part.steps or full):
+            w = w - lr * gradient(part.client, w)
+        ends[part.client], counts[part.client] = w, part
+    done = [part for part in work if (part.steps or full) == full]
+    draws = sum(part.times for part in work)
+    total = sum(part.times * (ends[part.client] - start) for part in work) / draws
+    if done and params.get("hessian", "outer") != "none":
+        m = sum(p.times * (ends[p.client] - start) for p in done) / sum(p.times for p in done)
+        for part in work:
+            steps = part.steps or full
+            if steps == full:
+                continue
+            delta = ends[part.client] - start
+            d = m - delta
+            g = {
+                "mean_delta": -delta / (lr * steps),
+                "last_grad": gradient(part.client, ends[part.client]),
+                "raw_delta": delta,
+                "secant": -d / (lr * (full - steps)),
+            }[params.get("grad_source", "mean_delta")]
+            bent = {
+                "outer": g * (g @ d),
+                "diag": g * g * d,
+                "per_tensor": np.concatenate([g[:1] * (g[:1] @ d[:1]), g[1:] * (g[1:] @ d[1:])]),
+                "identity": d,
+            }[params.get("hessian", "outer")]
+            correction = params.get("sign", 1) * params.get("lam", 1.0) * bent
+            limit = (full / steps - 1) * np.linalg.norm(delta)
+            if params.get("clip") and np.linalg.norm(correction) > limit:
+                correction *= limit / np.linalg.norm(correction)
+            total = total + part.times / draws * correction
+    return np.asarray(start + params.get("server_lr", 1.0) * total)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("hessian", HESSIANS)
+def test_every_switch(source: str, hessian: str) -> None:
+    """Against the algorithm written out, in three dimensions and two tensors, with a multiple draw."""
+    rng = np.random.default_rng(5)
+    task = quadratic(
+        rng.normal(size=(4, 3)).tolist(),
+        rng.uniform(0.5, 2, size=(4, 3)).tolist(),
+        rng.normal(size=3).tolist(),
+        names={"first": 1, "second": 2},
+    )
+    parts: Round = [Part(3, 1), Part(0, 4, times=3), Part(2, 3, times=2), Part(1, 4)]
+    for sign, clip, lam in ((1, False, 1.0), (-1, True, 1.0), (1, True, 0.5)):
+        params = {
+            "grad_source": source,
+            "hessian": hessian,
+            "sign": sign,
+            "clip": clip,
+            "lam": lam,
+            "server_lr": 0.7,
+        }
+        x = play("fedlga", task, [parts], lr=0.2, steps=4, **params).models[1]
+        close(x, reference(task, parts, 0.2, 4, **params))
+
+
+def test_a_gradient_at_the_last_model_is_sent_up() -> None:
+    """Two vectors up with last_grad, one otherwise; one down."""
+    for source, vectors in zip(SOURCES, (1, 2, 1, 1), strict=True):
+        method = Player("fedlga", four(), grad_source=source).played.learner.method
+        assert len(method.upload()) == vectors
+        assert len(method.download()) == 1
+
+
+def test_momentum_of_the_local_optimizer() -> None:
+    """A constant gradient carries 1 / (1 - beta) times as far, so g = -(1 - beta) Delta / (eta S)."""
+    training = {"optimizer": {"name": "sgd", "lr": 0.2, "momentum": 0.5}}
+    task = four()
+    x = play("fedlga", task, [FOUR], steps=4, training=training).x
+    a, b = np.array([1.0, 2.0, 1.0, 2.0]), np.array([0.0, 0.25, 0.5, -0.25])
+    deltas = []
+    for i, steps in enumerate((4, 4, 2, 1)):
+        w, v = 1.0, 0.0
+        for _ in range(steps):
+            v = 0.5 * v + a[i] * (w - b[i])
+            w -= 0.2 * v
+        deltas.append(w - 1)
+    m = (deltas[0] + deltas[1]) / 2
+    for i, steps in ((2, 2), (3, 1)):
+        g = -0.5 * deltas[i] / (0.2 * steps)
+        deltas[i] += g * g * (m - deltas[i])
+    close(x[1], 1 + np.mean(deltas))
+
+
+# -- invariants (section 8.1) ----------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(st.integers(0, 3), unique=True, max_size=4), min_size=1, max_size=4))
+def test_full_work_is_fedavg_bit_for_bit(log: list[list[int]]) -> None:
+    """I1, I2."""
+    fedavg = play("fedavg", four(), log, steps=3, weights="uniform").x
+    for source in SOURCES:
+        assert (play("fedlga", four(), log, steps=3, grad_source=source).x == fedavg).all()
+    for method in ("rescale", "fednova"):
+        assert (play(method, four(), log, steps=3, weights="uniform").x == fedavg).all()
+
+
+STEPS = st.lists(st.integers(1, 4), min_size=4, max_size=4)
+
+
+@given(STEPS)
+def test_without_a_correction_partial_updates_are_averaged(steps: list[int]) -> None:
+    """I3, I9: lam 0, no Hessian or nobody with full work is FedAvg on partial work, bit for bit."""
+    parts: Round = [Part(client, count) for client, count in enumerate(steps)]
+    fedavg = play("fedavg", four(), [parts], steps=4, weights="uniform").x
+    for params in ({"hessian": "none"}, {"lam": 0.0}):
+        assert (play("fedlga", four(), [parts], steps=4, **params).x == fedavg).all()
+    if 4 not in steps:
+        for params in ({}, {"k2_empty": "last"}):
+            assert (play("fedlga", four(), [parts], steps=4, **params).x == fedavg).all()
+
+
+@given(STEPS)
+def test_the_identity_replaces_limited_updates_by_the_mean_full_one(steps: list[int]) -> None:
+    """I4."""
+    assume(4 in steps)
+    parts: Round = [Part(client, count) for client, count in enumerate(steps)]
+    full: Round = [part for part in parts if isinstance(part, Part) and part.steps == 4]
+    x = play("fedlga", four(), [parts], steps=4, hessian="identity").x
+    close(x, play("fedavg", four(), [full], steps=4, weights="uniform").x)
+
+
+@given(STEPS, st.permutations([0, 1, 2, 3]))
+def test_the_order_of_clients_does_not_matter(steps: list[int], order: list[int]) -> None:
+    """I5."""
+    parts = [Part(client, count) for client, count in enumerate(steps)]
+    shuffled = [parts[index] for index in order]
+    close(play("fedlga", four(), [shuffled], steps=4).x, play("fedlga", four(), [parts], steps=4).x)
+
+
+def test_no_correction_across_the_gradient() -> None:
+    """I5: B moves along the second axis alone, and A as far along it as B; the gap is along the first."""
+    lr, curvature = 0.25, 0.3125
+    fallen = 1 - (1 - lr * curvature) ** 4
+    task = quadratic(
+        [[1.0, 0.0], [0.0, 1 - fallen / lr]], [[1.0, curvature], [1.0, 1.0]], [0.0, 1.0]
+    )
+    parts: Round = [Part(0, 4), Part(1, 1)]
+    plain = play("fedlga", task, [parts], lr=lr, steps=4, hessian="none").models
+    close(play("fedlga", task, [parts], lr=lr, steps=4).models, plain)
+    replaced = play("fedlga", task, [parts], lr=lr, steps=4, hessian="identity").models
+    assert np.abs(replaced - plain).max() > 0.1
+
+
+@given(st.floats(0.1, 3))
+def test_the_correction_grows_with_the_cube_of_the_scale(scale: float) -> None:
+    """I6, I8: with the mean gradient it is along the update, by alpha = 1 + |g|^2 (r - 1)."""
+    for size in (1.0, scale):
+        task = two(size, 0.0, 0.5 * size)
+        correction = contribution(task) + 0.25 * size
+        close(correction, size**3 * (-13 / 32 + 1 / 4))
+        g, r = 0.5 * size, (-7 / 8) / (-1 / 4)
+        close(contribution(task), -0.25 * size * (1 + g**2 * (r - 1)))
+
+
+def test_the_last_full_update_stands_in() -> None:
+    """k2_empty last: m of the last round that had full work; before there is one, no correction."""
+    task = two(1.0, 0.0, 0.5)
+    nobody: Round = [Part(1, 1)]
+    x = lga(task, [nobody, TWO, nobody], k2_empty="last")
+    plain = lga(task, [nobody, TWO, nobody])
+    assert (x[:3] == plain[:3]).all()
+    m = (x[1] * 0.5**3) - x[1]
+    delta = -0.5 * (x[2] - 0.5)
+    g = -delta / 0.5
+    close(x[3], x[2] + delta + g * g * (m - delta))
+    assert x[3] != plain[3]
+
+
+def test_memory_is_linear_in_the_model() -> None:
+    """I10: a matrix of 200,000^2 doubles would be 320 GB."""
+    size = 200_000
+    centers = np.zeros((2, size))
+    centers[1] = 1
+    task = quadratic(centers.tolist(), 1.0, 0.5)
+    task.optimum = lambda: torch.zeros(size)  # type: ignore[method-assign]
+    for hessian in ("outer", "per_tensor"):
+        x = play("fedlga", task, [[Part(0, 2), Part(1, 1)]], steps=2, hessian=hessian).models
+        assert np.isfinite(x).all()
