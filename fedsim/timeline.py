@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """Train one client; written when its update has reached the server and will be used.
+    """Train one client; written when its update has reached the server and will be used, or is lost and yet matters.
 
     Attributes:
         dispatch_id: number of the dispatch, in order of dispatching.
@@ -30,6 +30,8 @@ class Train:
         steps: local steps it did.
         steps_assigned: local steps it was asked for; more than ``steps`` for partial work.
         dispatched_s: simulated time of the dispatch, for learning rates that follow time.
+        used: whether an aggregation will use the update. One that is not used is trained for what the client keeps of
+            it alone (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is done with at once.
     """
 
     dispatch_id: int
@@ -40,6 +42,7 @@ class Train:
     steps: int
     steps_assigned: int
     dispatched_s: float
+    used: bool = True
 
 
 class Contribution(NamedTuple):
@@ -98,7 +101,7 @@ class LearningPlane(Protocol):
         """A dispatch of ``version`` has been handed out: what it was sent must be kept for its training."""
 
     def drop(self, version: int) -> None:
-        """A dispatch of ``version`` has ended without being used. (A used one gives up its hold with its Train.)"""
+        """A dispatch of ``version`` has ended and will not be trained; one that is gives up its hold with its Train."""
 
     def submit(self, instruction: Instruction) -> None:
         """Append an instruction; it may be executed any time later."""

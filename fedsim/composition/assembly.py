@@ -17,7 +17,7 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.rates import learning_rate
-from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
@@ -74,6 +74,17 @@ class Assembly:
     def scenario(self) -> Scenario:
         """The scenario's sections."""
         return self.loaded.scenario
+
+    @property
+    def prologue_bytes(self) -> tuple[float, float] | None:
+        """Bytes of a download and an upload of the method's prologue; None where it has none."""
+        prologue = self.method.prologue()
+        return None if prologue is None else _traffic(self.scenario, prologue)
+
+    @property
+    def keeps_lost_work(self) -> bool:
+        """Whether clients keep something of work that the server never uses."""
+        return any(memory.kept_when_lost for memory in self.method.memories().values())
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full piece of work of a client at its nominal speed and rates."""
@@ -145,18 +156,13 @@ def assemble(
             optimizer=training.optimizer,
         ),
     )
-    item = _ITEM_BYTES[training.dtype]
-    server = scenario.server
-    bytes_down = (
-        sum(vector.elements for vector in method.download()) * item * server.download_compression
-    )
-    bytes_up = sum(vector.elements for vector in method.upload()) * item * server.compression
+    bytes_down, bytes_up = _traffic(scenario, Prologue(method.download(), method.upload()))
     population = build_population(
         replace(loaded, scenario=world),
         samples,
         flops_per_sample=_flops(scenario, task),
         compute_factor=method.compute_factor(),
-        memory_needed_bytes=_memory_needed(layout, method, item),
+        memory_needed_bytes=_memory_needed(layout, method, _ITEM_BYTES[training.dtype]),
         bundles=shared.bundles,
     )
     return Assembly(
@@ -202,6 +208,8 @@ def build_server(
         failure_detection=section.failure_detection,
         aggregation_time_s=section.aggregation_time,
         expected_duration_s=assembly.expected_duration_s,
+        has_prologue=assembly.prologue_bytes is not None,
+        trains_lost_work=assembly.keeps_lost_work,
         seed=scenario.seed,
     )
     folder = assembly.loaded.folder
@@ -210,13 +218,21 @@ def build_server(
     check_combination(assembly)
     selection = selection_class(selection_params, server)
     schedule = schedule_class(schedule_params, server, selection)
-    planner = Planner(
-        population,
-        scenario.devices.failures,
-        assembly.bytes_down,
-        assembly.bytes_up,
-        send_partial_work=section.partial_work == "send",
-        seed=scenario.seed,
+
+    def planner_of(bytes_down: float, bytes_up: float, prologue: Planner | None = None) -> Planner:
+        return Planner(
+            population,
+            scenario.devices.failures,
+            bytes_down,
+            bytes_up,
+            send_partial_work=section.partial_work == "send",
+            seed=scenario.seed,
+            prologue=prologue,
+        )
+
+    prologue = assembly.prologue_bytes
+    planner = planner_of(
+        assembly.bytes_down, assembly.bytes_up, None if prologue is None else planner_of(*prologue)
     )
     network = population.network
     life: Life
@@ -244,6 +260,20 @@ def check_combination(assembly: Assembly) -> None:
             where="server.schedule",
             hint="use the sync schedule",
         )
+    if method.prologue() is not None and not schedule.begins_with_prologue:
+        raise UserError(
+            f"{method.title or method.name} begins with work of all clients, which the {schedule.name} schedule "
+            "does not hand out",
+            where="server.schedule",
+            hint="use the sync schedule",
+        )
+
+
+def _traffic(scenario: Scenario, work: Prologue) -> tuple[float, float]:
+    """Bytes of one download and one upload of these vectors."""
+    item, server = _ITEM_BYTES[scenario.training.dtype], scenario.server
+    down, up = (sum(vector.elements for vector in sent) for sent in (work.download, work.upload))
+    return down * item * server.download_compression, up * item * server.compression
 
 
 def _build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:

@@ -31,7 +31,7 @@ from fedsim.composition.shared import Shared
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.network.base import Direction
-from fedsim.runs.checkpoint import Checkpoints, save_tensors
+from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -349,7 +349,7 @@ class _Execution:
         if rows is not None:
             write_parquet(folder.parquet(PARTITION.name), PARTITION, from_columns(PARTITION, rows))
         if self._learner is not None:
-            save_tensors(folder.model, self._learner.named_model())
+            save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
         began = time.perf_counter()
         verify_run(Run(folder))
         wall_s = time.perf_counter() - self._began
@@ -362,6 +362,7 @@ class _Execution:
             ineligible_clients=int(np.count_nonzero(~population.eligible)),
             bytes_down_per_dispatch=assembly.bytes_down,
             bytes_up_per_dispatch=assembly.bytes_up,
+            prologue=assembly.prologue_bytes is not None,
             metrics=dict(self._metrics),
             wall_s=wall_s,
             wall_learning_s=self._learning_s,

@@ -127,6 +127,14 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     )
     ineligible = int(np.count_nonzero(~assembly.population.eligible))
     require(
+        run.info.get("prologue", False) == (assembly.prologue_bytes is not None),
+        "only one of the two methods begins with work of all clients",
+    )
+    require(
+        not assembly.keeps_lost_work,
+        "clients keep what they learned in work that was lost, which a recorded run does not tell",
+    )
+    require(
         ineligible == run.info["ineligible_clients"],
         "another number of clients is short of memory than in the recorded run",
     )

@@ -39,6 +39,8 @@ _CPU_PENDING = 256
 _CUDA_PENDING = 2048
 _PENDING_EVALUATIONS = 32
 _LEDGER_START = 1024
+# Personal models put together at once, to be saved.
+_PERSONAL_ROWS = 64
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -135,6 +137,7 @@ class Learner:
         memories = method.memories()
         budget = Budget.of(training, execution.device, folder)
         self.store = StateStore(memories, execution.dtype, execution.device, budget)
+        self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
         self._one_at_a_time = bool(self.store.of_clients)
         self._evaluate_in_order = method.personal
         self._waiting = WaitingUpdates(
@@ -148,7 +151,7 @@ class Learner:
         self._trains: dict[int, Train] = {}
         self._untrained: dict[int, Train] = {}
         self._of_client: dict[int, deque[Train]] = {}
-        self._queue: deque[Aggregate | Evaluate] = deque()
+        self._queue: deque[Train | Aggregate | Evaluate] = deque()
         self._queued_contributions = 0
         self._queued_evaluations = 0
         self._unmeasured: list[Evaluate] = []
@@ -263,6 +266,24 @@ class Learner:
         views = self.task.layout.views(self._server["model"].cpu())
         return {name: view.clone() for name, view in views.items()}
 
+    def personal_parts(self) -> dict[str, Tensor]:
+        """What clients that took part have for themselves, on the CPU; empty where nothing is personal.
+
+        ``clients`` (C,) int64, ascending, and each personal tensor of the model as (C, *shape).
+        """
+        names = self.method.personal_parts()
+        clients = self.store.clients()
+        if not names or not len(clients):
+            return {}
+        parts: dict[str, list[Tensor]] = {name: [] for name in names}
+        for some in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
+            models = self.method.personal_models(self._server, some, self.store.rows(some))
+            views = self.task.layout.views(models.cpu().contiguous())
+            for name, rows in parts.items():
+                rows.append(views[name].clone())
+        stacked = {name: torch.cat(rows) for name, rows in parts.items()}
+        return {"clients": torch.from_numpy(clients), **stacked}
+
     def client_metrics(self) -> ClientMetrics | None:
         """Metrics of each client's own model (or the global one) on its own test samples; None where there are none."""
         self.flush()
@@ -366,6 +387,9 @@ class Learner:
                 self._trains[train.dispatch_id] = train
             return
         self._trains[train.dispatch_id] = self._untrained[train.dispatch_id] = train
+        if not train.used:
+            self._queue.append(train)
+            self._queued_contributions += 1
         if self._one_at_a_time:
             self._of_client.setdefault(train.client, deque()).append(train)
         if self._eager:
@@ -387,7 +411,9 @@ class Learner:
     def _wanted(self) -> Iterable[int]:
         """Dispatches that pending aggregations use, in order, up to where a wave must stop."""
         for instruction in self._queue:
-            if isinstance(instruction, Aggregate):
+            if isinstance(instruction, Train):
+                yield instruction.dispatch_id
+            elif isinstance(instruction, Aggregate):
                 for contribution in instruction.contributions:
                     yield contribution.dispatch_id
             elif self._evaluate_in_order:
@@ -417,8 +443,12 @@ class Learner:
         for trains, update in zip(groups, self._spread(self._train_group, groups), strict=True):
             clients = np.array([train.client for train in trains])
             self._waiting.put([train.dispatch_id for train in trains], update.vectors)
+            used = np.flatnonzero([train.used for train in trains])
             for name, rows in update.memory.items():
-                self.store[name].put(clients, rows)
+                if len(used) == len(trains) or name in self._kept_when_lost:
+                    self.store[name].put(clients, rows)
+                else:
+                    self.store[name].put(clients[used], rows[used])
             for train, loss in zip(trains, update.loss.tolist(), strict=True):
                 self._note_loss(train.dispatch_id, loss)
                 del self._untrained[train.dispatch_id]
@@ -480,6 +510,11 @@ class Learner:
                 self._unmeasured.append(head)
                 if self._evaluate_in_order:
                     self._measure_pending()
+            elif isinstance(head, Train):
+                if head.dispatch_id not in self._waiting:
+                    break
+                self._waiting.drop(head.dispatch_id)
+                del self._trains[head.dispatch_id]
             elif all(item.dispatch_id in self._waiting for item in head.contributions):
                 self._aggregate(head)
             else:

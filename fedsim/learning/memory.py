@@ -322,6 +322,11 @@ class StateStore:
         """Memories that clients see, name to (B, elements)."""
         return {name: self._stores[name].get(clients) for name in self.of_clients}
 
+    def clients(self) -> IntArray:
+        """Clients that have a row in any memory that clients see, ascending."""
+        keys = {key for name in self.of_clients for key in self._stores[name].keys()}  # noqa: SIM118
+        return np.array(sorted(keys), dtype=np.int64)
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything in the stores, for a checkpoint."""
         result: dict[str, Tensor] = {}

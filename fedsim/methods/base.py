@@ -90,12 +90,28 @@ class Memory:
             kept by the client, written by the aggregation of its update (which tells it), and seen by both; only for
             methods that are :attr:`Method.only_synchronous`.
         dtype: floating-point type of the run where None.
+        kept_when_lost: a client that has done its work keeps the new row even if the server never uses its update;
+            otherwise the row stays as it was before the dispatch. Only for memories of clients in methods that are
+            :attr:`Method.only_synchronous`.
     """
 
     elements: int
     initial: Tensor | None = None
     keeper: Literal["client", "server", "shared"] = "client"
     dtype: torch.dtype | None = None
+    kept_when_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prologue:
+    """Work of all clients before the first round; see :meth:`Method.prologue`.
+
+    Attributes:
+        download, upload: the vectors whose bytes it costs, in place of those of a round.
+    """
+
+    download: Sequence[Vector]
+    upload: Sequence[Vector]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +181,8 @@ class Trained:
             before the rule, (B, P), where asked for.
         last_gradient: that gradient of its last step, (B, P), where asked for.
         loss: mean training loss over its steps, (B,).
-        change: model - start as the sum of the steps, (B, P), where asked for. Summed apart from the model, so that steps
-            far below the rounding of the model count in full.
+        change: model - start as the sum of the steps, (B, P), where asked for. Summed apart from the model, so that
+            steps far below the rounding of the model count in full.
     """
 
     model: Tensor
@@ -301,6 +317,16 @@ class Method(Component, ABC):
         """Vectors kept for each client between its dispatches; asked again after :meth:`initial_state`."""
         return {}
 
+    def prologue(self) -> Prologue | None:
+        """Work of all clients before the first round; None where the method begins at once.
+
+        With a prologue, version 0 is handed out once, to every client that is checked in at the start and with as many
+        local steps as in a round; :meth:`local_update` sees cohorts of version 0, and :meth:`aggregate` makes version
+        1 from what came back (possibly nothing). Rounds start from version 1. Clients that were not there, or whose
+        answer did not arrive, begin with their initial memories.
+        """
+        return None
+
     def compute_factor(self) -> float:
         """Time of one local step, relative to one forward and backward pass on one mini-batch."""
         return 1.0
@@ -330,6 +356,10 @@ class Method(Component, ABC):
         """Models that these clients (B of them) would use for themselves, (B, P); the global model unless
         overridden."""
         return server["model"].expand(len(clients), -1)
+
+    def personal_parts(self) -> Sequence[str]:
+        """Tensors of the model that each client has for itself; all of them in personal methods, unless overridden."""
+        return self.context.layout.names if self.personal else ()
 
 
 class WeightedParams(Parameters):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _TENSORS = "tensors.safetensors"
+# Tensors of a model have dots in their names, no slashes.
+_PERSONAL = "personal/"
 _STATE = "state.json"
 
 
@@ -107,6 +109,26 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     # safetensors makes files that only their owner may read.
     os.chmod(temporary, 0o644)
     os.replace(temporary, path)
+
+
+def save_model(path: Path, model: Mapping[str, Tensor], personal: Mapping[str, Tensor]) -> None:
+    """Write a global model and personal parts into one safetensors file; :func:`load_model` takes them apart."""
+    save_tensors(path, {**model, **{_PERSONAL + name: value for name, value in personal.items()}})
+
+
+def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What :func:`save_model` wrote: the global model, and the personal parts.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    tensors = load_tensors(path)
+    personal = {
+        name.removeprefix(_PERSONAL): tensors.pop(name)
+        for name in list(tensors)
+        if name.startswith(_PERSONAL)
+    }
+    return tensors, personal
 
 
 def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 
 from fedsim.errors import UserError
 from fedsim.outcomes import OUTCOME_LABELS
-from fedsim.runs.checkpoint import load_tensors
+from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.schema import AGGREGATIONS, CLIENTS, DISPATCHES, METRICS, ONLINE, PARTITION, Table
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
@@ -161,12 +161,23 @@ class Run:
         return float(max(latest, default=0.0))
 
     def model(self) -> dict[str, Tensor]:
-        """The final model: tensor name to tensor, on the CPU.
+        """The final global model: tensor name to tensor, on the CPU.
 
         Raises:
             UserError: the run was timing-only or has not ended.
         """
-        return load_tensors(self.folder.model)
+        return load_model(self.folder.model)[0]
+
+    def personal_parts(self) -> dict[str, Tensor]:
+        """What clients have of the final model for themselves, on the CPU; empty where the method shares everything.
+
+        Each personal tensor as (C, *shape), a row for each of the ``clients`` (C,) that took part; all others still
+        have what they started with.
+
+        Raises:
+            UserError: the run was timing-only or has not ended.
+        """
+        return load_model(self.folder.model)[1]
 
     def time_to(self, metric: str, target: float) -> float:
         """Simulated seconds until the first evaluation that reached ``target``; NaN if none did.

@@ -132,6 +132,11 @@ class ServerPort(Protocol):
         ...
 
     @property
+    def has_prologue(self) -> bool:
+        """Whether version 0 goes to all clients first; see :meth:`fedsim.methods.base.Method.prologue`."""
+        ...
+
+    @property
     def detects_failures(self) -> bool:
         """Whether the server learns that a client at work is gone."""
         ...
@@ -294,10 +299,12 @@ class Schedule(Component, ABC):
 
     Attributes:
         synchronous: whether work of one round always starts from one version and is aggregated before the next round.
+        begins_with_prologue: whether it hands out a method's prologue, where there is one.
         paper: where the schedule comes from.
     """
 
     synchronous: ClassVar[bool] = False
+    begins_with_prologue: ClassVar[bool] = False
     paper: ClassVar[str] = ""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:

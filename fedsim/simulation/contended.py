@@ -37,6 +37,7 @@ class _Work:
         "download_ns",
         "downloaded_ns",
         "left_bytes",
+        "planner",
         "since_ns",
         "step_ns",
         "steps",
@@ -45,13 +46,14 @@ class _Work:
     )
 
     def __init__(
-        self, dispatch: Dispatch, deadline_ns: int | None, size_bytes: float, crash_ns: int
+        self, dispatch: Dispatch, planner: Planner, deadline_ns: int | None, crash_ns: int
     ) -> None:
         self.dispatch = dispatch
+        self.planner = planner
         self.deadline_ns = deadline_ns
         self.crash_ns = crash_ns
         self.direction: Direction | None = Direction.DOWN
-        self.left_bytes = size_bytes
+        self.left_bytes = planner.bytes_down
         self.transfer_id = -1
         self.since_ns = dispatch.dispatched_ns
         self.downloaded_ns = self.computed_ns = -1
@@ -98,10 +100,9 @@ class ContendedLife:
 
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """See :class:`fedsim.simulation.life.Life`."""
-        crash_ns = self._planner.crash_ns(
-            dispatch.client, dispatch.sequence, dispatch.dispatched_ns
-        )
-        work = _Work(dispatch, deadline_ns, self._planner.bytes_down, crash_ns)
+        planner = self._planner.of(dispatch)
+        crash_ns = planner.crash_ns(dispatch.client, dispatch.sequence, dispatch.dispatched_ns)
+        work = _Work(dispatch, planner, deadline_ns, crash_ns)
         self._at_work[dispatch.dispatch_id] = work
         self._transfer(work)
 
@@ -212,7 +213,7 @@ class ContendedLife:
         work.step_ns = self._compute.step_ns(
             dispatch.client, dispatch.sequence, dispatch.dispatched_ns
         )
-        work.steps = self._planner.affordable_steps(
+        work.steps = work.planner.affordable_steps(
             dispatch.client, dispatch.sequence, dispatch.steps, now, work.step_ns, work.deadline_ns
         )
         if work.steps < 1:
@@ -232,7 +233,7 @@ class ContendedLife:
             )
 
     def _computing(self, work: _Work, cut_ns: int) -> tuple[int, int, int]:
-        return self._planner.compute_phase(
+        return work.planner.compute_phase(
             work.dispatch.client,
             work.dispatch.sequence,
             work.downloaded_ns,
@@ -248,15 +249,15 @@ class ContendedLife:
             self._drop(work)
             return
         work.computed_ns = now
-        work.direction, work.left_bytes = Direction.UP, self._planner.bytes_up
+        work.direction, work.left_bytes = Direction.UP, work.planner.bytes_up
         self._transfer(work)
 
     def _uploaded(self, work: _Work) -> None:
         dispatch = work.dispatch
-        lost = self._planner.upload_is_lost(dispatch.client, dispatch.sequence, work.attempt)
+        lost = work.planner.upload_is_lost(dispatch.client, dispatch.sequence, work.attempt)
         work.attempt += 1
-        if lost and work.attempt < self._planner.upload_attempts:
-            work.left_bytes = self._planner.bytes_up
+        if lost and work.attempt < work.planner.upload_attempts:
+            work.left_bytes = work.planner.bytes_up
             self._transfer(work)
         else:
             self._end_at(self._engine.now_ns, work, arrives=not lost)

@@ -70,7 +70,7 @@ class PlannedLife:
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """See :class:`Life`."""
         now = dispatch.dispatched_ns
-        plan = self._planner.plan(
+        plan = self._planner.of(dispatch).plan(
             dispatch.client,
             dispatch.sequence,
             now,
@@ -100,7 +100,7 @@ class PlannedLife:
 
     def _by_now(self, end: _End) -> Plan:
         dispatch = end.dispatch
-        return self._planner.plan(
+        return self._planner.of(dispatch).plan(
             dispatch.client,
             dispatch.sequence,
             dispatch.dispatched_ns,

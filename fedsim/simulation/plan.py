@@ -15,6 +15,7 @@ from fedsim.devices.population import Population
 from fedsim.network.base import Direction, Network
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
+from fedsim.scheduling.base import Dispatch
 from fedsim.traces.availability import NEVER
 from fedsim.units import NS_PER_S
 
@@ -56,6 +57,7 @@ class Planner:
         bytes_up: bytes of an upload.
         send_partial_work: whether a client that cannot finish before a deadline stops in time to send what it has.
         seed: the scenario's seed.
+        prologue: plans the dispatches of the method's prologue, where it has one.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class Planner:
         *,
         send_partial_work: bool,
         seed: int,
+        prologue: Planner | None = None,
     ) -> None:
+        self._prologue = prologue
         self.population = population
         self._network = cast(Network, population.network)
         self.bytes_down = bytes_down
@@ -78,6 +82,10 @@ class Planner:
         self._crash_stream = Stream(seed, Purpose.FAILURE, 0)
         self._loss_stream = Stream(seed, Purpose.FAILURE, 1)
         self._reliable = failures.crash_rate == 0 and failures.upload_loss == 0
+
+    def of(self, dispatch: Dispatch) -> Planner:
+        """The planner of this dispatch: of the prologue, where there is one and it hands out version 0, or itself."""
+        return self if dispatch.version or self._prologue is None else self._prologue
 
     def plan(
         self,

@@ -117,6 +117,8 @@ class Server:
         failure_detection: seconds until the server learns of a client that is gone.
         aggregation_time_s: seconds one aggregation takes.
         expected_duration_s: duration of a full piece of work of a client at nominal speed and rates.
+        has_prologue: whether version 0 is that of the method's prologue.
+        trains_lost_work: whether clients keep what they learned even if the server never uses it.
         seed: the scenario's seed.
     """
 
@@ -133,6 +135,8 @@ class Server:
         failure_detection: float | Literal["never"] = 0.0,
         aggregation_time_s: float = 0.0,
         expected_duration_s: Callable[[int], float],
+        has_prologue: bool = False,
+        trains_lost_work: bool = False,
         seed: int,
     ) -> None:
         self._engine = engine
@@ -148,6 +152,8 @@ class Server:
         self._detection_ns = None if failure_detection == "never" else to_ns(failure_detection)
         self._aggregation_ns = to_ns(aggregation_time_s)
         self._expected_duration_s = expected_duration_s
+        self._has_prologue = has_prologue
+        self._trains_lost_work = trains_lost_work
         self._seed = seed
         self._busy = np.zeros(population.clients, dtype=np.bool_)
         self._sequences = [0] * population.clients
@@ -232,6 +238,11 @@ class Server:
     def busy_until_ns(self) -> int:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
         return self._busy_until_ns
+
+    @property
+    def has_prologue(self) -> bool:
+        """See :class:`fedsim.scheduling.base.ServerPort`."""
+        return self._has_prologue
 
     @property
     def detects_failures(self) -> bool:
@@ -433,18 +444,7 @@ class Server:
         aggregate = Aggregate(version, now / NS_PER_S, self._round, contributions, attributes or {})
         if self._plane is not None:
             for dispatch in sorted(dispatches, key=lambda item: item.dispatch_id):
-                self._plane.submit(
-                    Train(
-                        dispatch.dispatch_id,
-                        dispatch.client,
-                        dispatch.sequence,
-                        dispatch.version,
-                        dispatch.round,
-                        dispatch.steps_done,
-                        dispatch.steps,
-                        dispatch.dispatched_ns / NS_PER_S,
-                    )
-                )
+                self._plane.submit(_train(dispatch, dispatch.steps_done))
             self._plane.submit(aggregate)
         for dispatch, mark in zip(dispatches, marks, strict=True):
             _, plan = self._held.pop(dispatch.dispatch_id)
@@ -569,8 +569,17 @@ class Server:
 
     def _close(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> None:
         if self._plane is not None:
-            self._plane.drop(dispatch.version)
+            if self._is_kept(dispatch, plan, outcome):
+                self._plane.submit(_train(dispatch, plan.steps_done, used=False))
+            else:
+                self._plane.drop(dispatch.version)
         self._write(dispatch, plan, outcome, -1, 0)
+
+    def _is_kept(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> bool:
+        """Whether the client keeps what it learned in a dispatch that is not aggregated: when it had done its work."""
+        if not self._trains_lost_work or (self._has_prologue and dispatch.version == 0):
+            return False
+        return plan.computed_ns >= 0 and outcome is not Outcome.UNFINISHED
 
     def _write(
         self, dispatch: Dispatch, plan: Plan, outcome: Outcome, version: int, group: int
@@ -599,3 +608,18 @@ class Server:
             group,
             min(end, self._clock.now) / NS_PER_S,
         )
+
+
+def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:
+    """The training of a dispatch that did so many steps."""
+    return Train(
+        dispatch.dispatch_id,
+        dispatch.client,
+        dispatch.sequence,
+        dispatch.version,
+        dispatch.round,
+        steps,
+        dispatch.steps,
+        dispatch.dispatched_ns / NS_PER_S,
+        used,
+    )

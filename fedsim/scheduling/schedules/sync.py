@@ -37,11 +37,13 @@ class Sync(Schedule):
     A round closes when every update that can still come has come, when over-selection has brought enough, or at
     its deadline;
     an update that arrives exactly at the deadline is in time. When nobody can be selected the server waits for the next
-    client to check in.
+    client to check in. A method's prologue is handed out before the first round, to all clients checked in at the
+    start; it closes as a round does, with what has come by then.
     """
 
     name: ClassVar[str] = "sync"
     synchronous: ClassVar[bool] = True
+    begins_with_prologue: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "McMahan et al., AISTATS 2017, Algorithm 1; deadline and over-selection: Bonawitz et al., "
         "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
@@ -69,20 +71,29 @@ class Sync(Schedule):
         self._deadline: Timer | None = None
 
     def start(self) -> None:
-        """Start the first round."""
-        self._start_round()
+        """Start the prologue, where there is one, or the first round."""
+        if self.server.has_prologue:
+            clients = self.server.online_clients().tolist()
+            self._open(clients, needed=len(clients))
+        else:
+            self._start_round()
 
     def _start_round(self) -> None:
         clients = self.selection.cohort(self.params.over_selection)
         if len(clients) < self.params.min_cohort and self.params.min_updates > 0:
             self.server.call_when_available(self._start_round)
             return
+        needed = len(clients)
+        if self.params.over_selection > 1:
+            needed = min(needed, self.selection.cohort_size())
+        self._open(clients, needed)
+
+    def _open(self, clients: list[int], needed: int) -> None:
+        """Hand out work to these clients, until so many updates have arrived."""
         self._started_ns = self.server.now_ns
         self._outstanding = {}
         self._arrived = []
-        self._needed = len(clients)
-        if self.params.over_selection > 1:
-            self._needed = min(len(clients), self.selection.cohort_size())
+        self._needed = needed
         deadline_ns = None
         if self.params.deadline is not None:
             deadline_ns = self.server.now_ns + to_ns(self.params.deadline)
@@ -131,7 +142,10 @@ class Sync(Schedule):
             for dispatch in stragglers:
                 self.server.cut(dispatch)
         arrived, self._arrived = self._arrived, []
-        if len(arrived) >= self.params.min_updates:
+        if self.server.has_prologue and self.server.version == 0:
+            # Whoever has not answered begins without.
+            self.server.aggregate(arrived)
+        elif len(arrived) >= self.params.min_updates:
             self.server.aggregate(arrived, closes_round=True)
         else:
             for dispatch in arrived:
