@@ -1,0 +1,230 @@
+"""Models that are partly shared and partly personal, and what the methods that split them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.errors import UserError
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    Method,
+    MethodContext,
+    ServerState,
+    Trained,
+    Trainer,
+    Updates,
+    Vector,
+    averaging_weights,
+)
+from fedsim.tasks.layout import Layout
+
+PersonalPart = Literal["head", "body", "none", "all"] | list[str]
+_WHERE = "server.method.personal"
+
+
+class SplitParams(Parameters):
+    """Parameters of methods with a shared and a personal part of the model."""
+
+    personal: PersonalPart = "head"
+    """What stays with each client: head (the last layer), body (all but the last layer), none, all, or a list of names
+    of tensors or modules of the model, with wildcards."""
+    gamma_u: float | None = Field(default=None, gt=0)
+    """Local step size of the shared part; the training section's learning rate when not given. It follows that
+    section's lr_schedule."""
+    gamma_v: float | None = Field(default=None, gt=0)
+    """Local step size of the personal part, likewise."""
+
+
+class Split:
+    """Which entries of the flat vector (P,) are shared and which are personal.
+
+    Buffers (running statistics of normalisation layers) go with the module they belong to.
+
+    Attributes:
+        personal_names: tensors that are personal.
+        shared_size, personal_size: number of entries of each part.
+        shared_trainable, personal_trainable: how many of these, the first ones, have a gradient.
+
+    Raises:
+        UserError: a name matches nothing, or head and body cannot be told apart.
+    """
+
+    def __init__(self, layout: Layout, personal: PersonalPart, device: torch.device) -> None:
+        mask = _mask(layout, personal)
+        self._size = layout.size
+        self.personal_names = tuple(
+            name for name, start in zip(layout.names, layout.offsets, strict=False) if mask[start]
+        )
+        self.is_personal = mask.to(device)
+        self._personal, self.personal_size = _index(mask, device)
+        self._shared, self.shared_size = _index(~mask, device)
+        self.personal_trainable = int(mask[: layout.trainable].sum())
+        self.shared_trainable = layout.trainable - self.personal_trainable
+
+    def shared(self, models: Tensor) -> Tensor:
+        """The shared entries of ``models`` (..., P); perhaps a view."""
+        return models[..., self._shared]
+
+    def personal(self, models: Tensor) -> Tensor:
+        """The personal entries of ``models`` (..., P); perhaps a view."""
+        return models[..., self._personal]
+
+    def join(self, shared: Tensor, personal: Tensor | None) -> Tensor:
+        """Models (..., P) from their two parts; ``personal`` may be None where there is no such part."""
+        if personal is None or not self.personal_size:
+            return shared
+        result = shared.new_empty(*shared.shape[:-1], self._size)
+        result[..., self._shared] = shared
+        result[..., self._personal] = personal
+        return result
+
+    def add_to_shared(self, models: Tensor, shared: Tensor) -> None:
+        """Add to the shared entries of ``models`` (..., P) in place."""
+        models[..., self._shared] += shared
+
+    def scales(self, shared: float, personal: float) -> Tensor:
+        """A vector (P,) with one value in all shared and another in all personal entries."""
+        return torch.where(self.is_personal, personal, shared)
+
+
+def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
+    """Which entries are personal, (P,) bool."""
+    if personal == "none" or personal == "all":
+        return torch.full((layout.size,), personal == "all")
+    if isinstance(personal, list):
+        try:
+            return layout.mask(personal)
+        except UserError as error:
+            raise UserError(error.message, where=_WHERE, hint=error.hint) from None
+    trainable = len(layout.names) - len(layout.buffers)
+    last = layout.names[trainable - 1]
+    module = last.rpartition(".")[0]
+    head = layout.mask([module or last])
+    if bool(head[: layout.trainable].all()):
+        raise UserError(
+            f"the model has one layer only ({module or last}), so it has no head and body",
+            where=_WHERE,
+            hint="say none or all, or choose a model of several layers (for a timing task: name its blocks)",
+        )
+    return head if personal == "head" else ~head
+
+
+def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
+    """What picks the entries of a mask, as a slice where they lie together, and their number."""
+    entries = torch.nonzero(mask).squeeze(1)
+    count = len(entries)
+    if not count:
+        return slice(0, 0), 0
+    first, last = int(entries[0]), int(entries[-1])
+    if last - first + 1 == count:
+        return slice(first, last + 1), count
+    return entries.to(device), count
+
+
+class SplitMethod(Method):
+    """A method under which each client keeps a part of the model for itself.
+
+    The server averages the changes of the shared part u; the personal part v_i never crosses the network. The server's
+    own model holds the initial personal part. A client's personal part changes only when the server has accepted its
+    update, unless the method says otherwise.
+    """
+
+    personal = True
+    params: SplitParams
+
+    def __init__(self, params: SplitParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.split = Split(context.layout, params.personal, context.device)
+        self._initial: Tensor | None = None
+        base = context.learning_rate(0, 0.0)
+        self.gammas = (params.gamma_u or base, params.gamma_v or base)
+        self._factors = (self.gammas[0] / base, self.gammas[1] / base)
+
+    def download(self) -> Sequence[Vector]:
+        """The shared part."""
+        return (Vector("shared", self.split.shared_size),)
+
+    def upload(self) -> Sequence[Vector]:
+        """Change of the shared part."""
+        return (Vector("delta", self.split.shared_size),)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The personal part."""
+        size = self.split.personal_size
+        return {"personal": Memory(size, self._initial)} if size else {}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The whole model (P,) and its shared part."""
+        self._initial = self.split.personal(model)
+        return {"model": model, "shared": self.split.shared(model)}
+
+    def start(self, cohort: Cohort) -> Tensor:
+        """What each client starts from, (B, P)."""
+        return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
+
+    def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
+        """Factors (P,) that give each part its own local step size, and 0 to a part that is not to move.
+
+        None where all are 1.
+        """
+        factors = (
+            self._factors[0] if shared else 0.0,
+            self._factors[1] if personal else 0.0,
+        )
+        if factors == (1.0, 1.0):
+            return None
+        return self.split.scales(*factors).to(self.context.dtype)
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Joint steps: both parts' gradients are taken at the same point, then both move."""
+        start = self.start(cohort)
+        trained = trainer.run(cohort, start, learning_rate_scale=self.learning_rate_scale())
+        return self.sent_and_kept(start, trained)
+
+    def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
+        """What is sent and kept after training from ``start`` (B, P)."""
+        delta = self.split.shared(trained.model) - self.split.shared(start)
+        return LocalUpdate({"delta": delta}, trained.loss, self.kept(trained.model))
+
+    def kept(self, models: Tensor) -> Mapping[str, Tensor]:
+        """The personal parts of ``models`` (B, P) as rows of the memory."""
+        return {"personal": self.split.personal(models)} if self.split.personal_size else {}
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """The mean change of the shared part; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        weights = averaging_weights(updates, self.weighting())
+        return self.moved(server, updates.weighted_sum("delta", weights))
+
+    def weighting(self) -> Literal["samples", "uniform"]:
+        """How the average weighs the clients."""
+        weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
+        return weights
+
+    def moved(self, server: ServerState, change: Tensor) -> ServerState:
+        """The state with the shared part moved by ``change``."""
+        shared = server["shared"] + change
+        personal = self.split.personal(server["model"])
+        return {**server, "model": self.split.join(shared, personal), "shared": shared}
+
+    def personal_models(
+        self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
+    ) -> Tensor:
+        """The shared part of the server with each client's own personal part."""
+        shared = server["shared"].expand(len(clients), -1)
+        return self.split.join(shared, memory.get("personal"))
+
+    def personal_parts(self) -> Sequence[str]:
+        """The personal tensors."""
+        return self.split.personal_names

@@ -1,0 +1,86 @@
+"""Ditto: personal models that are drawn towards the global one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    MethodContext,
+    ServerState,
+    Trainer,
+)
+from fedsim.methods.fedavg import FedAvg, FedAvgParams
+from fedsim.methods.local_rules import proximal_rule
+
+
+class DittoParams(FedAvgParams):
+    """Parameters of Ditto."""
+
+    weights: Literal["samples", "uniform"] = "uniform"
+    """Weight of a client's update: its number of training samples, or the same for all."""
+    attraction: float = Field(default=1.0, ge=0)
+    """Strength of the pull of the global model on the personal ones (lambda in the paper)."""
+    personal_steps: float = Field(default=1.0, gt=0)
+    """Steps on the personal model for each local step on the global one, rounded up."""
+
+
+class Ditto(FedAvg):
+    """FedAvg for a global model, and beside it a personal model of each client.
+
+    A dispatch trains twice: the global model as in FedAvg, then the client's personal model v_i on its own objective
+    plus ``attraction`` / 2 x ||v_i - w_received||^2. Personal models start as the initial model and never leave the
+    client. With ``attraction: 0`` clients also train alone; a large one makes the personal models the global one.
+    """
+
+    name: ClassVar[str] = "ditto"
+    title: ClassVar[str] = "Ditto"
+    paper: ClassVar[str] = (
+        "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1"
+    )
+    personal = True
+    Params = DittoParams
+    params: DittoParams
+
+    def __init__(self, params: DittoParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self._initial: Tensor | None = None
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The personal model."""
+        return {"personal": Memory(self.context.layout.size, self._initial)}
+
+    def compute_factor(self) -> float:
+        """A step on the global model, and those on the personal one."""
+        return 1.0 + self.params.personal_steps
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The model, from which the personal ones start too."""
+        self._initial = model
+        return super().initial_state(model)
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Training of the global model, then of the personal one."""
+        update = super().local_update(cohort, trainer)
+        own = trainer.run(
+            cohort,
+            cohort.memory["personal"],
+            rule=proximal_rule(cohort.down["model"], self.params.attraction),
+            steps=np.ceil(cohort.steps * self.params.personal_steps - 1e-9).astype(np.int64),
+            phase=1,
+        )
+        return LocalUpdate(update.vectors, update.loss, {"personal": own.model})
+
+    def personal_models(
+        self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
+    ) -> Tensor:
+        """The clients' own models."""
+        return memory["personal"]

@@ -1,0 +1,105 @@
+"""FedAvg-P: partial personalisation with outer step sizes for both parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.methods._split import SplitMethod, SplitParams
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    MethodContext,
+    ServerState,
+    Trained,
+    Trainer,
+    Updates,
+    averaging_weights,
+)
+
+
+class FedAvgPParams(SplitParams):
+    """Parameters of FedAvg-P."""
+
+    eta_u: float = Field(default=1.0, gt=0)
+    """Outer step size of the shared part, at the server. The theory asks for at least sqrt(m) with m clients a round,
+    or more where all take part, with gamma_u smaller in proportion."""
+    eta_v: float = Field(default=1.0, gt=0)
+    """Outer step size of the personal part, at the client; the theory asks for at least sqrt(N / m)."""
+    keep_v_on_drop: bool = False
+    """A client that has done its work keeps its new personal part even if the server never uses its update; otherwise
+    the part stays as it was before."""
+
+
+class FedAvgP(SplitMethod):
+    """Joint local steps on a shared part u and a personal part v_i, with an outer step for each.
+
+    A local step moves both parts along gradients taken at the same point, with step sizes gamma_u and gamma_v. Then
+    u moves by eta_u times the mean change over the m clients of the round, and v_i by eta_v times its own change, so
+    that with eta_v above 1 the new v_i lies beyond the one that was trained. With both outer step sizes 1 it is FedSim;
+    with ``personal: none`` FedAvg with uniform weights and server learning rate eta_u; with ``personal: all`` every
+    client trains alone.
+    """
+
+    name: ClassVar[str] = "fedavg_p"
+    title: ClassVar[str] = "FedAvg-P"
+    paper: ClassVar[str] = (
+        "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
+        "Personalization, arXiv:2309.17409, Algorithm 1"
+    )
+    Params: ClassVar[type[FedAvgPParams]] = FedAvgPParams
+    params: FedAvgPParams
+
+    def __init__(self, params: FedAvgPParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        # Outer step sizes magnify what is lost to rounding in small local steps.
+        self.precise = self.learning_rate_scale() is not None or (params.eta_u, params.eta_v) != (
+            1.0,
+            1.0,
+        )
+        if params.keep_v_on_drop:
+            self.only_synchronous = (
+                "with keep_v_on_drop a client's updates must end in the order of its dispatches"
+            )
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The personal part."""
+        return {
+            name: replace(memory, kept_when_lost=self.params.keep_v_on_drop)
+            for name, memory in super().memories().items()
+        }
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Joint steps from u and v_i."""
+        start = self.start(cohort)
+        trained = trainer.run(
+            cohort,
+            start,
+            learning_rate_scale=self.learning_rate_scale(),
+            collect=("change",) if self.precise else (),
+        )
+        return self.sent_and_kept(start, trained)
+
+    def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
+        """The change of u, and v_i after its outer step."""
+        if trained.change is None:
+            return super().sent_and_kept(start, trained)
+        split, trainable = self.split, self.split.personal_trainable
+        moved = split.personal(trained.change).clone()
+        # Running statistics are no place for steps beyond what was measured.
+        moved[:, :trainable] *= self.params.eta_v
+        kept = {"personal": moved.add_(split.personal(start))} if split.personal_size else {}
+        return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, kept)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """u moves by eta_u times the mean change; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        change = updates.weighted_sum("delta", averaging_weights(updates, "uniform"))
+        change[: self.split.shared_trainable] *= self.params.eta_u
+        return self.moved(server, change)

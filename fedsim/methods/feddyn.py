@@ -1,0 +1,84 @@
+"""FedDyn: dynamic regularisation of the local objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedsim.components import Parameters
+from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    Method,
+    ServerState,
+    Step,
+    Trainer,
+    Updates,
+    averaging_weights,
+)
+
+
+class FedDynParams(Parameters):
+    """Parameters of FedDyn."""
+
+    alpha: float = Field(default=0.1, gt=0)
+    """Strength of the regularisation."""
+
+
+class FedDyn(Method):
+    """Local objectives are shifted so that their minima agree with that of the mean objective.
+
+    Client i descends its gradient minus g_i plus alpha (w - w_received), then g_i falls by alpha times its change. The
+    server keeps h, the mean of all g_i, and its new model is the mean of the received ones minus h / alpha. The paper's
+    clients solve their problem exactly; here, as in its experiments, they do the scenario's local steps.
+    """
+
+    name: ClassVar[str] = "feddyn"
+    title: ClassVar[str] = "FedDyn"
+    paper: ClassVar[str] = (
+        "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, Algorithm 1 and equation 1"
+    )
+    only_synchronous = "the server's model is the mean of models that all started from one"
+    Params = FedDynParams
+
+    def memories(self) -> Mapping[str, Memory]:
+        """g_i, the gradient of the client's objective at its last model."""
+        return {"gradient": Memory(self.context.layout.size)}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The model and h = 0."""
+        return {"model": model, "h": torch.zeros_like(model)}
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Steps on the regularised objective, and the new g_i."""
+        start, gradient = cohort.down["model"], cohort.memory["gradient"]
+        alpha, trainable = self.params.alpha, self.context.layout.trainable
+
+        def rule(step: Step) -> None:
+            step.gradient.add_(step.weights - start[step.rows], alpha=alpha)
+            step.gradient.sub_(gradient[step.rows])
+
+        trained = trainer.run(cohort, start, rule=rule)
+        delta = trained.model.sub_(start)
+        new = gradient.clone()
+        new[:, :trainable] -= alpha * delta[:, :trainable]
+        return LocalUpdate({"delta": delta}, trained.loss, {"gradient": new})
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """h and the model; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        alpha, layout = self.params.alpha, self.context.layout
+        # A client drawn twice still has one g_i.
+        shares = [1 / self.context.clients] * len(updates)
+        h = server["h"] - alpha * updates.weighted_sum("delta", shares)
+        h[layout.trainable :] = 0
+        mean = updates.weighted_sum("delta", averaging_weights(updates, "uniform"))
+        model = server["model"] + mean - h / alpha
+        return {"model": with_mean_buffers(model, server, updates, layout), "h": h}

@@ -1,0 +1,39 @@
+"""FedProx: local training with a proximal term."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.methods.base import Cohort, LocalUpdate, Trainer
+from fedsim.methods.fedavg import FedAvg, FedAvgParams
+from fedsim.methods.local_rules import proximal_rule
+
+
+class FedProxParams(FedAvgParams):
+    """Parameters of FedProx."""
+
+    mu: float = Field(default=0.01, ge=0)
+    """Strength of the term mu / 2 x ||w - w_received||^2 in each local objective."""
+
+
+class FedProx(FedAvg):
+    """FedAvg whose clients are held near the model they received, and may do as much of their work as they manage.
+
+    Partial work is a matter of the scenario (``partial_work: send``). With ``mu: 0`` it is FedAvg. (The paper draws
+    clients by their number of samples and averages uniformly: choose ``weights: uniform`` and that selection for it.)
+    """
+
+    name: ClassVar[str] = "fedprox"
+    title: ClassVar[str] = "FedProx"
+    paper: ClassVar[str] = (
+        "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, Algorithm 2 and equation 2"
+    )
+    Params = FedProxParams
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Local training with the proximal term, where there is one."""
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.mu))
+        return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)

@@ -1,0 +1,32 @@
+"""FedRep: a shared representation under personal heads, trained in turns."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.methods.fedalt import FedAlt, FedAltParams
+
+
+class FedRepParams(FedAltParams):
+    """Parameters of FedRep."""
+
+    personal_steps: float = Field(default=10.0, gt=0)
+    """Steps on the head for each local step on the representation, rounded up."""
+
+
+class FedRep(FedAlt):
+    """Clients fit their own head to the representation they received, then take steps on the representation.
+
+    The paper's clients make many steps on the head (10 epochs in its experiments) and few on the representation (1
+    epoch); ``training.local_steps`` counts the latter. The server averages the representations with equal weights. It
+    is FedAlt with more personal steps.
+    """
+
+    name: ClassVar[str] = "fedrep"
+    title: ClassVar[str] = "FedRep"
+    paper: ClassVar[str] = (
+        "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, Algorithm 1"
+    )
+    Params = FedRepParams

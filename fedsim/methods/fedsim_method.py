@@ -1,0 +1,30 @@
+"""FedSim: partial personalisation with simultaneous steps."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from fedsim.methods._split import SplitMethod, SplitParams
+
+
+class FedSimParams(SplitParams):
+    """Parameters of FedSim."""
+
+    weights: Literal["samples", "uniform"] = "uniform"
+    """Weight of a client in the average: its number of training samples, or the same for all."""
+
+
+class FedSim(SplitMethod):
+    """Clients step their shared and personal parts together; the server averages the shared parts.
+
+    Both gradients of a step come from one backward pass at the same point. With ``personal: none`` it is FedAvg, with
+    ``personal: all`` every client trains alone. It is FedAvg-P with outer step sizes of 1.
+    """
+
+    name: ClassVar[str] = "fedsim"
+    title: ClassVar[str] = "FedSim"
+    paper: ClassVar[str] = (
+        "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
+    )
+    Params = FedSimParams
+    params: FedSimParams

@@ -1,0 +1,34 @@
+"""LG-FedAvg: personal representations under a shared head."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from fedsim.methods._split import PersonalPart
+from fedsim.methods.fedsim_method import FedSim, FedSimParams
+
+
+class LgFedAvgParams(FedSimParams):
+    """Parameters of LG-FedAvg."""
+
+    personal: PersonalPart = "body"
+    """What stays with each client: body (all but the last layer), head, none, all, or a list of names of tensors or
+    modules of the model, with wildcards."""
+    weights: Literal["samples", "uniform"] = "samples"
+    """Weight of a client in the average: its number of training samples, or the same for all."""
+
+
+class LgFedAvg(FedSim):
+    """Each client learns a representation of its own, and all share the head on top of it.
+
+    Both are trained together; the server averages the heads by samples. (The authors' experiments start from a model
+    that FedAvg has trained.)
+    """
+
+    name: ClassVar[str] = "lg_fedavg"
+    title: ClassVar[str] = "LG-FedAvg"
+    paper: ClassVar[str] = (
+        "Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, "
+        "arXiv:2001.01523, Algorithm 1 (without the optional adversarial term)"
+    )
+    Params = LgFedAvgParams

@@ -1,0 +1,170 @@
+"""Scaffold-P: partial personalisation with control variates on the shared part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedsim.errors import UserError
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
+    MethodContext,
+    Prologue,
+    ServerState,
+    Step,
+    Trainer,
+    Updates,
+    Vector,
+)
+from fedsim.methods.fedavg_p import FedAvgP, FedAvgPParams
+from fedsim.scenario.training import Sgd
+
+
+class ScaffoldPParams(FedAvgPParams):
+    """Parameters of Scaffold-P."""
+
+    c0: Literal["gradients", "zero"] = "gradients"
+    """Initial control variates: each client's mean mini-batch gradient at the initial model, collected before the first
+    round and charged in time and bytes, or zero. Clients that are not there at the start, or whose answer does not
+    arrive, begin with zero either way."""
+    uplink: Literal[1, 2] = 2
+    """Vectors sent up: the changes of u and of c_i, or the former alone, from which the server works out the latter.
+    One vector needs plain SGD."""
+
+
+class ScaffoldP(FedAvgP):
+    """FedAvg-P whose local steps on u are corrected by control variates; nothing of v_i crosses the network.
+
+    A local step on u is u - gamma_u (g - c_i + c); steps on v_i are as in FedAvg-P. A client's new control variate c_i
+    is the mean of its gradients over the steps it did, and c moves by the sum of the changes of the c_i over N, so that
+    it stays their mean. A client whose update the server does not use keeps its old c_i.
+
+    Where clients do different numbers of steps, as partial work allows, each divides by its own, and the
+    objective is biased towards those that do more. With ``personal: none`` it is SCAFFOLD with two step sizes.
+    """
+
+    name: ClassVar[str] = "scaffold_p"
+    title: ClassVar[str] = "Scaffold-P"
+    paper: ClassVar[str] = (
+        "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
+        "Personalization, arXiv:2309.17409, Algorithm 2"
+    )
+    only_synchronous = (
+        "control variates are corrected by the one the client received, round by round"
+    )
+    Params: ClassVar[type[FedAvgPParams]] = ScaffoldPParams
+    params: ScaffoldPParams
+
+    def __init__(self, params: ScaffoldPParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.only_synchronous = type(self).only_synchronous
+        optimizer = context.optimizer
+        if params.uplink == 1 and (
+            not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay
+        ):
+            raise UserError(
+                "with one vector up the server works out the clients' gradients, which needs plain SGD",
+                where="server.method.uplink",
+                hint="use an sgd optimizer without momentum and weight_decay, or uplink: 2",
+            )
+
+    def download(self) -> Sequence[Vector]:
+        """u and c."""
+        size = self.split.shared_size
+        return (Vector("shared", size), Vector("control", size))
+
+    def upload(self) -> Sequence[Vector]:
+        """Changes of u and of c_i, or of u alone."""
+        size = self.split.shared_size
+        delta = Vector("delta", size)
+        return (delta,) if self.params.uplink == 1 else (delta, Vector("control", size))
+
+    def prologue(self) -> Prologue | None:
+        """u down, c_i up."""
+        if self.params.c0 == "zero":
+            return None
+        size = self.split.shared_size
+        return Prologue((Vector("shared", size),), (Vector("control", size),))
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The personal part and c_i."""
+        return {**super().memories(), "control": Memory(self.split.shared_size)}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The model, its shared part, and c = 0."""
+        state = super().initial_state(model)
+        return {**state, "control": torch.zeros_like(state["shared"])}
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Corrected local steps; in the prologue gradients at the initial model."""
+        start, split = self.start(cohort), self.split
+        if self._is_prologue(int(cohort.versions[0])):
+            return self._first_gradients(cohort, start, trainer)
+        own, everyones = cohort.memory["control"], cohort.down["control"]
+        correction = everyones - own
+
+        def rule(step: Step) -> None:
+            split.add_to_shared(step.gradient, correction[step.rows])
+
+        trained = trainer.run(
+            cohort,
+            start,
+            rule=rule,
+            learning_rate_scale=self.learning_rate_scale(),
+            collect=("mean_gradient", "change") if self.precise else ("mean_gradient",),
+        )
+        result = self.sent_and_kept(start, trained)
+        assert trained.mean_gradient is not None
+        vectors = dict(result.vectors)
+        if self.params.uplink == 2:
+            control = split.shared(trained.mean_gradient)
+            vectors["control"] = control - own
+        else:
+            # As the server will work it out, so that its c stays the mean of all c_i.
+            rates = cohort.learning_rates * self._factors[0]
+            lengths = rates.unsqueeze(1) * cohort.column(cohort.steps, own)
+            control = own + self._control_change(vectors["delta"], lengths, everyones)
+        return LocalUpdate(vectors, result.loss, {**result.memory, "control": control})
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """u and c; unchanged where nobody contributed."""
+        if not len(updates):
+            return server
+        # A client drawn twice still has one control variate.
+        shares = [1 / self.context.clients] * len(updates)
+        if self._is_prologue(updates.version - 1):
+            return {**server, "control": updates.weighted_sum("delta", shares)}
+        if self.params.uplink == 2:
+            change = updates.weighted_sum("control", shares)
+        else:
+            change = torch.zeros_like(server["control"])
+            lengths = updates.learning_rates * self._factors[0] * updates.steps
+            for index, length in enumerate(lengths.tolist()):
+                sent = updates.row("delta", index)
+                one = self._control_change(sent, length, server["control"])
+                change.add_(one, alpha=shares[index])
+        return {**super().aggregate(server, updates), "control": server["control"] + change}
+
+    def _is_prologue(self, version: int) -> bool:
+        """Whether work on this version belongs to the prologue."""
+        return version == 0 and self.params.c0 == "gradients"
+
+    def _first_gradients(self, cohort: Cohort, start: Tensor, trainer: Trainer) -> LocalUpdate:
+        """c_i: the mean of mini-batch gradients at the initial model."""
+        trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
+        assert trained.mean_gradient is not None
+        control = self.split.shared(trained.mean_gradient)
+        # One vector is sent; it stands in for whatever a round's update consists of.
+        vectors = {vector.name: control for vector in self.upload()}
+        return LocalUpdate(vectors, trained.loss, {"control": control})
+
+    def _control_change(self, delta: Tensor, lengths: Tensor | float, everyones: Tensor) -> Tensor:
+        """c_i's change, -c + (u - u_i) / (K gamma_u), from the change of u (..., d_u) and K gamma_u."""
+        change = -everyones - delta / lengths
+        change[..., self.split.shared_trainable :] = 0
+        return change
