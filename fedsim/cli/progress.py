@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from fedsim.units import format_duration
 
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 _REFRESH_S = 0.2
 
 
+def bar_columns() -> tuple[ProgressColumn, ...]:
+    """What stands in a line of progress; its ``text`` field says more."""
+    return (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+
+
 @contextlib.contextmanager
 def following(title: str, *, quiet: bool) -> Iterator[Callable[[RunProgress], None] | None]:
     """A function to tell of progress, shown as a bar while the context lasts; None where nobody watches."""
@@ -25,14 +36,7 @@ def following(title: str, *, quiet: bool) -> Iterator[Callable[[RunProgress], No
     if quiet or not console.is_terminal:
         yield None
         return
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*bar_columns(), console=console, transient=True) as bar:
         task = bar.add_task(title, total=1.0, text="")
         shown_at = 0.0
 

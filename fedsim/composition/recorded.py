@@ -20,6 +20,7 @@ from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
 from fedsim.runs.run import Run
+from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.simulation.server import Recorder
@@ -125,7 +126,6 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         and recorded.time_budget_ns == assembly.work.time_budget_ns,
         "clients are given other numbers of local steps than in the recorded run",
     )
-    ineligible = int(np.count_nonzero(~assembly.population.eligible))
     require(
         run.info.get("prologue", False) == (assembly.prologue_bytes is not None),
         "only one of the two methods begins with work of all clients",
@@ -134,6 +134,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         not assembly.keeps_lost_work,
         "clients keep what they learned in work that was lost, which a recorded run does not tell",
     )
+    ineligible = int(np.count_nonzero(~assembly.population.eligible))
     require(
         ineligible == run.info["ineligible_clients"],
         "another number of clients is short of memory than in the recorded run",
@@ -151,19 +152,6 @@ def _about_time(scenario: Mapping[str, Any]) -> dict[str, Any]:
     server = {key: value for key, value in scenario["server"].items() if key != "method"}
     stop = {key: value for key, value in scenario["stop"].items() if key != "target"}
     return {"devices": scenario["devices"], "server": server, "stop": stop}
-
-
-def differences(
-    first: Mapping[str, Any], second: Mapping[str, Any], path: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """Dotted paths at which two scenarios (as plain data) differ, with both values; None where one lacks it."""
-    for key in dict.fromkeys([*first, *second]):
-        here, there = first.get(key), second.get(key)
-        place = f"{path}.{key}" if path else key
-        if isinstance(here, Mapping) and isinstance(there, Mapping):
-            yield from differences(here, there, place)
-        elif here != there:
-            yield place, here, there
 
 
 def _shown(value: Any) -> str:

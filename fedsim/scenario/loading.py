@@ -46,6 +46,14 @@ class LoadedScenario:
         """:meth:`resolved` as YAML, keys in the order of the reference."""
         return to_yaml(self.resolved())
 
+    def changed(self, catalog: Catalog, overrides: Iterable[Override | str]) -> LoadedScenario:
+        """The scenario with these values set, checked anew; what was written stays known by its place.
+
+        Raises:
+            UserError: one for all that is wrong.
+        """
+        return _load(apply_overrides(self.source, overrides), self.folder, self.path, catalog)
+
     @contextmanager
     def locating_errors(self) -> Iterator[None]:
         """Give errors whose place is a key (``where="server.schedule"``) its file, line and column.

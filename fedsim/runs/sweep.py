@@ -1,0 +1,80 @@
+"""The file that says which run folders a sweep's folder holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsim.errors import UserError
+from fedsim.runs.folder import write_atomically
+
+SWEEP_FILE = "sweep.json"
+SWEEP_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SweepEntry:
+    """One run of a sweep.
+
+    Attributes:
+        run: name of its folder in the sweep's folder.
+        seed: its seed.
+        values: what the sweep set, by dotted path.
+        digest: of its resolved scenario; equal digests are equal scenarios.
+    """
+
+    run: str
+    seed: int
+    values: Mapping[str, Any]
+    digest: str
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """What a sweep's folder says of itself.
+
+    Attributes:
+        name: the scenario's name.
+        scenario: the scenario file; None where it was built in Python.
+        runs: in the order of the sweep.
+    """
+
+    name: str
+    scenario: str | None
+    runs: tuple[SweepEntry, ...]
+
+    def write(self, folder: Path) -> None:
+        """Replace the file in ``folder``."""
+        document = {"format": SWEEP_FORMAT, **asdict(self)}
+        write_atomically(folder / SWEEP_FILE, json.dumps(document, indent=1) + "\n")
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether ``folder`` is that of a sweep."""
+    return (folder / SWEEP_FILE).is_file()
+
+
+def read_sweep(folder: Path) -> SweepRecord:
+    """What the sweep in ``folder`` says of itself.
+
+    Raises:
+        UserError: there is no sweep, or its file is damaged.
+    """
+    path = folder / SWEEP_FILE
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        runs = tuple(SweepEntry(**entry) for entry in document["runs"])
+        return SweepRecord(document["name"], document["scenario"], runs)
+    except FileNotFoundError:
+        raise UserError(
+            f"the folder holds no {SWEEP_FILE}, so it is not that of a sweep",
+            where=str(folder),
+            hint="give the folder that `fedsim sweep` printed",
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"cannot be read: {error}", where=str(path), hint="run fedsim sweep again"
+        ) from error

@@ -1,0 +1,103 @@
+"""Tasks on a Ray cluster: this machine as one, or one that is already there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fedsim.errors import UserError
+from fedsim.sweeps.local import THREAD_VARIABLES
+from fedsim.sweeps.task import Performer, Result, Task
+
+_LOOK_S = 0.5
+_performer: Performer | None = None
+
+
+def run_on_ray(
+    tasks: Sequence[Task], jobs: int | None, address: str | None
+) -> Iterator[Result | None]:
+    """Perform tasks on Ray, one run a task; yields None where time has passed without a result.
+
+    Every node must have fedsim installed and see the sweep's folder, the traces and the data under the same paths.
+    Where the cluster has GPUs, a run that may use one is given one.
+
+    Args:
+        tasks: the tasks.
+        jobs: runs at a time; as many as the cluster takes where None.
+        address: of a cluster (``auto`` for the one on this machine, ``ray://host:port``); starts one on this machine
+            where None.
+
+    Raises:
+        UserError: Ray is not installed, or there is no cluster at the address.
+    """
+    ray = _import_ray()
+    environment = {"env_vars": dict.fromkeys(THREAD_VARIABLES, "1")}
+    local: dict[str, Any] = {"num_cpus": jobs, "include_dashboard": False}
+    try:
+        ray.init(
+            address=address if address is not None else "local",
+            runtime_env=environment,
+            log_to_driver=False,
+            **({} if address is not None else local),
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"cannot connect to Ray: {error}",
+            where=f"option --address {address}" if address else "option --engine ray",
+            hint="start a cluster with `ray start --head`, or leave --address out to use this machine",
+        ) from error
+    try:
+        gpus = ray.cluster_resources().get("GPU", 0)
+        remote = ray.remote(_perform)
+        waiting = list(reversed(tasks))
+        pending: dict[Any, Task] = {}
+        while waiting or pending:
+            while waiting and (jobs is None or len(pending) < jobs):
+                task = waiting.pop()
+                wants_gpu = task.scenario["training"]["device"] != "cpu"
+                options = {
+                    "num_cpus": 1,
+                    "max_retries": 0,
+                    "num_gpus": 1 if gpus and wants_gpu else 0,
+                }
+                pending[remote.options(**options).remote(task)] = task
+            done, _ = ray.wait(list(pending), num_returns=1, timeout=_LOOK_S)
+            for reference in done:
+                yield _result(ray, reference, pending.pop(reference))
+            if not done:
+                yield None
+    finally:
+        with contextlib.suppress(Exception):
+            ray.shutdown()
+
+
+def _result(ray: Any, reference: Any, task: Task) -> Result:
+    try:
+        result: Result = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return Result(task, f"Ray lost this run: {str(error).splitlines()[0]}")
+    return result
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            "Ray is not installed",
+            where="option --engine ray",
+            hint='install it with: pip install "fedsim-des[ray]"; or leave the option out',
+        ) from None
+    return ray
+
+
+def _perform(task: Task) -> Result:
+    """In a process of Ray, which goes from one task to the next."""
+    global _performer
+    if _performer is None:
+        import torch
+
+        torch.set_num_threads(1)
+        _performer = Performer(threads=1)
+    return _performer.perform(task)

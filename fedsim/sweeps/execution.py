@@ -1,0 +1,185 @@
+"""Runs a sweep: plans, hands out what is left to do, keeps the index."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fedsim.errors import UserError
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.sweeps.folder import Sweep, claimed, record, write_index
+from fedsim.sweeps.local import Shares, run_here, run_on_pool
+from fedsim.sweeps.plan import PlannedRun, plan_runs
+from fedsim.sweeps.task import Result, Task, is_done
+
+EngineName = Literal["local", "ray"]
+_INDEX_S = 5.0
+
+
+@dataclass(frozen=True)
+class SweepProgress:
+    """How far a sweep has come.
+
+    Attributes:
+        runs: number of runs.
+        complete: of them complete, earlier ones included.
+        failed: of them failed.
+        share: part of all runs that is done, counting parts of runs under way; 0 to 1.
+        failure: the run that has just failed, with its error.
+    """
+
+    runs: int
+    complete: int
+    failed: int
+    share: float
+    failure: Result | None = None
+
+
+@dataclass(frozen=True)
+class SweepOutcome:
+    """How a sweep ended.
+
+    Attributes:
+        sweep: its folder.
+        ran: runs that were run or resumed now.
+        skipped: runs that had been complete before.
+        failures: runs that failed, with their errors.
+    """
+
+    sweep: Sweep
+    ran: int
+    skipped: int
+    failures: tuple[Result, ...]
+
+
+def default_sweep_folder(loaded: LoadedScenario) -> Path:
+    """Where a sweep goes unless told otherwise: ``runs/<name>-sweep`` under the working directory."""
+    return Path("runs") / f"{loaded.scenario.name}-sweep"
+
+
+def sweep(
+    loaded: LoadedScenario,
+    output: Path | None = None,
+    *,
+    jobs: int | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+    on_progress: Callable[[SweepProgress], None] | None = None,
+) -> SweepOutcome:
+    """Run every run of a sweep that is not complete.
+
+    A run that was killed is resumed, one that failed is tried again. One run that fails leaves the others alone.
+
+    Args:
+        loaded: a scenario with a ``sweep`` section.
+        output: the sweep's folder; :func:`default_sweep_folder` when None.
+        jobs: runs at a time; with the local engine the number of cores when None, and 1 runs in this process.
+        engine: ``local`` processes, or a ``ray`` cluster.
+        address: of the Ray cluster; None starts one on this machine.
+        on_progress: called now and then.
+
+    Raises:
+        UserError: the sweep is wrong, its folder cannot be used, or holds a run made from another scenario.
+    """
+    if address is not None and engine != "ray":
+        raise UserError("an address needs --engine ray", where="option --address")
+    planned = plan_runs(loaded)
+    path = output if output is not None else default_sweep_folder(loaded)
+    with claimed(path):
+        record(path, loaded, planned)
+        tasks = [
+            Task(number, run.name, str(path.resolve() / run.name), run.resolved())
+            for number, run in enumerate(planned)
+            if not is_done(path / run.name)
+        ]
+        shares = Shares(len(planned))
+        books = _Books(path, planned, len(planned) - len(tasks), shares, on_progress)
+        try:
+            # Closed at once when something comes between, so that no process is left at work.
+            with contextlib.closing(_results(tasks, jobs, engine, address, shares)) as results:
+                for result in results:
+                    books.note(result)
+        finally:
+            books.close()
+    return SweepOutcome(
+        Sweep(path), len(tasks), len(planned) - len(tasks), tuple(books.failures.values())
+    )
+
+
+def _results(
+    tasks: Sequence[Task], jobs: int | None, engine: EngineName, address: str | None, shares: Shares
+) -> Generator[Result | None, None, None]:
+    count = min(len(tasks), jobs if jobs is not None else usable_cores())
+    if not tasks:
+        return
+    if engine == "ray":
+        from fedsim.sweeps.cluster import run_on_ray
+
+        yield from run_on_ray(tasks, jobs, address)
+    elif count == 1:
+        yield from run_here(tasks, shares)
+    else:
+        yield from run_on_pool(tasks, count, shares)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Books:
+    """Counts results, tells of progress, and writes the index now and then."""
+
+    def __init__(
+        self,
+        path: Path,
+        planned: Sequence[PlannedRun],
+        complete: int,
+        shares: Shares,
+        on_progress: Callable[[SweepProgress], None] | None,
+    ) -> None:
+        self.failures: dict[str, Result] = {}
+        self._path, self._planned, self._shares = path, planned, shares
+        self._before = self._complete = complete
+        self._on_progress = on_progress
+        self._write()
+        self._tell(None)
+
+    def note(self, result: Result | None) -> None:
+        """A task has ended, or time has passed."""
+        if result is None:
+            self._tell(None)
+            return
+        self._shares.values[result.task.number] = 1.0
+        if result.error is None:
+            self._complete += 1
+        else:
+            self.failures[result.task.name] = result
+        if time.monotonic() - self._written_at >= _INDEX_S:
+            self._write()
+        self._tell(result if result.error is not None else None)
+
+    def _tell(self, failure: Result | None) -> None:
+        if self._on_progress is not None:
+            share = (self._before + self._shares.under_way()) / len(self._planned)
+            self._on_progress(
+                SweepProgress(
+                    len(self._planned), self._complete, len(self.failures), share, failure
+                )
+            )
+
+    def _write(self) -> None:
+        errors = {name: result.error or "" for name, result in self.failures.items()}
+        write_index(self._path, self._planned, errors)
+        self._written_at = time.monotonic()
+
+    def close(self) -> None:
+        """Write the index as it stands."""
+        self._write()

@@ -1,0 +1,211 @@
+"""A sweep's folder: run folders, the file that lists them, and the index table."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder, Status, write_atomically
+from fedsim.runs.run import Run, load_run
+from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
+from fedsim.scenario.comparing import differences
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.sweeps.plan import PlannedRun
+
+if TYPE_CHECKING:
+    from fedsim.analysis.comparison import Comparison
+
+INDEX = "index"
+SCENARIO = "scenario.yaml"
+_LOCK = ".lock"
+_SUMMARY = ("simulated_s", "wall_s", "rounds", "versions_made", "dispatches")
+_SHOWN_DIFFERENCES = 3
+WAITING = "waiting"
+"""Status of a run that has not been started."""
+
+
+class Sweep:
+    """A sweep's folder as its readers see it.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        UserError: it is not the folder of a sweep, or a damaged one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.record = read_sweep(self.path)
+
+    @functools.cached_property
+    def index(self) -> pd.DataFrame:
+        """One row a run: ``run``, ``seed``, one column a varied path, ``status``, ``error``, and its summary."""
+        path = self.path / f"{INDEX}.parquet"
+        try:
+            frame: pd.DataFrame = pq.read_table(path).to_pandas()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise UserError(
+                f"cannot be read: {error}", where=str(path), hint="run fedsim sweep again"
+            ) from error
+        return frame
+
+    @property
+    def runs(self) -> list[Run]:
+        """The complete runs, in the order of the sweep."""
+        opened = (
+            load_run(self.path / entry.run)
+            for entry in self.record.runs
+            if RunFolder(self.path / entry.run).info.exists()
+        )
+        return [run for run in opened if run.status is Status.COMPLETE]
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """What went wrong, by run; empty where all is well."""
+        failed = self.index[self.index["status"] == Status.FAILED]
+        return dict(zip(failed["run"], failed["error"], strict=True))
+
+    def compare(self, **options: Any) -> Comparison:
+        """Compare the runs: :func:`fedsim.analysis.comparison.compare`."""
+        from fedsim.analysis.comparison import compare
+
+        return compare([self.path], **options)
+
+    def __repr__(self) -> str:
+        return f"<Sweep {str(self.path)!r}: {len(self.record.runs)} runs>"
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """The folder of a sweep, made if need be; while it lasts no other process works on it (where files can be locked).
+
+    Raises:
+        UserError: the folder holds something else, cannot be written, or another sweep is at work in it.
+    """
+    taken = path.exists() and not is_sweep(path)
+    if taken and (not path.is_dir() or any(item.name != _LOCK for item in path.iterdir())):
+        raise UserError(
+            "exists and is not the folder of a sweep",
+            where=str(path),
+            hint="choose another folder with -o",
+        )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = open(path / _LOCK, "w")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the sweep's folder: {error.strerror}",
+            where=str(path),
+            hint="choose a folder that you may write to",
+        ) from error
+    with lock:
+        if not _locked(lock.fileno()):
+            raise UserError(
+                "another fedsim sweep is at work in this folder",
+                where=str(path),
+                hint="wait for it to end, or choose another folder with -o",
+            )
+        yield
+
+
+def _locked(file: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        # There is no such lock on this system; two sweeps in one folder are then the user's own risk.
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) -> None:
+    """Write down what the sweep in ``path`` consists of.
+
+    Raises:
+        UserError: a run that is there was made from another scenario.
+    """
+    digests = {run.name: digest(run.resolved()) for run in planned}
+    earlier = {e.run: e.digest for e in read_sweep(path).runs} if is_sweep(path) else {}
+    for run in planned:
+        folder = RunFolder(path / run.name)
+        if folder.info.exists() and earlier.get(run.name) != digests[run.name]:
+            _require_same(Run(folder), run)
+    write_atomically(path / SCENARIO, loaded.resolved_yaml())
+    entries = (SweepEntry(run.name, run.seed, run.values, digests[run.name]) for run in planned)
+    scenario = None if loaded.path is None else str(loaded.path)
+    SweepRecord(loaded.scenario.name, scenario, tuple(entries)).write(path)
+
+
+def digest(resolved: Mapping[str, Any]) -> str:
+    """A text that is equal for equal scenarios."""
+    return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+
+
+def _require_same(there: Run, planned: PlannedRun) -> None:
+    found = list(differences(there.scenario, planned.resolved()))
+    if found:
+        shown = "; ".join(
+            f"{path} was {json.dumps(before)} and is {json.dumps(now)}"
+            for path, before, now in found[:_SHOWN_DIFFERENCES]
+        )
+        more = (
+            f"; and {len(found) - _SHOWN_DIFFERENCES} more"
+            if len(found) > _SHOWN_DIFFERENCES
+            else ""
+        )
+        raise UserError(
+            f"this run was made from another scenario: {shown}{more}",
+            where=str(there.path),
+            hint="choose another folder for the sweep with -o, or remove this run's folder",
+        )
+
+
+def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]) -> None:
+    """Write ``index.parquet`` and ``index.csv`` from what the run folders say.
+
+    Args:
+        path: the sweep's folder.
+        planned: its runs.
+        errors: what went wrong in this call, by run; a run may fail before it has a folder.
+    """
+    rows: list[dict[str, Any]] = []
+    for run in planned:
+        folder = RunFolder(path / run.name)
+        info = folder.read_info() if folder.info.exists() else {}
+        status = Status.FAILED if run.name in errors else info.get("status", WAITING)
+        row: dict[str, Any] = {"run": run.name, "seed": run.seed, **run.values}
+        row |= {"status": str(status), "error": errors.get(run.name, info.get("error") or "")}
+        row |= {name: info.get(name) for name in _SUMMARY}
+        rows.append(row | (info.get("metrics") or {}))
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+    temporary = path / f".{INDEX}.parquet.part"
+    pq.write_table(table, temporary, compression="zstd")
+    os.replace(temporary, path / f"{INDEX}.parquet")
+    write_atomically(path / f"{INDEX}.csv", table.to_pandas().to_csv(index=False))
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Values of one kind as they are; a mixture, and what is no plain value, as JSON."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float}:
+        whole = kinds == {int}
+        return pa.array(values, pa.int64() if whole else pa.float64())
+    if kinds in ({str}, {bool}):
+        return pa.array(values)
+    return pa.array([None if value is None else json.dumps(value) for value in values])

@@ -1,0 +1,162 @@
+"""Tasks on this machine: one after another in this process, or on a pool of processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from ctypes import Array, c_bool, c_double
+from multiprocessing.connection import wait as wait_for_connections
+from typing import Any, NamedTuple
+
+from fedsim.sweeps.task import Performer, Result, Task
+
+_NOT_STARTED = -1.0
+_LOOK_S = 0.2
+THREAD_VARIABLES = (
+    "OMP_NUMTHREAD_VARIABLES",
+    "OPENBLAS_NUMTHREAD_VARIABLES",
+    "MKL_NUMTHREAD_VARIABLES",
+)
+
+
+class Shares:
+    """How far each task has come, from 0 to 1; in memory that processes share.
+
+    There is no lock in it: each task writes its own number, and a process that is killed leaves nothing locked.
+    """
+
+    def __init__(self, count: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.values: Array[c_double] = context.RawArray(c_double, [_NOT_STARTED] * count)
+        self.stop: c_bool = context.RawValue(c_bool, False)
+
+    def started(self, task: Task) -> bool:
+        """Whether a process has taken the task."""
+        return self.values[task.number] != _NOT_STARTED
+
+    def under_way(self) -> float:
+        """Sum of the shares of all tasks that have been started."""
+        return sum(max(0.0, float(value)) for value in self.values)
+
+
+def run_here(tasks: Sequence[Task], shares: Shares) -> Iterator[Result]:
+    """Perform tasks one after another in this process, each with all cores."""
+    performer = Performer(threads=None)
+    for task in tasks:
+
+        def tell(share: float, number: int = task.number) -> None:
+            shares.values[number] = share
+
+        yield performer.perform(task, tell)
+
+
+def run_on_pool(tasks: Sequence[Task], jobs: int, shares: Shares) -> Iterator[Result | None]:
+    """Perform tasks on a pool of processes, one thread each; yields None where time has passed without a result.
+
+    A process that dies (killed for its memory, say) takes the pool with it: the tasks that were under way are then
+    tried again one at a time, so that only the one that kills its process fails.
+    """
+    waiting = list(tasks)
+    while waiting:
+        pool = _Pool(min(jobs, len(waiting)), shares)
+        yield from pool.perform(waiting)
+        if not pool.lost:
+            return
+        suspects = [task for task in pool.lost if shares.started(task)]
+        waiting = [task for task in pool.lost if not shares.started(task)]
+        if not suspects:
+            raise RuntimeError("the processes of the pool die before they start a run")
+        for task in suspects:
+            if len(suspects) > 1 or jobs > 1:
+                alone = _Pool(1, shares)
+                yield from alone.perform([task])
+                if not alone.lost:
+                    continue
+            yield Result(task, "the process of this run died; was there too little memory?")
+
+
+class _Pool:
+    """One pool of processes, until its tasks are done or a process dies; then ``lost`` holds the rest."""
+
+    def __init__(self, jobs: int, shares: Shares) -> None:
+        self.lost: list[Task] = []
+        self._shares = shares
+        self._executor = ProcessPoolExecutor(
+            jobs,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start,
+            initargs=(shares.values, shares.stop),
+        )
+
+    def perform(self, tasks: Sequence[Task]) -> Iterator[Result | None]:
+        pending: dict[Future[Result | None], Task] = {}
+        try:
+            for task in tasks:
+                pending[self._executor.submit(_perform, task)] = task
+            while pending:
+                done, _ = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    task = pending.pop(future)
+                    try:
+                        yield future.result()
+                    except BrokenProcessPool:
+                        self.lost.append(task)
+                if not done:
+                    yield None
+        finally:
+            # Left early, by an interrupt: runs that are under way note so in their folders and end.
+            self._shares.stop.value = bool(pending)
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+# -- in the processes of the pool ----------------------------------------------------------------------------------
+
+
+class _Process(NamedTuple):
+    performer: Performer
+    shares: Any
+    stop: Any
+
+
+_process: _Process | None = None
+
+
+def _start(shares: Any, stop: Any) -> None:
+    """Make this process ready for tasks: one thread, deaf to Ctrl-C, and gone when its parent is."""
+    global _process
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        # A killed parent cannot end its children, and a restarted sweep must not meet them at work.
+        wait_for_connections([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    import torch
+
+    torch.set_num_threads(1)
+    _process = _Process(Performer(threads=1), shares, stop)
+
+
+def _perform(task: Task) -> Result | None:
+    assert _process is not None
+    performer, shares, stop = _process
+
+    def tell(share: float) -> None:
+        shares[task.number] = share
+        if stop.value:
+            raise KeyboardInterrupt
+
+    try:
+        tell(0.0)
+        return performer.perform(task, tell)
+    except KeyboardInterrupt:
+        return None
