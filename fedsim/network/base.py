@@ -47,7 +47,12 @@ class Network(abc.ABC):
 
     @abc.abstractmethod
     def transfer_end_ns(
-        self, client: int, direction: Direction, size_bytes: float, start_ns: int
+        self,
+        client: int,
+        direction: Direction,
+        size_bytes: float,
+        start_ns: int,
+        sequence: int = 0,
     ) -> int:
         """The instant at which the last byte arrives; :data:`NEVER` when it never can.
 
@@ -56,13 +61,24 @@ class Network(abc.ABC):
             direction: down or up.
             size_bytes: bytes to move, zero or more.
             start_ns: when the first byte leaves.
+            sequence: how many dispatches the client had before; keys its rate where that is drawn for each.
         """
 
     @abc.abstractmethod
     def bytes_by(
-        self, client: int, direction: Direction, size_bytes: float, start_ns: int, until_ns: int
+        self,
+        client: int,
+        direction: Direction,
+        size_bytes: float,
+        start_ns: int,
+        until_ns: int,
+        sequence: int = 0,
     ) -> float:
         """Bytes put on the wire by a transfer that is cut off at ``until_ns``; between 0 and ``size_bytes``."""
+
+    @abc.abstractmethod
+    def rates_bps(self, direction: Direction) -> npt.NDArray[np.float64]:
+        """The nominal rates of all clients, shape ``(clients,)``; see :meth:`rate_bps`."""
 
     @abc.abstractmethod
     def rate_bps(self, client: int, direction: Direction) -> float:

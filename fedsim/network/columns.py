@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -62,8 +63,8 @@ class RttMatrix(Parameters):
 
 
 def _form(value: Any) -> str:
-    if value == "bundle":
-        return "bundle"
+    if value in ("bundle", "series"):
+        return str(value)
     if isinstance(value, dict):
         return str(value.get("name"))
     return "constant" if isinstance(value, int | float | str) else str(getattr(value, "name", ""))
@@ -99,6 +100,20 @@ LatencySource = Annotated[
     ),
 ]
 """A one-way latency for each client: one for all, lognormal, half the bundle's ``rtt_s``, or half the RTT matrix."""
+
+SeriesLatencySource = Annotated[
+    Bundle
+    | Annotated[Literal["series"], Tag("series")]
+    | Annotated[Duration, Tag("constant")]
+    | Annotated[LognormalDuration, Tag("lognormal")]
+    | Annotated[RttMatrix, Tag("rtt_matrix")],
+    _choice(
+        "latency",
+        "a duration such as 40ms, series, bundle, {name: lognormal, median: 40ms, sigma: 1} or"
+        " {name: rtt_matrix, server: NODE}",
+    ),
+]
+"""As :data:`LatencySource`, or half the ``rtt_s`` of the series that a client rides."""
 
 LinkRate = Annotated[
     Annotated[Rate, Tag("constant")] | Annotated[LognormalRate, Tag("lognormal")],
@@ -163,18 +178,39 @@ def bundle_rates(context: NetworkContext) -> FloatArray:
         UserError: there is no bundle, or it has no table ``network``.
     """
     bundle = _bundle(context, "network.down", "give network.down a rate, such as 20Mbps")
+    ways = ((Direction.DOWN, "both"), (Direction.DOWN, "down"), (Direction.UP, "up"))
+    return _by_direction(bundle, "bandwidth_bps", ways)
+
+
+def bundle_variations(context: NetworkContext) -> FloatArray:
+    """Coefficients of variation that the bundle's ``network`` table knows, NaN where it does not; ``(2, devices)``.
+
+    Raises:
+        UserError: there is no bundle, or its table ``network`` has no ``bandwidth_cv``.
+    """
+    where = "network.variation"
+    bundle = _bundle(context, where, "give network.variation a number")
+    if "bandwidth_cv" not in bundle.table("network").column_names:
+        raise UserError(
+            "the network table of the trace bundle has no bandwidth_cv",
+            where=where,
+            hint="give network.variation a number, or 0 for constant rates",
+        )
+    both = [(direction, "both") for direction in Direction]
+    ways = (*both, (Direction.DOWN, "down"), (Direction.UP, "up"))
+    return _by_direction(bundle, "bandwidth_cv", ways)
+
+
+def _by_direction(bundle: Any, column: str, ways: Sequence[tuple[Direction, str]]) -> FloatArray:
+    """A column of the table ``network`` by direction and device, (2, devices); a later one of ``ways`` goes first."""
     rows = bundle.device_rows("network")
-    ways = text_column(bundle.table("network"), "direction")
-    bandwidth = bundle.numpy("network", "bandwidth_bps")
-    rates = np.full((2, bundle.device_count), np.nan)
-    for direction, way in (
-        (Direction.DOWN, "both"),
-        (Direction.DOWN, "down"),
-        (Direction.UP, "up"),
-    ):
-        chosen = (ways == way) & (rows >= 0)
-        rates[direction, rows[chosen]] = bandwidth[chosen]
-    return rates
+    codes, words = text_codes(bundle.table("network"), "direction")
+    values = bundle.numpy("network", column)
+    result = np.full((2, bundle.device_count), np.nan)
+    for direction, way in ways:
+        chosen = (codes == words.index(way) if way in words else codes < -1) & (rows >= 0)
+        result[direction, rows[chosen]] = values[chosen]
+    return result
 
 
 def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray:

@@ -145,6 +145,18 @@ class SharedNetwork:
             self._first_server + direction,
         ]
 
+    def rates_bps(self, direction: Direction) -> npt.NDArray[np.float64]:
+        """The rates that transfers of all clients have when they are alone, shape ``(clients,)``."""
+        own = self._capacity_bps[self._first_access + direction :: 2]
+        beyond = np.array(
+            [
+                self._capacity_bps[[*route, self._first_server + direction]].min()
+                for route in self._routes[direction]
+            ]
+        )
+        rates: npt.NDArray[np.float64] = np.minimum(own, beyond[np.asarray(self._node)])
+        return rates
+
     def rate_bps(self, client: int, direction: Direction) -> float:
         """The rate that a transfer of the client has when it is alone."""
         return float(self._capacity_bps[self.route(client, direction)].min())

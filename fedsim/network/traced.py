@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.base import BIT_NS_PER_BYTE, NEVER, Direction, Network
 from fedsim.network.static import column_view, latency_column_ns
+from fedsim.units import NS_PER_S
 
 OnEnd = Literal["wrap", "hold", "unavailable", "error"]
 """What a series does outside its pieces: repeat, hold the nearest rate, be down, or end the run with an error."""
@@ -47,6 +48,7 @@ class RateSeries:
         duration_ns: length of each piece.
         rate_bps: rate of each piece.
         on_end: what happens outside a series' pieces; one for all, or one a series.
+        latency_s: one-way latency of each piece, where it is known; an unknown one (NaN) carries on the last known one.
         names: names of the series, for messages; also fixes their number S.
 
     Raises:
@@ -62,6 +64,7 @@ class RateSeries:
         rate_bps: npt.ArrayLike,
         on_end: OnEnd | Sequence[OnEnd],
         names: Sequence[str],
+        latency_s: npt.ArrayLike | None = None,
     ) -> None:
         number = np.asarray(series, dtype=np.int64)
         start = np.asarray(start_ns, dtype=np.int64)
@@ -70,10 +73,20 @@ class RateSeries:
         self.names = tuple(names)
         _check_pieces(number, start, duration, rate, self.names)
         ends = [on_end] * len(self.names) if isinstance(on_end, str) else list(on_end)
-        self._lay_out(number, start, start + duration, rate, [_ON_END.index(end) for end in ends])
+        latency = np.broadcast_to(
+            np.asarray(np.nan if latency_s is None else latency_s, dtype=np.float64), rate.shape
+        )
+        modes = [_ON_END.index(end) for end in ends]
+        self._lay_out(number, start, start + duration, rate, latency, modes)
 
     def _lay_out(
-        self, number: IntArray, start: IntArray, end: IntArray, rate: FloatArray, modes: list[int]
+        self,
+        number: IntArray,
+        start: IntArray,
+        end: IntArray,
+        rate: FloatArray,
+        latency: FloatArray,
+        modes: list[int],
     ) -> None:
         # A series that does not repeat is closed by an endless piece on either side. Each series ends in a row that
         # is no piece: the end of its last piece and the work done by then.
@@ -83,6 +96,7 @@ class RateSeries:
         last_end = np.zeros(count, np.int64)
         np.maximum.at(last_end, number, end)
         known = ~np.isnan(rate)
+        latency = _carried_on(latency, number)[known]
         number, start, rate = number[known], start[known], rate[known]
         pieces = np.bincount(number, minlength=count)
         first = np.concatenate([[0], np.cumsum(pieces)[:-1]])
@@ -103,6 +117,11 @@ class RateSeries:
         rates[head] = np.where(held, rates[head + 1], outside)
         rates[tail] = np.where(held, rates[tail - 1], outside)
 
+        latencies = np.full(offsets[-1], np.nan)
+        latencies[place] = latency
+        latencies[head], latencies[tail] = latencies[head + 1], latencies[tail - 1]
+        weighted = latency * (starts[place + 1] - start)
+
         # The endless first piece counts as no work, so that it does not eat the precision of the rest.
         done = np.zeros(offsets[-1])
         done[:-1] = np.maximum(rates[:-1], 0.0) * np.diff(starts)
@@ -113,6 +132,8 @@ class RateSeries:
         first_start = starts[offsets[:-1] + open_ended]
         span = last_end - first_start
         self.mean_bps: FloatArray = work[offsets[1:] - 1 - open_ended] / span
+        self.mean_latency_s: FloatArray = np.bincount(number, weighted, minlength=count) / span
+        self.latencies_s = column_view(latencies)
         self.offsets = column_view(offsets)
         self.starts = column_view(starts)
         self.rates = column_view(rates)
@@ -128,6 +149,11 @@ class RateSeries:
             local_ns = first + (local_ns - first) % period
         low, high = self.offsets[series], self.offsets[series + 1] - 1
         return bisect_right(self.starts, local_ns, low, high) - 1, local_ns
+
+    def latency_ns(self, series: int, local_ns: int) -> int:
+        """One-way latency at an instant of the series' own clock; only of a series whose latencies are known."""
+        piece, _ = self.locate(series, local_ns)
+        return round(self.latencies_s[piece] * NS_PER_S)
 
     def wire_ns(self, series: int, local_ns: int, work: float) -> int:
         """Nanoseconds that ``work`` (bit/s x ns, above 0) takes from an instant of the series' own clock.
@@ -208,6 +234,17 @@ class RateSeries:
         )
 
 
+def _carried_on(values: FloatArray, number: IntArray) -> FloatArray:
+    """Each value, or the last known one before it in its series, or else the first known one; NaN without any."""
+    for turn in (slice(None), slice(None, None, -1)):
+        known, series = values[turn], number[turn]
+        last = np.maximum.accumulate(np.where(np.isnan(known), -1, np.arange(len(known))))
+        found = np.maximum(last, 0)
+        usable = (last >= 0) & (series[found] == series)
+        values = np.where(usable, known[found], np.nan)[turn]
+    return values
+
+
 def _check_pieces(
     number: IntArray, start: IntArray, duration: IntArray, rate: FloatArray, names: tuple[str, ...]
 ) -> None:
@@ -266,14 +303,16 @@ class TracedNetwork(Network):
         series: the rate series.
         down: who rides which series from the server.
         up: who rides which series to the server.
-        latency_s: one-way latency, a number or one a client.
+        latency_s: one-way latency, a number or one a client; None: that of the series, at the instant at which the
+            last byte of a transfer leaves.
 
     Raises:
-        UserError: a latency or a scale is negative, or a series does not exist.
+        UserError: a latency or a scale is negative, a series does not exist, or its latencies are to be used and are
+            not known.
     """
 
     def __init__(
-        self, series: RateSeries, *, down: Ride, up: Ride, latency_s: npt.ArrayLike
+        self, series: RateSeries, *, down: Ride, up: Ride, latency_s: npt.ArrayLike | None
     ) -> None:
         clients = len(down.series)
         self._all = series
@@ -287,35 +326,61 @@ class TracedNetwork(Network):
                     where=f"network_assign, {where}",
                     hint=f"there are {len(series.names)} series; a scale is a number, zero or more",
                 )
+            unknown = np.isnan(series.mean_latency_s)[ride.series]
+            if latency_s is None and unknown.any():
+                client = int(unknown.argmax())
+                raise UserError(
+                    f"the latency of '{series.names[ride.series[client]]}' is not known, which client {client} rides"
+                    f" {where} ({int(unknown.sum())} clients in all)",
+                    where="network.latency",
+                    hint="give network.latency a duration, such as 40ms",
+                )
         rides = (down, up)
         self._series = tuple(column_view(ride.series) for ride in rides)
         self._offset = tuple(column_view(ride.offset_ns) for ride in rides)
         self._scale = tuple(column_view(ride.scale) for ride in rides)
-        self._latency_ns = column_view(latency_column_ns(latency_s, clients))
+        self._rides = rides
+        self._latency_ns = (
+            None if latency_s is None else column_view(latency_column_ns(latency_s, clients))
+        )
 
     def transfer_end_ns(
-        self, client: int, direction: Direction, size_bytes: float, start_ns: int
+        self,
+        client: int,
+        direction: Direction,
+        size_bytes: float,
+        start_ns: int,
+        sequence: int = 0,
     ) -> int:
         """See :meth:`Network.transfer_end_ns`.
 
         Raises:
             UserError: the transfer leaves a series that refuses to be left (``on_end: error``).
         """
-        if size_bytes == 0:
-            return start_ns + self.latency_ns(client)
-        scale = self._scale[direction][client]
-        if scale == 0:
-            return NEVER
-        wire_ns = self._all.wire_ns(
-            self._series[direction][client],
-            start_ns + self._offset[direction][client],
-            size_bytes * BIT_NS_PER_BYTE / scale,
-        )
-        end_ns: int = start_ns + wire_ns + self._latency_ns[client]
+        series, wire_ns = self._series[direction][client], 0
+        position_ns = start_ns + self._offset[direction][client]
+        if size_bytes != 0:
+            scale = self._scale[direction][client]
+            if scale == 0:
+                return NEVER
+            wire_ns = self._all.wire_ns(series, position_ns, size_bytes * BIT_NS_PER_BYTE / scale)
+            if wire_ns >= NEVER:
+                return NEVER
+        if self._latency_ns is None:
+            latency_ns = self._all.latency_ns(series, position_ns + wire_ns)
+        else:
+            latency_ns = self._latency_ns[client]
+        end_ns: int = start_ns + wire_ns + latency_ns
         return end_ns if end_ns < NEVER else NEVER
 
     def bytes_by(
-        self, client: int, direction: Direction, size_bytes: float, start_ns: int, until_ns: int
+        self,
+        client: int,
+        direction: Direction,
+        size_bytes: float,
+        start_ns: int,
+        until_ns: int,
+        sequence: int = 0,
     ) -> float:
         """See :meth:`Network.bytes_by`."""
         if until_ns <= start_ns:
@@ -326,12 +391,21 @@ class TracedNetwork(Network):
         )
         return min(float(size_bytes), work * self._scale[direction][client] / BIT_NS_PER_BYTE)
 
+    def rates_bps(self, direction: Direction) -> FloatArray:
+        """See :meth:`Network.rates_bps`."""
+        ride = self._rides[direction]
+        scaled: FloatArray = self._all.mean_bps[ride.series] * ride.scale
+        return scaled
+
     def rate_bps(self, client: int, direction: Direction) -> float:
         """The mean over the measured part of the client's series; see :meth:`Network.rate_bps`."""
         mean = self._all.mean_bps[self._series[direction][client]]
         return float(mean * self._scale[direction][client])
 
     def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
-        """See :meth:`Network.latency_ns`."""
+        """The mean over time where it follows the series; see :meth:`Network.latency_ns`."""
+        if self._latency_ns is None:
+            mean_s = float(self._all.mean_latency_s[self._series[direction][client]])
+            return round(mean_s * NS_PER_S)
         latency: int = self._latency_ns[client]
         return latency

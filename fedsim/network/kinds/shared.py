@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -32,6 +33,8 @@ from fedsim.units import Rate
 class SharedParams(Parameters):
     """Parameters of shared links."""
 
+    trace: Path | None = None
+    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
     topology: AnyGraph = Direct(name="direct")
     """Links between the server and the nodes that clients hang on: direct, star, tree, barabasi_albert, waxman,
     watts_strogatz, or file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, NetworkContext, NetworkKind
-from fedsim.network.columns import LatencySource, bundle_rates, latency_column, text_codes
+from fedsim.network.columns import SeriesLatencySource, bundle_rates, latency_column, text_codes
 from fedsim.network.traced import OnEnd, RateSeries, Ride, TracedNetwork
 from fedsim.units import NS_PER_S, NS_PER_US
 
@@ -21,8 +22,11 @@ _CONSTANT = "constant rate"
 class TracedParams(Parameters):
     """Parameters of traced links."""
 
-    latency: LatencySource = 0.04
-    """One-way latency: a duration, lognormal, bundle (half its rtt_s), or {name: rtt_matrix, server: NODE}."""
+    trace: Path | None = None
+    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
+    latency: SeriesLatencySource = 0.04
+    """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series ridden, at
+    the instant the last byte leaves), or {name: rtt_matrix, server: NODE}."""
     up_ratio: float = Field(1.0, gt=0)
     """Uplink over downlink, where one rate serves both directions. About 0.2 on 4G, 0.5 on low-band 5G."""
     on_end: OnEnd | None = None
@@ -56,8 +60,12 @@ class Traced(NetworkKind):
             )
             for direction in Direction
         )
+        latency = self.params.latency
         return TracedNetwork(
-            series, down=down, up=up, latency_s=latency_column(self.params.latency, context)
+            series,
+            down=down,
+            up=up,
+            latency_s=None if latency == "series" else latency_column(latency, context),
         )
 
 
@@ -76,8 +84,11 @@ def _read_series(bundle: Any, on_end: OnEnd) -> tuple[RateSeries, dict[tuple[str
         "start_ns": start_us[order] * NS_PER_US,
         "duration_ns": bundle.numpy("network_series", "dur_us")[order] * NS_PER_US,
         "rate_bps": bundle.numpy("network_series", "rate_bps")[order],
+        "latency_s": np.full(len(order), np.nan),
     }
-    constant = {"start_ns": 0, "duration_ns": NS_PER_S, "rate_bps": 1.0}
+    if "rtt_s" in table.column_names:
+        columns["latency_s"] = bundle.numpy("network_series", "rtt_s")[order].astype(float) / 2
+    constant = {"start_ns": 0, "duration_ns": NS_PER_S, "rate_bps": 1.0, "latency_s": np.nan}
     series = RateSeries(
         series=np.append(number[order], len(pairs)),
         **{key: np.append(column, constant[key]) for key, column in columns.items()},
