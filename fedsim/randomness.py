@@ -46,6 +46,7 @@ class Purpose(enum.IntEnum):
     ENERGY = 17
     ANALYSIS = 18
     AUGMENTATION = 19
+    LIMITED_WORK = 20
 
 
 def mix64(value: int) -> int:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from fedsim.catalog import CATALOG
-from fedsim.composition.population import build_population
+from fedsim.composition.population import availability_cycle_s, build_population
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
@@ -27,6 +27,7 @@ from fedsim.scenario.model import QuadraticTask as QuadraticSection
 from fedsim.scenario.model import Scenario, TimingTask
 from fedsim.scenario.model import SupervisedTask as SupervisedSection
 from fedsim.simulation.contended import ContendedLife
+from fedsim.simulation.drawn_work import DrawnWork
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import Life, PlannedLife
 from fedsim.simulation.plan import Planner
@@ -80,6 +81,12 @@ class Assembly:
         """Bytes of a download and an upload of the method's prologue; None where it has none."""
         prologue = self.method.prologue()
         return None if prologue is None else _traffic(self.scenario, prologue)
+
+    @property
+    def first_download_bytes(self) -> float:
+        """Bytes of the download of a client's first dispatch."""
+        sent = [*self.method.download(), *self.method.first_download()]
+        return _traffic(self.scenario, Prologue(sent, ()))[0]
 
     @property
     def keeps_lost_work(self) -> bool:
@@ -153,6 +160,7 @@ def assemble(
             dtype=execution.dtype if execution else torch.float32,
             device=execution.device if execution else torch.device("cpu"),
             seed=scenario.seed,
+            availability_cycle_s=availability_cycle_s(scenario.devices, shared.bundles),
             optimizer=training.optimizer,
         ),
     )
@@ -219,7 +227,9 @@ def build_server(
     selection = selection_class(selection_params, server)
     schedule = schedule_class(schedule_params, server, selection)
 
-    def planner_of(bytes_down: float, bytes_up: float, prologue: Planner | None = None) -> Planner:
+    epochs = epoch_steps(scenario, assembly.samples)
+
+    def planner_of(bytes_down: float, bytes_up: float, **others: Planner | None) -> Planner:
         return Planner(
             population,
             scenario.devices.failures,
@@ -227,12 +237,19 @@ def build_server(
             bytes_up,
             send_partial_work=section.partial_work == "send",
             seed=scenario.seed,
-            prologue=prologue,
+            partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
+            drawn=_drawn_work(scenario, epochs),
+            **others,
         )
 
-    prologue = assembly.prologue_bytes
+    prologue, first_bytes = assembly.prologue_bytes, assembly.first_download_bytes
     planner = planner_of(
-        assembly.bytes_down, assembly.bytes_up, None if prologue is None else planner_of(*prologue)
+        assembly.bytes_down,
+        assembly.bytes_up,
+        prologue=None if prologue is None else planner_of(*prologue),
+        first=planner_of(first_bytes, assembly.bytes_up)
+        if first_bytes > assembly.bytes_down
+        else None,
     )
     network = population.network
     life: Life
@@ -298,14 +315,28 @@ def _build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
 def local_work(scenario: Scenario, samples: npt.NDArray[np.int64]) -> Work:
     """Local steps of a full piece of work of clients with so many samples, (N,)."""
     training = scenario.training
-    steps_per_epoch = np.maximum(1, -(-samples // training.batch_size))
     if training.local_epochs is not None:
-        steps = np.ceil(training.local_epochs * steps_per_epoch - 1e-9).astype(np.int64)
+        whole = training.local_epochs * epoch_steps(scenario, samples)
+        steps = np.ceil(whole - 1e-9).astype(np.int64)
         return Work(np.maximum(1, steps))
     steps = np.full(len(samples), training.local_steps or DEFAULT_LOCAL_STEPS, dtype=np.int64)
     if training.time_budget is not None:
         return Work(steps, to_ns(training.time_budget))
     return Work(steps)
+
+
+def epoch_steps(scenario: Scenario, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Local steps of one pass over a client's samples, (N,)."""
+    steps: npt.NDArray[np.int64] = np.maximum(1, -(-samples // scenario.training.batch_size))
+    return steps
+
+
+def _drawn_work(scenario: Scenario, epochs: npt.NDArray[np.int64]) -> DrawnWork | None:
+    training = scenario.training
+    if training.limited is None:
+        return None
+    units = epochs if training.local_epochs is not None else np.ones_like(epochs)
+    return DrawnWork(training.limited, units.tolist(), scenario.seed)
 
 
 def _flops(scenario: Scenario, task: Task | None) -> float | None:

@@ -21,9 +21,12 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Devices, Energy, Part
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.intervals import device_periods
 from fedsim.traces.validation import require_sound
 
 Int64Array = npt.NDArray[np.int64]
+
+_DAY_S = 86_400.0
 
 
 class Bundles:
@@ -121,6 +124,19 @@ def build_population(
         eligible=eligible,
         device_ids=_device_names(main, rows, clients),
     )
+
+
+def availability_cycle_s(devices: Devices, bundles: Bundles) -> float:
+    """One cycle of the devices' availability: a day, or the period after which their trace repeats where that is
+    shorter."""
+    bundle = _bundle_of(devices, devices.availability, bundles)
+    if bundle is None or "availability" not in bundle.tables:
+        return _DAY_S
+    if (devices.availability.options.get("on_end") or bundle.manifest.on_end) != "wrap":
+        return _DAY_S
+    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
+    period_s = float(device_periods(bundle, window).max(initial=0)) / 1e6
+    return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
 
 def _bundle_of(devices: Devices, part: Part, bundles: Bundles) -> TraceBundle | None:

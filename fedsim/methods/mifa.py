@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, with_mean_buffers
-from fedsim.methods.base import Memory, Method, ServerState, Updates
+from fedsim.methods.base import Memory, Method, Prologue, ServerState, Updates
 
 
 class MifaParams(Parameters):
@@ -22,13 +22,15 @@ class MifaParams(Parameters):
     remembers: Literal["gradients", "changes"] = "gradients"
     """What is remembered: changes of the model divided by the learning rate of their time, as in the paper, or the
     changes themselves, as in code in circulation. With a constant learning rate both are the same."""
+    first_round: Literal["sampled", "all"] = "sampled"
+    """``all``: before the first round every client is asked once, as the paper wants it; a client that is not there
+    then, like one not seen yet, counts as zero."""
 
 
 class Mifa(Method):
     """The model moves by the mean, over all clients, of the latest update of each.
 
-    Updates of clients that are away are used again and again; those of clients never seen are zero (the paper has all
-    clients take part in the first round). With full participation it is FedAvg with uniform weights. The model also
+    Updates of clients that are away are used again and again; those of clients never seen are zero. With full participation it is FedAvg with uniform weights. The model also
     moves when nobody contributed, under a schedule that steps on empty rounds.
     """
 
@@ -39,6 +41,12 @@ class Mifa(Method):
         "Algorithm 1"
     )
     Params = MifaParams
+
+    def prologue(self) -> Prologue | None:
+        """All clients once, where the first round is to be everybody's."""
+        if self.params.first_round == "sampled":
+            return None
+        return Prologue(self.download(), self.upload())
 
     def memories(self) -> Mapping[str, Memory]:
         """The latest update of each client, at the server."""

@@ -237,6 +237,8 @@ class Server(Parameters):
     """When to dispatch, wait, cut and aggregate; the one that belongs to the method, else sync, when not given."""
     partial_work: Literal["drop", "send"] = "drop"
     """A client that cannot finish before the deadline: works on and is late, or stops in time and sends what it has."""
+    partial_unit: Literal["step", "epoch"] = "step"
+    """What a client sends that has not finished: all the local steps it has done, or those of whole epochs alone."""
     failure_detection: Duration | Literal["never"] = 0.0
     """After how long the server learns that a client at work is gone; ``never``: it only notices that nothing comes."""
     aggregation_time: Duration = 0.0

@@ -111,6 +111,29 @@ RateSchedule = Annotated[
 ]
 
 
+class LimitedWork(Parameters):
+    """Clients that do less than they are asked to, by a draw, not because of their devices and a deadline.
+
+    A limited client does E - tau + 1 of E epochs (of E steps, where work is given in steps), with tau drawn uniformly
+    (Li et al., FedLGA, section V-A). The draws are the same whatever the method.
+    """
+
+    share: float = Field(default=0.5, ge=0, le=1)
+    """Share of the clients that are limited (rho)."""
+    tau_min: int = Field(default=1, ge=1)
+    """Smallest tau; 1 lets a limited client do all its work now and then."""
+    tau_max: int | None = Field(default=None, ge=1)
+    """Largest tau, at the most E; E - 1 when not given."""
+    redraw: Literal["never", "amount", "both"] = "never"
+    """What is drawn again for every dispatch: nothing, tau, or tau and whether the client is limited."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> LimitedWork:
+        if self.tau_max is not None and self.tau_max < self.tau_min:
+            raise ValueError(f"tau_max is {self.tau_max}, below tau_min {self.tau_min}")
+        return self
+
+
 class Training(Parameters):
     """What a local step is, how many a client does, and where they are executed."""
 
@@ -128,6 +151,8 @@ class Training(Parameters):
     """Passes over a client's own samples; converted to steps, rounded up."""
     time_budget: Duration | None = None
     """Compute seconds of one dispatch: each client does as many whole steps as fit, at least one."""
+    limited: LimitedWork | None = None
+    """Clients that do less than this by a draw; all do what they are asked to when not given."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where tensors live and steps are executed; auto is CUDA where there is a device."""
     dtype: Literal["float32", "float64"] = "float32"

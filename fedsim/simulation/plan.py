@@ -8,7 +8,7 @@ why a dispatch is one event. The server never sees a plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 from fedsim.devices.population import Population
@@ -16,6 +16,7 @@ from fedsim.network.base import Direction, Network
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.drawn_work import DrawnWork
 from fedsim.traces.availability import NEVER
 from fedsim.units import NS_PER_S
 
@@ -58,6 +59,10 @@ class Planner:
         send_partial_work: whether a client that cannot finish before a deadline stops in time to send what it has.
         seed: the scenario's seed.
         prologue: plans the dispatches of the method's prologue, where it has one.
+        first: plans every client's first dispatch, where its download is larger.
+        partial_unit: local steps of the smallest piece of work that a client sends, (N,), such as an epoch; single
+            steps where None.
+        drawn: work that clients do by a draw instead of what is asked of them, where the scenario has it.
     """
 
     def __init__(
@@ -70,8 +75,15 @@ class Planner:
         send_partial_work: bool,
         seed: int,
         prologue: Planner | None = None,
+        first: Planner | None = None,
+        partial_unit: Sequence[int] | None = None,
+        drawn: DrawnWork | None = None,
     ) -> None:
         self._prologue = prologue
+        self._first = first
+        self._partial_unit = partial_unit
+        self._drawn = drawn
+        self._shortens = send_partial_work or drawn is not None
         self.population = population
         self._network = cast(Network, population.network)
         self.bytes_down = bytes_down
@@ -84,8 +96,11 @@ class Planner:
         self._reliable = failures.crash_rate == 0 and failures.upload_loss == 0
 
     def of(self, dispatch: Dispatch) -> Planner:
-        """The planner of this dispatch: of the prologue, where there is one and it hands out version 0, or itself."""
-        return self if dispatch.version or self._prologue is None else self._prologue
+        """The planner of this dispatch: of the prologue, where there is one and it hands out version 0, of a client's
+        first dispatch, where that is another, or itself."""
+        if self._prologue is not None and not dispatch.version:
+            return self._prologue
+        return self if self._first is None or dispatch.sequence else self._first
 
     def plan(
         self,
@@ -117,11 +132,11 @@ class Planner:
         if online_until_ns is None:
             online_until_ns = availability.online_until(client, start_ns)
         off_ns = online_until_ns if online_until_ns < cut_ns else cut_ns
-        downloaded = network.transfer_end_ns(client, _DOWN, self.bytes_down, start_ns)
+        downloaded = network.transfer_end_ns(client, _DOWN, self.bytes_down, start_ns, sequence)
         if downloaded > off_ns:
-            return self._dropped_in_download(client, start_ns, off_ns)
+            return self._dropped_in_download(client, sequence, start_ns, off_ns)
         step_ns = compute.step_ns(client, sequence, start_ns)
-        if deadline_ns is not None and self._send_partial_work:
+        if self._shortens:
             steps = self.affordable_steps(client, sequence, steps, downloaded, step_ns, deadline_ns)
             if steps < 1:
                 return Plan(
@@ -188,8 +203,8 @@ class Planner:
         u = self._loss_stream.uniform(client, sequence * self.upload_attempts + attempt)
         return u < self._failures.upload_loss
 
-    def _dropped_in_download(self, client: int, start_ns: int, off_ns: int) -> Plan:
-        moved = self._network.bytes_by(client, _DOWN, self.bytes_down, start_ns, off_ns)
+    def _dropped_in_download(self, client: int, sequence: int, start_ns: int, off_ns: int) -> Plan:
+        moved = self._network.bytes_by(client, _DOWN, self.bytes_down, start_ns, off_ns, sequence)
         return Plan(off_ns, False, -1, -1, 0, moved, 0.0, off_ns - start_ns, 0, 0)
 
     def affordable_steps(
@@ -201,19 +216,29 @@ class Planner:
         step_ns: int,
         deadline_ns: int | None,
     ) -> int:
-        """Local steps a client does: those asked for, or with partial work as many as are done when it must send.
+        """Local steps a client does: those asked for (or drawn), or with partial work as many as are done when it must
+        send.
 
         It sends in time for its upload to reach the server by the deadline at the link's nominal rate. A client
         that has
         done no whole step by then declines (0).
         """
+        if self._drawn is not None:
+            steps = self._drawn.steps(client, sequence, steps)
         if deadline_ns is None or not self._send_partial_work:
             return steps
         send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
         if send_ns < downloaded_ns:
             return 0
         worked_ns = self._worked(client, downloaded_ns, send_ns)
-        return self.population.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+        done = self.population.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+        return self._whole(client, done, steps)
+
+    def _whole(self, client: int, done: int, steps: int) -> int:
+        """The steps that a client sends which has ``done`` so many of ``steps``: whole pieces only."""
+        if self._partial_unit is None or done >= steps:
+            return done
+        return done - done % self._partial_unit[client]
 
     def _upload(
         self, client: int, sequence: int, start_ns: int, off_ns: int
@@ -222,9 +247,10 @@ class Planner:
         network, size = self._network, self.bytes_up
         end, sent = start_ns, 0.0
         for attempt in range(self.upload_attempts):
-            begin, end = end, network.transfer_end_ns(client, _UP, size, end)
+            begin, end = end, network.transfer_end_ns(client, _UP, size, end, sequence)
             if end > off_ns:
-                return off_ns, sent + network.bytes_by(client, _UP, size, begin, off_ns), False
+                moved = network.bytes_by(client, _UP, size, begin, off_ns, sequence)
+                return off_ns, sent + moved, False
             sent += size
             if self._reliable or not self.upload_is_lost(client, sequence, attempt):
                 return end, sent, True
@@ -243,12 +269,12 @@ class Planner:
     ) -> Plan:
         population = self.population
         downloaded, moved, download_ns = self._transfer(
-            client, _DOWN, self.bytes_down, start_ns, cut_ns
+            client, sequence, _DOWN, self.bytes_down, start_ns, cut_ns
         )
         if downloaded > cut_ns or downloaded == NEVER:
             return Plan(min(cut_ns, downloaded), False, -1, -1, 0, moved, 0.0, download_ns, 0, 0)
         step_ns = population.compute.step_ns(client, sequence, start_ns)
-        if deadline_ns is not None and self._send_partial_work:
+        if self._shortens:
             steps = self.affordable_steps(client, sequence, steps, downloaded, step_ns, deadline_ns)
             if steps < 1:
                 return Plan(
@@ -265,7 +291,9 @@ class Planner:
         arrived, sent, upload_ns = computed, 0.0, 0
         arrives = False
         for attempt in range(self.upload_attempts):
-            arrived, moved, spent_ns = self._transfer(client, _UP, self.bytes_up, arrived, cut_ns)
+            arrived, moved, spent_ns = self._transfer(
+                client, sequence, _UP, self.bytes_up, arrived, cut_ns
+            )
             sent, upload_ns = sent + moved, upload_ns + spent_ns
             if arrived > cut_ns or arrived == NEVER:
                 break
@@ -286,7 +314,13 @@ class Planner:
         )
 
     def _transfer(
-        self, client: int, direction: Direction, size: float, start_ns: int, cut_ns: int
+        self,
+        client: int,
+        sequence: int,
+        direction: Direction,
+        size: float,
+        start_ns: int,
+        cut_ns: int,
     ) -> tuple[int, float, int]:
         """A transfer that pauses while the client is offline: its end, bytes moved by then or by the cut, time at
         work."""
@@ -294,10 +328,10 @@ class Planner:
         at, moved, busy_ns = availability.next_online(client, start_ns), 0.0, 0
         while at < cut_ns:
             off = min(availability.online_until(client, at), cut_ns)
-            end = network.transfer_end_ns(client, direction, size - moved, at)
+            end = network.transfer_end_ns(client, direction, size - moved, at, sequence)
             if end <= off:
                 return end, size, busy_ns + end - at
-            moved += network.bytes_by(client, direction, size - moved, at, off)
+            moved += network.bytes_by(client, direction, size - moved, at, off, sequence)
             busy_ns += off - at
             at = availability.next_online(client, off)
         return NEVER, moved, busy_ns
@@ -317,7 +351,8 @@ class Planner:
             off = availability.online_until(client, start_ns)
             if end > off:
                 work_ns, end = compute.worked(client, start_ns, off), off
-                steps = compute.steps_of(client, sequence, step_ns, steps, work_ns)
+                done = compute.steps_of(client, sequence, step_ns, steps, work_ns)
+                steps = self._whole(client, done, steps)
         if end <= cut_ns:
             return end, steps, self._time_at_work(client, start_ns, end)
         worked_ns = self._worked(client, start_ns, cut_ns)

@@ -1,0 +1,46 @@
+"""Work that clients do by a draw instead of what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.training import LimitedWork
+
+
+class DrawnWork:
+    """Limited clients of the scenario's ``training.limited``: see :class:`fedsim.scenario.training.LimitedWork`.
+
+    Args:
+        params: how many are limited, and how much.
+        units: local steps of one piece of work (an epoch, or a single step), (N,).
+        seed: the scenario's seed.
+    """
+
+    def __init__(self, params: LimitedWork, units: Sequence[int], seed: int) -> None:
+        self._params = params
+        self._units = units
+        self._who = Stream(seed, Purpose.LIMITED_WORK, 0)
+        self._tau = Stream(seed, Purpose.LIMITED_WORK, 1)
+        count = round(params.share * len(units))
+        order = np.argsort(self._who.uniforms(np.arange(len(units))), kind="stable")
+        self._limited = frozenset(order[:count].tolist())
+
+    def steps(self, client: int, sequence: int, steps: int) -> int:
+        """Local steps that a client does of the ``steps`` asked of it in its dispatch number ``sequence``."""
+        params = self._params
+        if params.redraw == "both":
+            limited = self._who.uniform(client, sequence) < params.share
+        else:
+            limited = client in self._limited
+        if not limited:
+            return steps
+        unit = self._units[client]
+        asked = -(-steps // unit)
+        most = min(asked, max(1, asked - 1) if params.tau_max is None else params.tau_max)
+        least = min(most, params.tau_min)
+        u = self._tau.uniform(client, 0 if params.redraw == "never" else sequence)
+        tau = least + int(u * (most - least + 1))
+        return min(steps, (asked - tau + 1) * unit)
