@@ -198,7 +198,8 @@ class ServerPort(Protocol):
         ...
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
-        """Call back once, when next some client is checked in and not at work that is not so now."""
+        """Call back once, when next some client is checked in and not at work that is not so now, or when the
+        selection may draw other clients (:meth:`Selection.next_change_ns`)."""
         ...
 
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
@@ -265,6 +266,10 @@ class Selection(Component, ABC):
         """Random numbers for one draw; every call gives others."""
         self._generators += 1
         return self.server.stream(Purpose.SELECTION, 1).generator(k=self._generators)
+
+    def next_change_ns(self) -> int | None:
+        """When the selection may draw other clients than now even if nobody checks in; None where it never does."""
+        return None
 
     def multiplicity(self, client: int) -> int:
         """How often ``client`` stands in the last draw that named it; 1 unless drawn with replacement."""

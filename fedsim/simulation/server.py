@@ -387,6 +387,9 @@ class Server:
         now = self._clock.now
         if self._wake_ns <= now:
             self._wake_ns = self._availability.next_arrival(now)
+            change = self._selection.next_change_ns()
+            if change is not None:
+                self._wake_ns = min(self._wake_ns, change)
             if self._wake_ns < NEVER:
                 self._engine.call_at(self._wake_ns, self._wake)
 

@@ -310,7 +310,7 @@ class AvailabilityIndex:
         return int(np.count_nonzero(self._sweep.online))
 
     def next_arrival(self, t_ns: int, among: BoolArray | None = None) -> int:
-        """First instant (ns) after ``t_ns`` at which a client that is offline at ``t_ns`` comes online; NEVER if none.
+        """First instant (ns) after ``t_ns`` at which a client that was offline comes online; NEVER if there is none.
 
         Args:
             t_ns: the instant.
@@ -321,7 +321,18 @@ class AvailabilityIndex:
         if among is not None:
             waiting &= among
         change_us = int(self._sweep.change_us.min(initial=FAR_US, where=waiting))
-        return change_us * _NS if change_us < FAR_US else NEVER
+        arrival = change_us * _NS if change_us < FAR_US else NEVER
+        # Who is online now may leave and be back before that.
+        leaving = self._sweep.online & (self._sweep.change_us < change_us)
+        if among is not None:
+            leaving &= among
+        who = np.flatnonzero(leaving)
+        if len(who):
+            left = self.online_until_many(who, t_ns)
+            sooner = left < min(arrival, self.horizon_ns)
+            back = self.next_online_many(who[sooner], left[sooner])
+            arrival = min(arrival, int(back.min(initial=NEVER)))
+        return arrival
 
     def intervals_between(
         self, clients: npt.ArrayLike, start_ns: int, end_ns: int

@@ -159,8 +159,8 @@ def test_every_look_up_agrees_with_the_reference(case, t_ns, work_ns):
     assert index.next_online_many(clients, t_ns).tolist() == following
     assert index.online_clients(t_ns).tolist() == np.flatnonzero(table[:, now]).tolist()
     assert index.count_online(t_ns) == table[:, now].sum()
-    arrivals = [f for f, online in zip(following, table[:, now], strict=True) if not online]
-    assert index.next_arrival(t_ns) == min(arrivals, default=NEVER)
+    rises = np.flatnonzero((table[:, now + 1 :] & ~table[:, now:-1]).any(axis=0))
+    assert index.next_arrival(t_ns) == ((now + 1 + int(rises[0])) * US if len(rises) else NEVER)
 
 
 @settings(max_examples=200, deadline=None)
@@ -306,6 +306,23 @@ def test_next_arrival_among_some():
     assert index.next_arrival(0) == 2 * US
     assert index.next_arrival(2 * US) == 4 * US
     assert index.next_arrival(0, among=np.array([False, False, True])) == 6 * US
+
+
+def test_who_is_online_may_leave_and_arrive_again_first():
+    index = AvailabilityIndex.from_bundle(
+        bundle_of(
+            [
+                {"window": (0, 90), "intervals": [(0, 4), (7, 20)]},
+                {"window": (0, 90), "intervals": [(50, 60)]},
+            ]
+        )
+    )
+    assert index.next_arrival(0) == 7 * US
+    assert index.next_arrival(8 * US) == 50 * US
+    everybody = AvailabilityIndex.from_bundle(
+        bundle_of([{"window": (0, 90), "intervals": [(0, 4), (7, 20)]}])
+    )
+    assert everybody.next_arrival(0) == 7 * US
 
 
 # Sampling ---------------------------------------------------------------------------------------------------------

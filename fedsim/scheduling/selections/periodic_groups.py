@@ -37,7 +37,7 @@ class PeriodicGroups(Selection):
 
     The periodic availability of Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client
     Participation, NeurIPS 2022, section 6, with an order of its own for each group that goes on where the group's last
-    slot has left it. Every round asked for counts for the slots, also one for which nobody is there.
+    slot has left it. Rounds for which nobody of the group is there are passed over.
     """
 
     name: ClassVar[str] = "periodic_groups"
@@ -77,12 +77,24 @@ class PeriodicGroups(Selection):
             slot = (self.server.now_ns + self._offset) // self._slot_ns
         return slot % int(self.params.groups)
 
+    def next_change_ns(self) -> int | None:
+        """The next slot, where slots are of time."""
+        if self._slot_ns is None:
+            return None
+        elapsed = (self.server.now_ns + self._offset) % self._slot_ns
+        return self.server.now_ns + self._slot_ns - elapsed
+
     def draw(self, count: int) -> list[int]:
         """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        present = self.available()
+        available = present[self._is_member[self.group][present]]
+        if self._slot_ns is None:
+            slot_rounds = int(self.params.slot_rounds)
+            while not len(available) and len(present):
+                self._round += slot_rounds - (self._round + self._offset) % slot_rounds
+                available = present[self._is_member[self.group][present]]
         group = self.group
         self._round += 1
-        available = self.available()
-        available = available[self._is_member[group][available]]
         if self.params.order == "permutation":
             return self._turns[group].take(count, available)
         chosen: list[int] = self.generator().permutation(available)[:count].tolist()
