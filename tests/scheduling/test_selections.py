@@ -284,6 +284,23 @@ def test_periodic_groups_in_slots_of_time() -> None:
     assert groups == [0] * 9 + [1] * 3 + [0] * 9 + [1] * 3
 
 
+def test_a_group_of_which_nobody_is_there_holds_nothing_up() -> None:
+    """The second of three groups never comes; nobody else comes or goes, so nothing but the slots can go on."""
+    always, never = [(0.0, 1e6)], [(9e5, 1e6)]
+    world = online(*[always] * 2, *[never] * 2, *[always] * 2)
+    rounds = {"name": "periodic_groups", "groups": 3, "cohort": 1, "slot_rounds": 3}
+    book = draws(rounds, clients=6, rounds=12, availability=world)
+    assert [clients[0] // 2 for clients in by_round(book)] == [0, 0, 0, 2, 2, 2] * 2
+    times = {"name": "periodic_groups", "groups": 3, "cohort": 1, "slot": 5}
+    for schedule in ({"name": "sync"}, {"name": "async", "concurrency": 1}):
+        book = draws(times, clients=6, rounds=20, availability=world, schedule=schedule)
+        expected = [*range(5), *range(10, 20), *range(25, 30)]
+        assert (
+            sorted({row["dispatched"] for row in book.rows if row["ended"] > row["dispatched"]})
+            == expected
+        )
+
+
 def test_independent_draws_within_a_slot() -> None:
     selection = {
         "name": "periodic_groups",
@@ -342,7 +359,7 @@ def test_tifl_chances_and_tiers_that_are_away() -> None:
 def test_refl_prefers_those_who_will_soon_be_gone() -> None:
     """Clients 0 to 2 are there daily from 8 to 12 o'clock, 3 to 5 from 10 to 14, 6 to 11 always.
 
-    At 11:30 the first will soon be gone, and are drawn; at 10:30 they and the second are equally likely to stay.
+    At 11:30 the first are drawn, who will be gone at 12, at 13:30 the second; at 5 only the others are there.
     """
     hour, days = 3600.0, 8
 
@@ -353,17 +370,18 @@ def test_refl_prefers_those_who_will_soon_be_gone() -> None:
         {"name": "refl", "cohort": 3, "hold_off": 0, "round_length": 0.5 * hour},
         clients=12,
         rounds=days * 48,
-        step_s=[0.5 * hour] * 12,
+        step_s=[0.25 * hour] * 12,
+        schedule={"name": "sync", "pause": 0.25 * hour},
         availability=online(*[daily(8, 12)] * 3, *[daily(10, 14)] * 3, *[[(0.0, 1e6)]] * 6),
-        on_disconnect="finish",
     )
-    drawn: dict[float, list[int]] = {10.5: [], 11.5: []}
+    drawn: dict[float, list[int]] = {5.0: [], 11.5: [], 13.5: []}
     for row in book.rows:
         day, clock = divmod(row["dispatched"] / hour, 24)
         if day >= 2 and clock in drawn:
             drawn[clock].append(row["client"])
     assert set(drawn[11.5]) == {0, 1, 2}
-    assert set(drawn[10.5]) == {0, 1, 2, 3, 4, 5}
+    assert set(drawn[13.5]) == {3, 4, 5}
+    assert set(drawn[5.0]) <= set(range(6, 12))
 
 
 def test_refl_lets_those_drawn_stand_back() -> None:
