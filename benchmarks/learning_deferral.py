@@ -88,7 +88,8 @@ def plain(task: SupervisedTask, calls: list[Call], device: torch.device) -> None
             optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
             first, last = task.offsets[argument.client], task.offsets[argument.client + 1]
             rows = torch.from_numpy(task.rows[first:last])
-            order = rows[torch.randperm(len(rows))].to(device)
+            epochs = -(-argument.steps * BATCH // len(rows))
+            order = torch.cat([rows[torch.randperm(len(rows))] for _ in range(epochs)]).to(device)
             for step in range(argument.steps):
                 batch = order[step * BATCH : (step + 1) * BATCH]
                 optimizer.zero_grad()

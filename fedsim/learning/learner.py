@@ -39,6 +39,8 @@ _CPU_PENDING = 256
 _CUDA_PENDING = 2048
 _PENDING_EVALUATIONS = 32
 _LEDGER_START = 1024
+# Groups are not made smaller than this for the sake of more workers: it takes some milliseconds.
+_SHARE_FLOPS = 100_000_000
 # Personal models put together at once, to be saved.
 _PERSONAL_ROWS = 64
 
@@ -125,6 +127,7 @@ class Learner:
             choice = choose(task, training, execution, samples, seed)
             self.kernel = choice.kernel
             self._workers = choice.workers
+            self._step_flops = task.flops_per_sample() * training.batch_size
             self._evaluator = evaluator(task, execution)
             model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
             self._server: ServerState = method.initial_state(model.to(execution.device))
@@ -470,8 +473,11 @@ class Learner:
             members = order[shapes[order] == shape]
             pieces = -(-len(members) // largest)
             if self.kernel.group_invariant:
-                # Every worker gets a share; where groups matter to the bits they must not follow the workers.
-                pieces = min(len(members), -(-pieces // self._workers) * self._workers)
+                # Every worker gets a share worth its while. (Where groups matter to the bits they must not follow
+                # the workers.)
+                shares = int(steps[members].sum()) * self._step_flops // _SHARE_FLOPS
+                fair = -(-pieces // self._workers) * self._workers
+                pieces = min(len(members), max(pieces, min(fair, shares)))
             for piece in np.array_split(members, pieces):
                 groups.append([wave[index] for index in piece])
         return groups
