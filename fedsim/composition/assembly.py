@@ -170,7 +170,7 @@ def assemble(
         samples,
         flops_per_sample=_flops(scenario, task),
         compute_factor=method.compute_factor(),
-        memory_needed_bytes=_memory_needed(layout, method, _ITEM_BYTES[training.dtype]),
+        memory_needed_bytes=lambda: _memory_needed(scenario, task, layout, method, samples),
         bundles=shared.bundles,
     )
     return Assembly(
@@ -347,12 +347,31 @@ def _flops(scenario: Scenario, task: Task | None) -> float | None:
     return float(task.flops_per_sample()) if task is not None and needs else None
 
 
-def _memory_needed(layout: Layout, method: Method, item_bytes: int) -> float:
-    """Bytes on a device: model, gradient, one optimizer buffer, and what the method keeps there."""
+def _memory_needed(
+    scenario: Scenario,
+    task: Task | None,
+    layout: Layout,
+    method: Method,
+    samples: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """Bytes on each client's device, (N,): model, gradient, the optimizer's buffers, what the method keeps there, and
+    what a step on one mini-batch keeps for its backward pass.
+
+    That is the least that any implementation of training needs; what a framework takes besides is not counted.
+    """
+    training = scenario.training
+    optimizer = training.optimizer
+    buffers = int(optimizer.momentum > 0) if optimizer.name == "sgd" else 2
     kept = sum(
         memory.elements for memory in method.memories().values() if memory.keeper != "server"
     )
-    return float((3 * layout.size + kept) * item_bytes)
+    if isinstance(scenario.task, TimingTask):
+        activations = scenario.task.activations
+    else:
+        activations = task.activations_per_sample() if task is not None else 0
+    batch = np.minimum(samples, training.batch_size)
+    elements = (2 + buffers) * layout.size + kept + activations * batch.astype(np.float64)
+    return elements * _ITEM_BYTES[training.dtype]
 
 
 def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]], bool]:

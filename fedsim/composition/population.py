@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,7 @@ from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError
 from fedsim.network.base import NetworkContext
+from fedsim.network.columns import text_codes
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Devices, Energy, Part
@@ -55,7 +57,7 @@ def build_population(
     *,
     flops_per_sample: float | None,
     compute_factor: float,
-    memory_needed_bytes: float,
+    memory_needed_bytes: Callable[[], npt.NDArray[np.float64]],
     bundles: Bundles,
 ) -> Population:
     """The devices of all clients.
@@ -65,7 +67,7 @@ def build_population(
         samples: training samples of each client, (N,).
         flops_per_sample: counted operations of a forward and backward pass, where there is a model.
         compute_factor: the method's cost of a local step.
-        memory_needed_bytes: memory that model and batch take on a device.
+        memory_needed_bytes: gives the memory that model and batch take on each client's device, (N,).
         bundles: trace bundles.
 
     Raises:
@@ -90,7 +92,8 @@ def build_population(
     everybody = np.ones(clients, dtype=np.bool_)
     main = _bundle_of(devices, devices.compute, bundles)
     rows = _device_rows(main, clients, devices, seed)
-    eligible = _memory_of(main, rows, devices) >= memory_needed_bytes
+    memory = _memory_of(main, rows, devices)
+    eligible = everybody if memory is None else memory >= memory_needed_bytes()
     compute_class, options = CATALOG.resolve("compute", devices.compute, loaded.folder)
     compute_params = cast(ComputeParams, options)
     compute_context = context_for(devices.compute, everybody)
@@ -166,34 +169,40 @@ def _device_rows(
 
 def _memory_of(
     bundle: TraceBundle | None, rows: Int64Array, devices: Devices
-) -> npt.NDArray[np.float64]:
-    """Memory of each client's device in bytes; endless where nothing is known."""
+) -> npt.NDArray[np.float64] | None:
+    """Memory of each client's device in bytes, endless where it is not known; None where it is of no device."""
     memory = np.inf if devices.memory is None else devices.memory
     table = None if bundle is None else bundle.tables.get("compute")
     if bundle is None or table is None or "ram_bytes" not in table.column_names:
-        return np.asarray(memory, dtype=np.float64)
+        return None if devices.memory is None else np.asarray(memory, dtype=np.float64)
     of_device = np.full(bundle.device_count, np.nan)
-    of_device[bundle.device_rows("compute")] = bundle.numpy("compute", "ram_bytes")
+    told = bundle.numpy("compute", "ram_bytes").astype(np.float64)
+    known = np.flatnonzero(~np.isnan(told))
+    of_device[bundle.device_rows("compute")[known]] = told[known]
     of_client = of_device[rows]
     return np.where(np.isnan(of_client), memory, of_client)
 
 
 def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:
-    columns = {
-        name: np.full(clients, getattr(energy, name))
-        for name in ("compute_w", "download_w", "upload_w")
-    }
-    if energy.classes:
-        if bundle is None:
-            raise UserError(
-                "power by kind of device needs a trace bundle that tells the kinds",
-                where="devices.energy.classes",
-            )
-        kinds = np.asarray(bundle.devices.column("kind").to_pylist(), dtype=object)[rows]
-        for kind, figures in energy.classes.items():
-            for name, column in columns.items():
-                column[kinds == kind] = getattr(figures, name)
-    return Power(**columns)
+    figures = [energy, *energy.classes.values()]
+    watts = np.array([[item.download_w, item.compute_w, item.upload_w] for item in figures])
+    if not energy.classes:
+        return Power(watts, np.zeros(clients, dtype=np.uint8))
+    where = "devices.energy.classes"
+    if bundle is None or "kind" not in bundle.devices.column_names:
+        raise UserError("power by kind of device needs a trace bundle that tells the kinds", where)
+    codes, kinds = text_codes(bundle.devices, "kind")
+    unknown = [kind for kind in energy.classes if kind not in kinds]
+    if unknown:
+        raise UserError(
+            f"no device of the trace bundle is a '{unknown[0]}'",
+            where,
+            hint=f"its devices are: {', '.join(map(str, kinds)) or 'of no kind'}",
+        )
+    order = list(energy.classes)
+    # The last entry is for devices whose kind is not known.
+    class_of_kind = [1 + order.index(kind) if kind in order else 0 for kind in kinds] + [0]
+    return Power(watts, np.array(class_of_kind, dtype=np.uint8)[codes[rows]])
 
 
 def _device_names(

@@ -18,11 +18,15 @@ from fedsim.units import NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Power drawn while working, watts, (N,) each."""
+    """Power drawn while working.
 
-    compute_w: npt.NDArray[np.float64]
-    download_w: npt.NDArray[np.float64]
-    upload_w: npt.NDArray[np.float64]
+    Attributes:
+        watts: while receiving, computing and sending, one row a class of devices, (K, 3).
+        of_client: class of each client's device, (N,); a byte each, because a million of them then stay in a cache.
+    """
+
+    watts: npt.NDArray[np.float64]
+    of_client: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

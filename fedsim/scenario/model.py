@@ -145,6 +145,9 @@ class TimingTask(Parameters):
     """Training samples of every client; with local_epochs they decide the steps."""
     flops_per_sample: float | None = Field(default=None, gt=0)
     """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""
+    activations: int = Field(default=0, ge=0)
+    """Numbers that a local step keeps for each sample of its batch until the backward pass; part of the memory that a
+    device must have to be eligible."""
 
 
 def _task_name(value: Any) -> str:
@@ -223,7 +226,8 @@ class Devices(Parameters):
     energy: Energy = Energy()
     """Power figures behind ``energy_j``, and the battery."""
     memory: Size | None = None
-    """Memory of every device, where the trace does not tell; one that cannot hold model and batch is not eligible."""
+    """Memory for training of every device, where the trace does not tell. A device that cannot hold what training needs
+    at the least (model, gradient, optimizer, the method's own, and the batch's activations) is not eligible."""
 
 
 class Server(Parameters):

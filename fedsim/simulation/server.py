@@ -172,13 +172,11 @@ class Server:
         self._wake_ns = -1
         self._wake_due = False
         self._batteries = population.batteries
-        # A device's class instead of its figures: a million bytes stay in a cache.
-        figures = np.stack(
-            [population.power.download_w, population.power.compute_w, population.power.upload_w], 1
-        )
-        watts, classes = np.unique(figures, axis=0, return_inverse=True)
-        self._watts: list[tuple[float, float, float]] = [tuple(row) for row in watts.tolist()]
-        self._power_class = classes.astype(np.uint8 if len(watts) <= 256 else np.int64).data
+        self._watts: list[tuple[float, float, float]] = [
+            (download_w, compute_w, upload_w)
+            for download_w, compute_w, upload_w in population.power.watts.tolist()
+        ]
+        self._power_class = population.power.of_client.data
         self._selection_counts = self._selection_listens = False
         self._life: Life
         self._schedule: Schedule

@@ -45,6 +45,10 @@ class Task(ABC):
     def flops_per_sample(self) -> int:
         """Floating-point operations of one forward and backward pass on one sample (a multiply-add is two)."""
 
+    @abstractmethod
+    def activations_per_sample(self) -> int:
+        """Numbers that a local step keeps for each sample of its mini-batch until the backward pass."""
+
     def steps_per_epoch(self, batch_size: int) -> npt.NDArray[np.int64]:
         """Mini-batches in one pass over each client's samples, the last one possibly short, (N,) int64, at
         least 1."""

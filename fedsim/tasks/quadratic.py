@@ -78,6 +78,10 @@ class QuadraticTask(Task, Component):
         """The given start; ``stream`` is not used."""
         return self._start.to(dtype)
 
+    def activations_per_sample(self) -> int:
+        """None: the gradient follows from the model alone."""
+        return 0
+
     def flops_per_sample(self) -> int:
         """Operations of one gradient."""
         return 2 * self.curvatures[0].numel() + 2 * self.layout.size

@@ -110,6 +110,30 @@ class SupervisedTask(Task):
         self.module.train(was_training)
         return int(counter.get_total_flops()) // len(outputs)
 
+    def activations_per_sample(self) -> int:
+        """Counted once by running the module forward and seeing what torch keeps, parameters left out."""
+        return self._activations_per_sample
+
+    @cached_property
+    def _activations_per_sample(self) -> int:
+        parameters = {value.untyped_storage().data_ptr() for value in self.module.parameters()}
+        kept: dict[int, Tensor] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            # Layers keep views of one tensor, such as an output that is the next one's input: it is there once.
+            storage = tensor.untyped_storage().data_ptr()
+            if storage not in parameters and storage not in kept:
+                kept[storage] = tensor
+            return tensor
+
+        was_training = self.module.training
+        self.module.eval()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            outputs = self.module(self._probe())
+            self.loss.per_sample(outputs, self.train_y[self._probe_rows()]).sum()
+        self.module.train(was_training)
+        return sum(tensor.numel() for tensor in kept.values()) // len(outputs)
+
     def _probe(self) -> Tensor:
         """A few inputs."""
         return self.inputs(self.train_x[self._probe_rows()])

@@ -177,7 +177,6 @@ def simulate(
         eligible=np.ones(clients, dtype=np.bool_),
     )
     params = ValuesParams(step=step_s, **(compute or {}))
-    watts = np.ones(clients)
     links = {"latency_s": latency_s, "down_bps": down_bps, "up_bps": up_bps}
     network: StaticNetwork | SharedNetwork
     if shared:
@@ -198,7 +197,7 @@ def simulate(
         on_disconnect=on_disconnect,
         compute=ComputeTimes(Values(params, context), params, context),
         network=network,
-        power=Power(watts * 2, watts, watts * 3),
+        power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
         batteries=Batteries(Energy(**energy), clients) if energy else None,
         eligible=context.eligible,
         device_ids=np.array([str(client) for client in range(clients)], dtype=object),
