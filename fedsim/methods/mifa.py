@@ -30,8 +30,9 @@ class MifaParams(Parameters):
 class Mifa(Method):
     """The model moves by the mean, over all clients, of the latest update of each.
 
-    Updates of clients that are away are used again and again; those of clients never seen are zero. With full participation it is FedAvg with uniform weights. The model also
-    moves when nobody contributed, under a schedule that steps on empty rounds.
+    Updates of clients that are away are used again and again; those of clients never seen are zero. With full
+    participation it is FedAvg with uniform weights. The model also moves when nobody contributed, under a schedule that
+    steps on empty rounds.
     """
 
     name: ClassVar[str] = "mifa"
