@@ -81,13 +81,11 @@ def tiles(run: Run) -> list[Tile]:
     note = f"{percent_text(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
     found.append(Tile("Dispatches", count_text(len(table)), note))
     given = statistics.participation_counts(table, population(run))
-    found.append(
-        Tile(
-            "Clients that contributed",
-            count_text(int((given > 0).sum())),
-            f"of {count_text(len(given))}",
-        )
-    )
+    note = f"of {count_text(len(given))}"
+    ineligible = int(run.info.get("ineligible_clients") or 0)
+    if ineligible:
+        note += f"; {count_text(ineligible)} lack the memory to train"
+    found.append(Tile("Clients that contributed", count_text(int((given > 0).sum())), note))
     down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())
     note = f"{prefixed_text(down, 'B')} down, {prefixed_text(up, 'B')} up"
     found.append(Tile("Data moved", prefixed_text(down + up, "B"), note))

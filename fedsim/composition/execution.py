@@ -323,7 +323,7 @@ class _Execution:
     def _close(self) -> None:
         assembly, folder = self._assembly, self._folder
         self._writer.finish()
-        population, clients = assembly.population, len(assembly.samples)
+        population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
         run = Run(folder)
@@ -336,10 +336,8 @@ class _Execution:
             duration_s=simulated_s,
             samples=assembly.samples,
             step_s=population.compute.step_s,
-            down_bps=np.array(
-                [network.rate_bps(client, Direction.DOWN) for client in range(clients)]
-            ),
-            up_bps=np.array([network.rate_bps(client, Direction.UP) for client in range(clients)]),
+            down_bps=network.rates_bps(Direction.DOWN),
+            up_bps=network.rates_bps(Direction.UP),
             online_fraction=online_ns / max(1, end_ns),
             last_accuracy=None if own is None else own.accuracy,
         )

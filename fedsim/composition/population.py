@@ -190,13 +190,15 @@ def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients
         return Power(watts, np.zeros(clients, dtype=np.uint8))
     where = "devices.energy.classes"
     if bundle is None or "kind" not in bundle.devices.column_names:
-        raise UserError("power by kind of device needs a trace bundle that tells the kinds", where)
+        raise UserError(
+            "power by kind of device needs a trace bundle that tells the kinds", where=where
+        )
     codes, kinds = text_codes(bundle.devices, "kind")
     unknown = [kind for kind in energy.classes if kind not in kinds]
     if unknown:
         raise UserError(
             f"no device of the trace bundle is a '{unknown[0]}'",
-            where,
+            where=where,
             hint=f"its devices are: {', '.join(map(str, kinds)) or 'of no kind'}",
         )
     order = list(energy.classes)
