@@ -1,0 +1,116 @@
+"""Whole scenarios on the quadratic task with every server state kept: both planes, no run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from torch import Tensor
+
+import fedsim
+from fedsim.composition.assembly import assemble, build_server
+from fedsim.learning.learner import Learner
+from fedsim.timeline import Aggregate
+from tests.simulation.harness import Book
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Recording(Learner):
+    """Executes every instruction at once and keeps what the server held after each update."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, eager=True, **options)
+        self.states: list[Mapping[str, Tensor]] = [self.server]
+
+    def submit(self, instruction: Any) -> None:
+        super().submit(instruction)
+        if isinstance(instruction, Aggregate):
+            self.states.append(self.server)
+
+
+@dataclass
+class Simulated:
+    """What happened: the learner with all its states, and the books."""
+
+    learner: Recording
+    book: Book
+
+    @property
+    def x(self) -> FloatArray:
+        """The model of every version in one dimension, (T + 1,)."""
+        return np.stack([state["model"].numpy() for state in self.learner.states])[:, 0]
+
+    @property
+    def dispatches(self) -> pd.DataFrame:
+        """A row a dispatch, in order."""
+        rows = pd.DataFrame(self.book.rows)
+        return rows.sort_values("dispatch_id", ignore_index=True)
+
+    def memory(self, name: str) -> FloatArray:
+        """What all clients hold in the end, (N, elements)."""
+        return self.learner.store[name].get(np.arange(self.learner.task.clients)).numpy()
+
+
+def simulate(scenario: Mapping[str, Any]) -> Simulated:
+    """Run a scenario, given as a YAML file would hold it."""
+    loaded = fedsim.read_scenario(scenario)
+    assembly = assemble(loaded)
+    assert assembly.task is not None
+    learner = Recording(
+        assembly.task, assembly.method, loaded.scenario.training, seed=loaded.scenario.seed
+    )
+    book = Book()
+    _, server = build_server(assembly, learner, book)
+    server.run()
+    learner.close()
+    return Simulated(learner, book)
+
+
+def world(
+    centers: Any,
+    curvatures: Any = 1.0,
+    initial: Any = 0.0,
+    *,
+    method: str | Mapping[str, Any],
+    rounds: list[list[int]] | None = None,
+    lr: float = 0.1,
+    steps: int = 1,
+    **changes: Any,
+) -> dict[str, Any]:
+    """A scenario: quadratic clients that take a second a step, no network, scripted rounds.
+
+    Further keys are merged into the sections of those names (``server``, ``training``, ``devices``, ...).
+    """
+    clients = len(centers)
+    scenario: dict[str, Any] = {
+        "name": "world",
+        "task": {
+            "name": "quadratic",
+            "centers": centers,
+            "curvatures": curvatures,
+            "initial": initial,
+        },
+        "training": {
+            "optimizer": {"name": "sgd", "lr": lr},
+            "local_steps": steps,
+            "dtype": "float64",
+            "device": "cpu",
+            "threads": 1,
+        },
+        "devices": {
+            "compute": {"name": "values", "step": [1.0] * clients},
+            "network": {"name": "static", "latency": 0, "down": "1Gbps", "up": "1Gbps"},
+        },
+        "server": {"method": {"name": method} if isinstance(method, str) else dict(method)},
+    }
+    if rounds is not None:
+        scenario["server"]["selection"] = {"name": "scripted", "rounds": rounds}
+        scenario["stop"] = {"rounds": len(rounds)}
+    for section, values in changes.items():
+        scenario[section] = {**scenario.get(section, {}), **values}
+    return scenario

@@ -1,0 +1,600 @@
+"""Methods in whole simulated runs: emergent partial work, bytes, random availability, statistics of the books."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedsim
+from fedsim.analysis.statistics import delays, participation_term, participation_weights
+from fedsim.errors import UserError
+from fedsim.outcomes import Outcome
+from tests.methods.simulated import Simulated, simulate, world
+from tests.simulation.harness import online_bundle
+
+FAMILY = ("fedsum_b", "fedsum", "fedsum_cr")
+Q2 = ([1.0, -1.0], [1.0, 3.0], 2.0)
+LOG = [[0], [1], [0], [0, 1]]
+
+
+def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
+    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-14)
+
+
+# -- iterates through scenarios --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("fedsum_b", [1.9, 0.93, 0.067, -0.1598]),
+        ("fedsum", [1.9025, 1.00686875, 0.228021078125, -0.01897981328125]),
+        ("fedsum_cr", [1.9025, 1.0032125, 0.211134125, -0.0247043265625]),
+        ("scaffold", [1.81, 0.29615, -0.15382225, -0.29956703125]),
+        ("mifa", [1.905, 1.069225, 0.321873625, 0.04921785625]),
+        ("fedvarp", [1.81, 0.2819, -0.203211, -0.29208715]),
+    ],
+)
+def test_scripted_participation(method: str, expected: list[float]) -> None:
+    """Problem Q2 of the FedSUM card, from a scenario."""
+    close(simulate(world(*Q2, method=method, rounds=LOG, steps=2)).x[1:], expected)
+
+
+def test_fedsum_in_a_run_folder(tmp_path: Path) -> None:
+    """The model, the delays and the bytes that a run leaves behind."""
+    run = fedsim.run(world(*Q2, method="fedsum", rounds=LOG, steps=2), tmp_path / "run")
+    close(run.model()["x"].item(), -0.01897981328125)
+    found = delays(run.dispatches, clients=2, updates=4)
+    assert found.tau.tolist() == [1, 1, 1, 0]
+    assert (found.tau_max, found.tau_avg) == (1, 0.75)
+    assert (run.dispatches["bytes_down"] == 16).all()
+    assert (run.dispatches["bytes_up"] == 8).all()
+
+
+EMPTY_ROUNDS = {"schedule": {"name": "sync", "min_updates": 0}}
+
+
+def test_steps_on_empty_rounds_are_the_schedules_choice() -> None:
+    """N = 1, K = 3: FedSUM moves along the old y where empty rounds close with an update; FedAvg stays."""
+    one = ([1.0], [2.0], 3.0)
+    rounds: list[list[int]] = [[0], [], [0]]
+    for method, expected in (
+        ("fedsum", [2.024, 1.048, 1.024576]),
+        ("fedsum_cr", [2.024, 1.048, 1.024576]),
+        ("fedsum_b", [1.8, 0.6, 0.84]),
+        ("fedavg", [2.024, 2.024, 1.524288]),
+    ):
+        scenario = world(*one, method=method, rounds=rounds, steps=3, server=EMPTY_ROUNDS)
+        scenario["server"]["method"] = {"name": method}
+        scenario["server"]["selection"] = {"name": "scripted", "rounds": rounds}
+        close(simulate(scenario).x[1:], expected)
+
+
+def test_empty_rounds_of_generalized_fedavg() -> None:
+    """O9: counted, through a schedule that closes them with an update."""
+    method = {
+        "name": "generalized_fedavg",
+        "every_rounds": 2,
+        "amplification": 10,
+        "empty_rounds": "count",
+    }
+    rounds: list[list[int]] = [[0], [], [1], [0]]
+    scenario = world([1.0, 3.0], method=method, rounds=rounds)
+    scenario["server"] |= EMPTY_ROUNDS
+    close(simulate(scenario).x, [0, 0.1, 1.0, 1.2, 2.8])
+
+
+def test_amplification_by_simulated_time() -> None:
+    """O1: rounds of a second, windows of two; and of one cycle of the trace, which repeats every two seconds."""
+    method = {"name": "generalized_fedavg", "every": "2s", "amplification": 10}
+    scenario = world([1.0, 3.0], method=method, rounds=[[0], [1]] * 3)
+    scenario["devices"]["network"] = {
+        "name": "static",
+        "latency": 0,
+        "down": "1000Gbps",
+        "up": "1000Gbps",
+    }
+    expected = [0, 0.1, 3.9, 3.61, 0.39, 0.451, 3.549]
+    close(simulate(scenario).x, expected)
+
+
+def test_one_availability_cycle_comes_from_the_trace(tmp_path: Path) -> None:
+    """Clients take turns of 10 s; the trace repeats every 20 s, and every update at or after 20 s amplifies."""
+    bundle = online_bundle([(0.0, 10.0)], [(10.0, 20.0)], horizon_s=20.0)
+    bundle = type(bundle)(
+        bundle.manifest.model_copy(update={"on_end": "wrap"}), dict(bundle.tables)
+    )
+    bundle.write(tmp_path / "turns")
+    method = {"name": "generalized_fedavg", "amplification": 10}
+    scenario = world(
+        [1.0, 3.0],
+        method=method,
+        devices={
+            "trace": str(tmp_path / "turns"),
+            "compute": {"name": "values", "step": [7.0, 7.0]},
+        },
+        stop={"simulated_time": 60},
+    )
+    ran = simulate(scenario)
+    # Rounds at 0-7 (client 0; at 7 s it starts again and drops out at 10 s), 10-17 (client 1), 20-27, ...
+    arrived = ran.dispatches.dropna(subset="arrived")
+    assert arrived["client"].tolist() == [0, 1, 0, 1, 0, 1]
+    # The first update at or after 20 s is client 0's second: 10 x (0.1, 0.29, 0.061).
+    close(ran.x[:4], [0, 0.1, 0.39, 4.51], 1e-9)
+
+
+# -- partial work that emerges ---------------------------------------------------------------------
+
+
+def limited(
+    centers: Any,
+    curvatures: Any,
+    initial: Any,
+    done: list[int],
+    full: int,
+    rounds: int,
+    **method: Any,
+) -> Simulated:
+    """Clients so slow that they do ``done`` of ``full`` steps by a deadline of 10 s."""
+    scenario = world(
+        centers,
+        curvatures,
+        initial,
+        method=method,
+        rounds=[list(range(len(done)))] * rounds,
+        steps=full,
+        devices={
+            "compute": {"name": "values", "step": [9.9 / count for count in done]},
+            "network": {"name": "static", "latency": 0, "down": "1000Gbps", "up": "1000Gbps"},
+        },
+    )
+    scenario["training"]["optimizer"]["lr"] = {3: 0.5, 4: 0.25}[full]
+    scenario["server"] |= {
+        "partial_work": "send",
+        "schedule": {"name": "sync", "deadline": 10},
+    }
+    return simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ({"name": "fedavg", "weights": "uniform"}, [7 / 16, 67 / 256]),
+        ({"name": "fedlga"}, [23 / 64, 979371 / 4194304]),
+        ({"name": "fedlga", "sign": -1}, [33 / 64, 1200355 / 4194304]),
+        (
+            {"name": "fedlga", "grad_source": "last_grad"},
+            [107 / 256, 274097415 / 1073741824],
+        ),
+        ({"name": "fedlga", "hessian": "identity"}, [1 / 8, 1 / 64]),
+        ({"name": "fednova", "weights": "uniform"}, [11 / 24, 199 / 576]),
+        ({"name": "scaffold"}, [7 / 16, 69 / 256]),
+        ({"name": "rescale", "weights": "uniform"}, [1 + (-7 / 8 - 3 / 4) / 2]),
+    ],
+)
+def test_partial_work_by_a_deadline(method: dict[str, Any], expected: list[float]) -> None:
+    """C1 of the FedLGA card: A does all 3 steps, B does 1, because of its speed."""
+    ran = limited([0.0, 0.5], 1.0, 1.0, [3, 1], 3, len(expected), **method)
+    assert ran.dispatches["steps_done"].tolist() == [3, 1] * len(expected)
+    assert (ran.dispatches["steps_assigned"] == 3).all()
+    close(ran.x[1:], expected)
+
+
+def test_four_devices_of_different_speed() -> None:
+    """C4."""
+    ran = limited(
+        [0.0, 0.25, 0.5, -0.25], [1.0, 2.0, 1.0, 2.0], 1.0, [4, 4, 2, 1], 4, 1, name="fedlga"
+    )
+    close(ran.x[1], 164029 / 524288)
+
+
+MLP_BYTES = 1_272_040
+
+
+def timing(unit: str, **training: Any) -> dict[str, Any]:
+    """Section 10.3: an MLP of 318,010 parameters, 1,200 samples, E = 5, a deadline of 8 s."""
+    return {
+        "name": "responding-time",
+        "task": {"name": "timing", "clients": 4, "parameters": 318_010, "samples": 1200},
+        "training": {"batch_size": 10, "local_epochs": 5, **training},
+        "devices": {
+            "compute": {"name": "values", "step": [0.6 / 120, 1.2 / 120, 3.6 / 120, 6.0 / 120]},
+            "network": {"name": "static", "latency": 0, "down": "10Mbps", "up": "5Mbps"},
+        },
+        "server": {
+            "method": {"name": "fedlga"},
+            "schedule": {"name": "sync", "deadline": 8},
+            "partial_work": "send",
+            "partial_unit": unit,
+            "selection": {"name": "scripted", "rounds": [[0, 1, 2, 3]]},
+        },
+        "stop": {"rounds": 1},
+    }
+
+
+def test_epochs_by_a_deadline(tmp_path: Path) -> None:
+    """Card, section 10.3: whole epochs, replies, and the close of the round."""
+    run = fedsim.run(timing("epoch"), tmp_path / "epochs")
+    rows = run.dispatches.sort_values("client_id")
+    assert rows["steps_done"].tolist() == [600, 480, 120, 0]
+    assert rows["arrived_s"].to_numpy()[:3] == pytest.approx(
+        [6.052896, 7.852896, 6.652896], abs=1e-9
+    )
+    assert rows["outcome"].tolist() == ["aggregated"] * 3 + ["dropped"]
+    assert run.aggregations["time_s"].tolist() == pytest.approx([7.852896], abs=1e-9)
+    assert (rows["bytes_down"] == MLP_BYTES).all()
+
+
+def test_steps_by_a_deadline(tmp_path: Path) -> None:
+    """Step mode: 494 of 600 steps at 0.01 s, and the slowest sends 98."""
+    run = fedsim.run(timing("step"), tmp_path / "steps")
+    rows = run.dispatches.sort_values("client_id")
+    assert rows["steps_done"].tolist() == [600, 494, 164, 98]
+    assert (rows["outcome"] == "aggregated").all()
+
+
+def drawn(clients: int, redraw: str, **limited_work: Any) -> Any:
+    scenario = timing("step", limited={"redraw": redraw, **limited_work})
+    scenario["task"]["clients"] = clients
+    scenario["devices"]["compute"] = {"name": "values", "step": [0.001] * clients}
+    scenario["server"] |= {
+        "schedule": {"name": "sync"},
+        "selection": {"name": "uniform"},
+        "partial_work": "drop",
+    }
+    scenario["stop"] = {"rounds": 3}
+    return scenario
+
+
+def test_work_drawn_by_hand(tmp_path: Path) -> None:
+    """I14, section 4: half of the devices do E - tau + 1 epochs, tau uniform on 1..4: 2 to 5 of 5, always the same."""
+    run = fedsim.run(drawn(400, "never"), tmp_path / "never", timing_only=True)
+    table = run.dispatches.pivot(index="client_id", columns="round", values="steps_done")
+    epochs = table.to_numpy() / 120
+    assert (epochs == epochs[:, :1]).all()
+    values, counts = np.unique(epochs[:, 0], return_counts=True)
+    assert values.tolist() == [2, 3, 4, 5]
+    # 200 limited ones, a quarter of them with tau = 1: binomial, 4 standard deviations.
+    assert np.abs(counts - [50, 50, 50, 250]).max() <= 4 * (200 * 0.25 * 0.75) ** 0.5
+    assert (run.dispatches["steps_assigned"] == 600).all()
+    # Less work takes less time.
+    spent = (run.dispatches["computed_s"] - run.dispatches["downloaded_s"]).to_numpy()
+    close(spent, run.dispatches["steps_done"] * 0.001, 1e-6)
+
+
+def test_work_drawn_anew(tmp_path: Path) -> None:
+    """The amount alone, or also who is limited; and the draws do not follow the method."""
+    amount = fedsim.run(drawn(400, "amount"), tmp_path / "amount", timing_only=True).dispatches
+    table = amount.pivot(index="client_id", columns="round", values="steps_done").to_numpy()
+    assert (table != table[:, :1]).any()
+    # 200 of 400 are never limited, and 200 / 64 of the others have tau = 1 three times.
+    assert 200 <= (table == 600).all(1).sum() <= 212
+    both = drawn(400, "both", tau_min=2, tau_max=5)
+    first = fedsim.run(both, tmp_path / "both", timing_only=True).dispatches
+    table = first.pivot(index="client_id", columns="round", values="steps_done").to_numpy()
+    assert np.unique(table).tolist() == [120, 240, 360, 480, 600]
+    assert 25 <= (table == 600).all(1).sum() <= 75
+    both["server"]["method"] = {"name": "scaffold"}
+    again = fedsim.run(both, tmp_path / "again", timing_only=True).dispatches
+    order = ["client_id", "round"]
+    assert (
+        first.sort_values(order)["steps_done"].to_numpy()
+        == again.sort_values(order)["steps_done"].to_numpy()
+    ).all()
+
+
+def test_drawn_steps_reach_the_method() -> None:
+    """Work in steps: E counts steps; what a limited client did not do is not learnt."""
+    scenario = world([1.0] * 4, method="fedavg", rounds=[[0, 1, 2, 3]], steps=3)
+    scenario["training"]["limited"] = {"share": 1.0, "tau_min": 3, "tau_max": 3}
+    close(simulate(scenario).x[1], 0.1)
+    scenario["training"]["limited"] = {"share": 0.0}
+    close(simulate(scenario).x[1], 1 - 0.9**3)
+    scenario["training"]["limited"] = {"tau_min": 3, "tau_max": 2}
+    with pytest.raises(UserError, match="tau_max is 2, below tau_min 3"):
+        simulate(scenario)
+
+
+# -- bytes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "down", "up"),
+    [
+        ({"name": "fedavg"}, 1, 1),
+        ({"name": "fedsum_b"}, 1, 1),
+        ({"name": "fedsum"}, 2, 1),
+        ({"name": "fedsum_cr"}, 1, 1),
+        ({"name": "scaffold"}, 2, 2),
+        ({"name": "scaffold", "uplink": 1}, 2, 1),
+        ({"name": "mifa"}, 1, 1),
+        ({"name": "fedvarp"}, 1, 1),
+        ({"name": "fedau"}, 1, 1),
+        ({"name": "fedawe"}, 1, 1),
+        ({"name": "fednova"}, 1, 1),
+        ({"name": "fedlga"}, 1, 1),
+        ({"name": "fedlga", "grad_source": "last_grad"}, 1, 2),
+        ({"name": "rescale"}, 1, 1),
+        ({"name": "generalized_fedavg"}, 1, 1),
+        ({"name": "wait"}, 1, 1),
+    ],
+)
+def test_bytes_and_the_time_they_take(
+    tmp_path: Path, method: dict[str, Any], down: int, up: int
+) -> None:
+    """1,000 parameters of 4 bytes a vector at 8 kB/s down and 4 kB/s up: 0.5 s and 1 s a vector."""
+    scenario = {
+        "name": "bytes",
+        "task": {"name": "timing", "clients": 3, "parameters": 1000},
+        "training": {"local_steps": 2},
+        "devices": {
+            "compute": {"name": "values", "step": [1.0, 1.0, 1.0]},
+            "network": {"name": "static", "latency": 0, "down": "64kbps", "up": "32kbps"},
+        },
+        "server": {"method": method},
+        "stop": {"rounds": 2},
+    }
+    rows = fedsim.run(scenario, tmp_path / "run").dispatches
+    assert (rows["bytes_down"] == 4000 * down).all()
+    assert (rows["bytes_up"] == 4000 * up).all()
+    lasted = (rows["arrived_s"] - rows["dispatched_s"]).to_numpy()
+    assert lasted == pytest.approx(0.5 * down + 2 + up, abs=1e-9)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_bytes_of_the_first_download(tmp_path: Path, shared: bool) -> None:
+    """FedSUM-CR that sends the initial model: two models down the first time, one later, on any network."""
+    network = {"name": "static", "latency": 0, "down": "64kbps", "up": "32kbps"}
+    scenario = {
+        "name": "bytes",
+        "task": {"name": "timing", "clients": 2, "parameters": 1000},
+        "training": {"local_steps": 2},
+        "devices": {"compute": {"name": "values", "step": [1.0, 1.0]}, "network": network},
+        "server": {
+            "method": {"name": "fedsum_cr", "bootstrap": "first_download"},
+            "selection": {"name": "scripted", "rounds": [[0], [0, 1], [0, 1]]},
+        },
+        "stop": {"rounds": 3},
+    }
+    if shared:
+        network |= {"name": "shared", "server_down": "1Gbps", "server_up": "1Gbps"}
+    rows = fedsim.run(scenario, tmp_path / "run").dispatches.sort_values("dispatch_id")
+    assert rows["bytes_down"].tolist() == [8000, 4000, 8000, 4000, 4000]
+    assert (rows["bytes_up"] == 4000).all()
+    times = rows["downloaded_s"] - rows["dispatched_s"]
+    assert times.to_numpy() == pytest.approx([1.0, 0.5, 1.0, 0.5, 0.5], abs=1e-6)
+
+
+# -- random availability ---------------------------------------------------------------------------
+
+
+@st.composite
+def turbulent(draw: st.DrawFn) -> dict[str, Any]:
+    """Clients that drop out, uploads that vanish, deadlines, asynchronous updates."""
+    sync = {"name": "sync", "over_selection": draw(st.sampled_from([1.0, 1.5])), "deadline": 6}
+    schedule = draw(
+        st.sampled_from(
+            [
+                sync,
+                {**sync, "min_updates": 0},
+                {"name": "async"},
+                {"name": "buffered", "buffer_size": 2},
+            ]
+        )
+    )
+    return {
+        "schedule": schedule,
+        "failures": {
+            "crash_rate": draw(st.sampled_from([0.0, 200.0])),
+            "upload_loss": draw(st.sampled_from([0.0, 0.3])),
+        },
+        "partial_work": draw(st.sampled_from(["drop", "send"])),
+        "seed": draw(st.integers(0, 2**32)),
+        "step": draw(st.lists(st.sampled_from([0.5, 1.0, 2.5, 4.0]), min_size=4, max_size=4)),
+    }
+
+
+def simulate_turbulence(method: dict[str, Any], turbulence: dict[str, Any]) -> Simulated:
+    scenario = world(
+        [1.0, -1.0, 2.0, 0.5],
+        [1.0, 3.0, 0.5, 2.0],
+        2.0,
+        method=method,
+        lr=0.03,
+        steps=3,
+        stop={"dispatches": 40},
+        devices={
+            "compute": {"name": "values", "step": turbulence["step"], "jitter": {"cv": 0.3}},
+            "failures": turbulence["failures"],
+        },
+    )
+    scenario["seed"] = turbulence["seed"]
+    scenario["server"] |= {
+        "schedule": turbulence["schedule"],
+        "selection": {"name": "uniform", "cohort": 3},
+        "partial_work": turbulence["partial_work"],
+    }
+    return simulate(scenario)
+
+
+@settings(max_examples=30)
+@given(turbulent(), st.sampled_from([*FAMILY, "scaffold", "mifa", "fedvarp"]))
+def test_dropped_and_late_updates_leave_everybody_consistent(
+    turbulence: dict[str, Any], method: str
+) -> None:
+    """FedSUM: y = sum of h_i; SCAFFOLD: c = mean of c_i; MIFA, FedVARP: the mean of the table."""
+    ran = simulate_turbulence({"name": method}, turbulence)
+    server = {name: value.numpy() for name, value in ran.learner.server.items()}
+    assert np.isfinite(server["model"]).all()
+    if method in FAMILY:
+        np.testing.assert_allclose(ran.memory("gradient").sum(0), server["merged"], atol=1e-10)
+    elif method == "scaffold":
+        np.testing.assert_allclose(ran.memory("control").mean(0), server["control"], atol=1e-10)
+    else:
+        np.testing.assert_allclose(ran.memory("latest").mean(0), server["mean"], atol=1e-10)
+
+
+def test_the_turbulence_is_real() -> None:
+    """The outcomes that the test above is about do occur."""
+    seen: set[str] = set()
+    for schedule in ({"name": "sync", "over_selection": 1.5, "deadline": 6}, {"name": "buffered"}):
+        turbulence = {
+            "schedule": schedule,
+            "failures": {"crash_rate": 200.0, "upload_loss": 0.3},
+            "partial_work": "drop",
+            "seed": 3,
+            "step": [0.5, 1.0, 2.5, 4.0],
+        }
+        ran = simulate_turbulence({"name": "fedsum"}, turbulence)
+        seen |= {Outcome(value).label for value in ran.dispatches["outcome"]}
+        if schedule["name"] == "buffered":
+            assert (ran.dispatches["staleness"] > 0).any()
+    assert {"aggregated", "late", "dropped", "unfinished"} <= seen
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [{"name": "fedawe"}, {"name": "scaffold", "uplink": 1}])
+def test_methods_that_need_rounds_say_so(method: dict[str, Any]) -> None:
+    scenario = world(*Q2, method=method, stop={"rounds": 1})
+    scenario["server"]["schedule"] = {"name": "async"}
+    with pytest.raises(UserError, match="cannot run under the async schedule"):
+        simulate(scenario)
+    two_vectors = world(*Q2, method="scaffold", stop={"rounds": 1})
+    two_vectors["server"]["schedule"] = {"name": "async"}
+    assert len(simulate(two_vectors).x) == 2
+
+
+def waiting(tmp_path: Path, **schedule: Any) -> dict[str, Any]:
+    """Client 0 is there from 0 to 100 s, client 1 from 20 s; a step takes 3 s; the trace is 1000 s long."""
+    online_bundle([(0.0, 100.0)], [(20.0, 22.0), (30.0, 100.0)], horizon_s=1000.0).write(
+        tmp_path / "trace"
+    )
+    scenario = world(
+        [1.0, 3.0],
+        method="wait",
+        stop={"rounds": 3},
+        devices={
+            "trace": str(tmp_path / "trace"),
+            "compute": {"name": "values", "step": [3.0, 3.0]},
+        },
+    )
+    if schedule:
+        scenario["server"]["schedule"] = {"name": "window", **schedule}
+    return scenario
+
+
+def test_waiting_for_all(tmp_path: Path) -> None:
+    """Each client works once a window, when it first comes online; who drops out is asked again."""
+    ran = simulate(waiting(tmp_path))
+    close(ran.x, [0, 0.2, 0.38, 0.542])
+    rows = ran.dispatches
+    # Client 1 is offline until 20 s, drops out at 22 s and is back at 30 s; then both are there.
+    assert [round(aggregate.time_s, 3) for aggregate in ran.book.aggregates] == [33, 36, 39]
+    assert rows["client"].tolist()[:3] == [0, 1, 1]
+    assert rows["dispatched"].tolist()[:3] == pytest.approx([0, 20, 30])
+    assert (rows["version"] == [0, 0, 0, 1, 1, 2, 2]).all()
+
+
+def test_windows_have_a_shortest_length(tmp_path: Path) -> None:
+    """One update a cycle of 40 s, made at its end."""
+    ran = simulate(waiting(tmp_path, length=40))
+    assert [aggregate.time_s for aggregate in ran.book.aggregates] == [40, 80, 120]
+    close(ran.x, [0, 0.2, 0.38, 0.542])
+
+
+def test_windows_have_a_longest_length(tmp_path: Path) -> None:
+    """At 31 s client 1 is at work: it is told to stop, and whoever has reported counts."""
+    ran = simulate(waiting(tmp_path, deadline=31))
+    assert [round(aggregate.time_s, 3) for aggregate in ran.book.aggregates] == [31, 34, 37]
+    close(ran.x[1], 0.1)
+    outcomes = [Outcome(value).label for value in ran.dispatches["outcome"]]
+    assert outcomes[:3] == ["aggregated", "dropped", "cut"]
+    with pytest.raises(UserError, match="shorter than the shortest"):
+        simulate(waiting(tmp_path / "other", deadline=31, length=40))
+
+
+def test_mifa_may_begin_with_everybody() -> None:
+    """Before the first round all clients are asked; then the rounds are those of the script."""
+    scenario = world(*Q2, method={"name": "mifa", "first_round": "all"}, rounds=LOG)
+    ran = simulate(scenario)
+    x, latest = [2.0], [2.0 - 1, 3 * (2.0 + 1)]
+    x.append(x[0] - 0.1 * sum(latest) / 2)
+    for clients in LOG[: len(ran.x) - 2]:
+        for client in clients:
+            latest[client] = (x[-1] - 1) if client == 0 else 3 * (x[-1] + 1)
+        x.append(x[-1] - 0.1 * sum(latest) / 2)
+    close(ran.x, x)
+
+
+# -- statistics of participation -------------------------------------------------------------------
+
+
+def books(rounds: list[list[int]], clients: int) -> Any:
+    """Dispatches of scripted rounds, as a run folder holds them."""
+    scenario = world([0.0] * clients, method="fedavg", rounds=rounds)
+    rows = simulate(scenario).dispatches
+    return rows.rename(columns={"client": "client_id"}).assign(
+        outcome=[Outcome(value).label for value in rows["outcome"]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("rounds", "clients", "tau"),
+    [
+        ([[0], [1], [0, 1], [2], [0], [1, 2]], 3, [1, 2, 3, 1, 2, 1]),
+        ([[0]] * 4, 2, [1, 2, 3, 4]),
+        ([[0, 1], [0], [1, 2], [0, 2]], 3, [1, 2, 1, 1]),
+        ([[0, 1]] * 5, 2, [0] * 5),
+    ],
+)
+def test_delays_of_small_logs(rounds: list[list[int]], clients: int, tau: list[int]) -> None:
+    """Section 3 of the FedSUM card."""
+    found = delays(books(rounds, clients), clients, len(rounds))
+    assert found.tau.tolist() == tau
+    assert found.tau_max == max(tau)
+    assert found.tau_avg == pytest.approx(sum(tau) / len(tau), rel=1e-12)
+
+
+def test_delays_of_cyclic_participation() -> None:
+    """B = 5 blocks: tau_max = B - 1, tau_avg = (B - 1)(T + 1 - B / 2) / T."""
+    found = delays(books([[t % 5] for t in range(60)], 5), 5, 60)
+    assert found.tau_max == 4
+    assert found.tau_avg == pytest.approx(4 * (61 - 2.5) / 60, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "clients", "terms"),
+    [
+        ([[0, 1], [2, 3], [0, 2], [1, 3]], 4, {1: [1, 1, 1, 1], 2: [0, 0], 4: [0]}),
+        ([[0], [1], [2], [3]], 4, {1: [3] * 4, 2: [1, 1], 3: [1 / 3], 4: [0]}),
+        ([[0, 1], [2, 3], [4, 5]], 6, {1: [2] * 3, 2: [0.5], 3: [0]}),
+        ([[0], [1, 2]], 3, {2: [0.125]}),
+        ([[0], [0], [0], [1]], 2, {4: [0.25]}),
+    ],
+)
+def test_participation_terms(
+    rounds: list[list[int]], clients: int, terms: dict[int, list[float]]
+) -> None:
+    """O12, O7 and O13 of the card of generalized FedAvg."""
+    weights = participation_weights(books(rounds, clients), clients, len(rounds))
+    for window, expected in terms.items():
+        np.testing.assert_allclose(participation_term(weights, window), expected, atol=1e-12)
+
+
+def test_participation_terms_of_groups_in_turn() -> None:
+    """Card, section 3: five groups in slots of 100 rounds (here of 20 and a fifth of P), offsets 0 and 50 %."""
+    expected = {100: (4.0, 1.5), 300: (0.6667, 0.3889), 500: (0, 0), 700: (0.1224, 0.0714)}
+    for offset, column in ((0, 0), (10, 1)):
+        rounds = [[((t + offset) // 20) % 5] for t in range(140)]
+        weights = participation_weights(books(rounds, 5), 5, len(rounds))
+        for window, values in expected.items():
+            assert participation_term(weights, window // 5)[0] == pytest.approx(
+                values[column], abs=5.1e-5
+            )
