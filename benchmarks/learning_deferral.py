@@ -2,8 +2,8 @@
 
     python -m benchmarks.learning_deferral [--in-flight 200] [--updates 600] [--model mlp] [--device cpu]
 
-The same timeline three times: the plain loop (a copy of the module and an optimizer for every dispatch, when it ends;
-torch's default threads), fedsim executing every instruction at once, and fedsim deferring. The last two must give the
+The same timeline four times: the plain loop (a copy of the module and an optimizer for every dispatch, when it ends)
+with torch's default threads and with one, fedsim executing every instruction at once, and fedsim deferring. The last two must give the
 same bits.
 """
 
@@ -70,8 +70,11 @@ def make_timeline(clients: int, in_flight: int, updates: int, buffer: int) -> li
     return calls
 
 
-def plain(task: SupervisedTask, calls: list[Call], device: torch.device) -> None:
-    """Every dispatch by a module and an optimizer of its own, from its version."""
+def plain(task: SupervisedTask, calls: list[Call], device: torch.device, threads: int) -> float:
+    """Every dispatch by a module and an optimizer of its own, from its version; seconds."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    begin = time.perf_counter()
     x, y = task.train_x.to(device), task.train_y.to(device)
     loss_function = nn.CrossEntropyLoss()
     server = copy.deepcopy(task.module).to(device)
@@ -112,6 +115,8 @@ def plain(task: SupervisedTask, calls: list[Call], device: torch.device) -> None
             }
     if device.type == "cuda":
         torch.cuda.synchronize()
+    torch.set_num_threads(before)
+    return time.perf_counter() - begin
 
 
 def with_fedsim(
@@ -142,15 +147,16 @@ def main() -> None:
     options = parser.parse_args()
     task = make_task(options.model, clients=max(250, options.in_flight * 5 // 4), samples=64)
     calls = make_timeline(task.clients, options.in_flight, options.updates, options.buffer)
-    best = dict.fromkeys(("plain loop", "fedsim, eager", "fedsim, deferred"), float("inf"))
+    best = dict.fromkeys(
+        ("plain loop", "plain, one thread", "fedsim, eager", "fedsim, deferred"), float("inf")
+    )
     for _ in range(options.repeats):
         eager, eager_s = with_fedsim(task, calls, options.device, eager=True)
         deferred, deferred_s = with_fedsim(task, calls, options.device)
-        start = time.perf_counter()
-        plain(task, calls, deferred.execution.device)
-        plain_s = time.perf_counter() - start
+        plain_s = plain(task, calls, deferred.execution.device, torch.get_num_threads())
+        single_s = plain(task, calls, deferred.execution.device, 1)
         same = torch.equal(eager.server["model"], deferred.server["model"])
-        for name, seconds in zip(best, (plain_s, eager_s, deferred_s), strict=True):
+        for name, seconds in zip(best, (plain_s, single_s, eager_s, deferred_s), strict=True):
             best[name] = min(best[name], seconds)
     print(
         f"{options.model}: {options.updates} updates, buffer {options.buffer}, {options.in_flight} at work, "

@@ -10,10 +10,12 @@ from fedsim.tasks.supervised import SupervisedTask
 
 # Converted samples are kept where they take no more than this; larger sets are converted batch by batch.
 _CONVERTED_BYTES = 1 << 30
+# Larger sets stay in the host's memory (or on its disk, where they are memory-mapped).
+_CUDA_SHARE = 0.4
 
 
 class Samples:
-    """Inputs and labels that batches are gathered from.
+    """Inputs and labels that batches are gathered from, on the compute device where they fit.
 
     Args:
         task: whose inputs they are; converts raw samples.
@@ -25,10 +27,13 @@ class Samples:
     def __init__(self, task: SupervisedTask, x: Tensor, y: Tensor, execution: Execution) -> None:
         self._task = task
         self._dtype = execution.dtype
+        self._device = execution.device
         self.y = y.to(execution.device)
         converted_bytes = x.numel() * torch.finfo(execution.dtype).bits // 8
         self._ready = converted_bytes <= _CONVERTED_BYTES
-        self.x = x.to(execution.device)
+        self.x = x
+        if execution.device.type != "cuda" or x.nbytes <= _cuda_room(execution.device):
+            self.x = x.to(execution.device)
         if self._ready:
             self.x = task.inputs(self.x, execution.dtype).contiguous()
 
@@ -40,7 +45,9 @@ class Samples:
 
         With ``scratch`` the result lies in memory that the next call with the same ``scratch`` uses again.
         """
-        if scratch is None:
+        if self.x.device != self._device:
+            raw = torch.index_select(self.x, 0, rows.to(self.x.device)).to(self._device)
+        elif scratch is None:
             raw = torch.index_select(self.x, 0, rows)
         else:
             held = scratch.get("x")
@@ -52,5 +59,9 @@ class Samples:
 
     def slice(self, start: int, end: int) -> Tensor:
         """Inputs of consecutive samples."""
-        raw = self.x[start:end]
+        raw = self.x[start:end].to(self._device)
         return raw if self._ready else self._task.inputs(raw, self._dtype)
+
+
+def _cuda_room(device: torch.device) -> int:
+    return int(_CUDA_SHARE * torch.cuda.get_device_properties(device).total_memory)
