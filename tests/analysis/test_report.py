@@ -18,7 +18,8 @@ from fedsim.analysis.figures import base
 from fedsim.analysis.figures.learning import target_levels
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.headline import headline, notice, tiles
-from fedsim.analysis.report import cell_of, render
+from fedsim.analysis.pages import cell_of
+from fedsim.analysis.report import render
 from fedsim.analysis.text import duration_text, percent_text, prefixed_text
 from fedsim.cli.report import command
 from fedsim.errors import UserError

@@ -414,5 +414,5 @@ const fedsim = (() => {
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const column = (figure, key) => data[figure].columns.find((c) => c.key === key);
-  return { data, column, show, onAxis, ticks, scale, legend, lines, columns, heat, table, canvas, colour, tooltip };
+  return { data, column, show, onAxis, ticks, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, colour, tooltip };
 })();
