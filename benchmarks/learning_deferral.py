@@ -3,8 +3,8 @@
     python -m benchmarks.learning_deferral [--in-flight 200] [--updates 600] [--model mlp] [--device cpu]
 
 The same timeline four times: the plain loop (a copy of the module and an optimizer for every dispatch, when it ends)
-with torch's default threads and with one, fedsim executing every instruction at once, and fedsim deferring. The last two must give the
-same bits.
+with torch's default threads and with one, fedsim executing every instruction at once, and fedsim deferring. The last
+two must give the same bits.
 """
 
 from __future__ import annotations
