@@ -21,7 +21,7 @@ from fedsim.network.base import NetworkContext
 from fedsim.network.columns import text_codes
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Devices, Energy, Part
+from fedsim.scenario.model import Devices, Energy, EnergyClass, Part
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.validation import require_sound
@@ -90,7 +90,9 @@ def build_population(
         )
 
     everybody = np.ones(clients, dtype=np.bool_)
-    main = _bundle_of(devices, devices.compute, bundles)
+    parts = (devices.compute, devices.availability, devices.network)
+    given = (_bundle_of(devices, part, bundles) for part in parts)
+    main = next((bundle for bundle in given if bundle is not None), None)
     rows = _device_rows(main, clients, devices, seed)
     memory = _memory_of(main, rows, devices)
     eligible = everybody if memory is None else memory >= memory_needed_bytes()
@@ -184,7 +186,7 @@ def _memory_of(
 
 
 def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:
-    figures = [energy, *energy.classes.values()]
+    figures: list[Energy | EnergyClass] = [energy, *energy.classes.values()]
     watts = np.array([[item.download_w, item.compute_w, item.upload_w] for item in figures])
     if not energy.classes:
         return Power(watts, np.zeros(clients, dtype=np.uint8))

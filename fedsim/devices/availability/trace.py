@@ -11,6 +11,7 @@ from fedsim.devices.availability.base import AvailabilityModel, AvailabilityPara
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose
 from fedsim.traces.availability import AvailabilityIndex
+from fedsim.traces.eligibility import rederive
 from fedsim.units import NS_PER_S, Duration, to_ns
 
 _DAY_S = 86_400
@@ -20,7 +21,10 @@ class TraceAvailabilityParams(AvailabilityParams):
     """Parameters of replayed availability."""
 
     trace: Path | None = None
-    """Another bundle than ``devices.trace``, relative to the scenario file."""
+    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
+    require: str | None = None
+    """Eligibility rule applied to the bundle's device_events in place of the bundle's own, an expression over
+    charging, network, screen and lock, such as ``charging and network == wifi``."""
     start: Duration = 0.0
     """Instant of the trace at which the scenario starts."""
     shift: Literal["none", "days", "any"] = "none"
@@ -38,12 +42,15 @@ class TraceAvailability(AvailabilityModel):
     def index(self) -> AvailabilityIndex:
         """See :meth:`fedsim.devices.availability.base.AvailabilityModel.index`."""
         bundle, context = self.context.bundle, self.context
-        if bundle is None or "availability" not in bundle.tables:
+        table = "availability" if self.params.require is None else "device_events"
+        if bundle is None or table not in bundle.tables:
             raise UserError(
-                "there is no availability table to replay",
+                f"there is no table {table} to replay",
                 where="devices.availability",
                 hint="name a trace bundle that has one (devices.trace), or use {name: always}",
             )
+        if self.params.require is not None:
+            bundle = rederive(bundle, self.params.require)
         shift_ns = None
         if self.params.shift != "none":
             u = context.stream(Purpose.AVAILABILITY).uniforms(np.arange(context.clients))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.devices.compute.base import ComputeModel
+from fedsim.devices.compute.table import ComputeTable
 from fedsim.devices.compute.variation import ComputeParams
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose
@@ -26,6 +28,10 @@ class FlopsParams(ComputeParams):
     """Largest factor away from the median, either side."""
     fixed: Duration = 0.0
     """Fixed part of a step on the median device."""
+    speed: Literal["drawn", "bundle"] = "drawn"
+    """Speed of a device relative to the median one: drawn (lognormal), or the bundle's relative_speed."""
+    trace: Path | None = None
+    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
 
 
 class Flops(ComputeModel):
@@ -39,8 +45,6 @@ class Flops(ComputeModel):
 
     def step_s(self) -> npt.NDArray[np.float64]:
         """See :meth:`fedsim.devices.compute.base.ComputeModel.step_s`."""
-        from scipy.special import ndtri
-
         context, params = self.context, self.params
         if context.flops_per_sample is None:
             raise UserError(
@@ -48,10 +52,39 @@ class Flops(ComputeModel):
                 where="devices.compute",
                 hint="give task.flops_per_sample, or another compute model",
             )
-        u = context.stream(Purpose.COMPUTE_PROFILE).uniforms(np.arange(context.clients))
-        speed = np.clip(np.exp(params.sigma * ndtri(u)), 1 / params.limit, params.limit)
+        speed = self._bundle_speeds() if params.speed == "bundle" else self._drawn_speeds()
         median_s = (
             params.fixed + context.batch_samples * context.flops_per_sample / params.flops_per_s
         )
         result: npt.NDArray[np.float64] = median_s / speed
         return result
+
+    def _drawn_speeds(self) -> npt.NDArray[np.float64]:
+        from scipy.special import ndtri
+
+        context, params = self.context, self.params
+        u = context.stream(Purpose.COMPUTE_PROFILE).uniforms(np.arange(context.clients))
+        speed: npt.NDArray[np.float64] = np.clip(
+            np.exp(params.sigma * ndtri(u)), 1 / params.limit, params.limit
+        )
+        return speed
+
+    def _bundle_speeds(self) -> npt.NDArray[np.float64]:
+        bundle = self.context.bundle
+        hint = "name a trace bundle that has them (devices.trace), or use speed: drawn"
+        if bundle is None or "compute" not in bundle.tables:
+            raise UserError(
+                "there is no compute table to take relative speeds from",
+                where="devices.compute",
+                hint=hint,
+            )
+        speed = ComputeTable(bundle, self.context.device_rows).column("relative_speed")
+        missing = np.flatnonzero(np.isnan(speed))
+        if len(missing):
+            device = bundle.device_ids[int(self.context.device_rows[missing[0]])].as_py()
+            raise UserError(
+                f"the relative speed of {len(missing)} clients is not known, the first is device '{device}'",
+                where=f"{bundle.manifest.name}: compute",
+                hint=hint,
+            )
+        return speed

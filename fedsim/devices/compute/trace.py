@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.devices.compute.base import ComputeModel
+from fedsim.devices.compute.table import ComputeTable
 from fedsim.devices.compute.variation import ComputeParams
 from fedsim.errors import UserError
 from fedsim.units import Duration
@@ -19,7 +20,7 @@ class TraceComputeParams(ComputeParams):
     """Parameters of step times from a trace bundle."""
 
     trace: Path | None = None
-    """Another bundle than ``devices.trace``, relative to the scenario file."""
+    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
     task: str = "*"
     """Which rows of the compute table: their ``task``; ``*`` takes the rows of any task."""
     train_factor: float = Field(default=1.0, gt=0)
@@ -45,28 +46,16 @@ class TraceCompute(ComputeModel):
                 hint="name a trace bundle with one (devices.trace), or give a distribution such as "
                 "{name: lognormal, median: 0.1s}",
             )
-        table = bundle.tables["compute"].to_pandas()
-        if self.params.task != "*":
-            table = table[table["task"].astype(str) == self.params.task]
-        table = table.drop_duplicates("device_id")
-        devices = bundle.tables["devices"].column("device_id").to_pandas().astype(str)
-        table = table.set_index(table["device_id"].astype(str)).reindex(
-            devices.iloc[self.context.device_rows]
-        )
+        table = ComputeTable(bundle, self.context.device_rows, self.params.task)
         if self.params.reference_step is not None:
-            step = self.params.reference_step / table["relative_speed"].to_numpy(np.float64)
+            step = self.params.reference_step / table.column("relative_speed")
         else:
-            factor = np.where(
-                table["phase"].astype(str) == "inference", self.params.train_factor, 1.0
-            )
-            sample = table["sample_s"].to_numpy(np.float64)
-            step = factor * (
-                table["step_fixed_s"].fillna(0.0).to_numpy(np.float64)
-                + sample * self.context.batch_samples
-            )
+            factor = np.where(table.is_inference(), self.params.train_factor, 1.0)
+            fixed_s = np.nan_to_num(table.column("step_fixed_s"))
+            step = factor * (fixed_s + table.column("sample_s") * self.context.batch_samples)
         missing = np.flatnonzero(~np.isfinite(step))
         if len(missing):
-            device = devices.iloc[int(self.context.device_rows[missing[0]])]
+            device = bundle.device_ids[int(self.context.device_rows[missing[0]])].as_py()
             raise UserError(
                 f"{len(missing)} clients have no usable row in the compute table, the first is device '{device}'",
                 where=f"{bundle.manifest.name}: compute",
