@@ -1,0 +1,327 @@
+"""Devices of whole runs: memory, energy by class, message sizes, bundles of their own, and counted operations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsim
+from fedsim.composition.assembly import assemble
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from tests.traces.cases import DAY, HOUR, bundle_of
+
+S = 1_000_000_000
+
+
+def phones(tmp_path: Path, name: str = "phones", count: int = 4, **tables: Any) -> str:
+    """A bundle of some devices that are always online, with further tables; its folder."""
+    ids = [f"d{i}" for i in range(count)]
+    kinds = tables.pop("kinds", None)
+    made = bundle_of(
+        {one: [(0, 7 * DAY)] for one in ids},
+        tables={key: {"device_id": ids, **columns} for key, columns in tables.items()},
+        devices=None if kinds is None else {"kind": kinds},
+    )
+    made.write(tmp_path / name)
+    return str(tmp_path / name)
+
+
+def timing(devices: dict[str, Any], clients: int = 4, **changes: Any) -> dict[str, Any]:
+    """One round of all clients, who do 10 steps on 1,000 parameters."""
+    return {
+        "name": "timing",
+        "task": {"name": "timing", "clients": clients, "parameters": 1000, "samples": 64},
+        "training": {"local_steps": 10, "batch_size": 16},
+        "devices": devices,
+        "server": {"selection": {"name": "scripted", "rounds": [list(range(clients))]}},
+        "stop": {"rounds": 1},
+        **changes,
+    }
+
+
+LINKS = {"name": "static", "latency": 0, "down": "32kbps", "up": "16kbps"}
+STEPS = {"name": "values", "step": 0.5}
+
+
+def test_energy_of_a_dispatch_is_power_by_class_times_time_at_work(tmp_path: Path) -> None:
+    """4,000 bytes take 1 s down and 2 s up; ten steps take 5 s."""
+    folder = phones(tmp_path, kinds=["phone", "pc", None, "tablet"])
+    classes = {
+        "pc": {"compute_w": 40, "download_w": 3, "upload_w": 5},
+        "phone": {"compute_w": 4, "download_w": 0.5, "upload_w": 2},
+    }
+    energy = {"compute_w": 10, "download_w": 1, "upload_w": 0, "classes": classes}
+    devices = {"trace": folder, "compute": STEPS, "network": LINKS, "energy": energy}
+    run = fedsim.run(timing(devices), tmp_path / "run")
+    expected = [0.5 + 20 + 4, 3 + 200 + 10, 1 + 50, 1 + 50]
+    joules = run.dispatches.set_index("client_id")["energy_j"].sort_index()
+    assert joules.tolist() == pytest.approx(expected, rel=1e-12)
+    assert run.clients["energy_j"].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_power_of_a_kind_that_no_device_is_of_is_refused(tmp_path: Path) -> None:
+    energy = {"classes": {"fridge": {"compute_w": 1, "download_w": 1, "upload_w": 1}}}
+    devices = {"compute": STEPS, "network": LINKS, "energy": energy}
+    known = {"trace": phones(tmp_path, kinds=["phone"] * 4), **devices}
+    with pytest.raises(UserError, match="no device of the trace bundle is a 'fridge'"):
+        fedsim.run(timing(known), tmp_path / "run")
+    with pytest.raises(UserError, match="needs a trace bundle that tells the kinds"):
+        fedsim.run(timing(devices), tmp_path / "run")
+
+
+# Model and gradient of 1,000 numbers, and 100 of each of the 16 samples of a batch, in 4 bytes each.
+NEEDED = 4 * (2 * 1000 + 16 * 100)
+
+
+def test_devices_without_the_memory_for_model_and_batch_take_no_work(tmp_path: Path) -> None:
+    folder = phones(
+        tmp_path,
+        compute={
+            "task": ["*"] * 4,
+            "phase": ["training"] * 4,
+            "sample_s": [0.01] * 4,
+            "ram_bytes": [NEEDED, NEEDED - 1, None, 10 * NEEDED],
+        },
+    )
+    world = timing(
+        {"trace": folder, "network": LINKS, "memory": NEEDED - 1},
+        server={"selection": {"name": "uniform", "cohort": 4}, "schedule": {"name": "async"}},
+        stop={"simulated_time": 600},
+    )
+    world["task"]["activations"] = 100
+    run = fedsim.run(world, tmp_path / "run")
+    # The third's memory is not known: it is taken to have what the scenario says.
+    assert sorted(run.dispatches["client_id"].unique()) == [0, 3]
+    assert run.info["ineligible_clients"] == 2
+    assert "of 4; 2 lack the memory to train" in run.report().read_text(encoding="utf-8")
+    # A smaller batch, a longer one that the clients cannot fill, another optimizer.
+    for training, able in (
+        ({"batch_size": 15}, [0, 1, 2, 3]),
+        ({"batch_size": 17}, [3]),
+        ({"batch_size": 1000}, [3]),
+        ({"optimizer": {"name": "adam"}}, [3]),
+        ({"optimizer": {"name": "sgd", "momentum": 0.9}}, [3]),
+        ({"dtype": "float64"}, [3]),
+    ):
+        loaded = fedsim.read_scenario({**world, "training": {"batch_size": 16, **training}})
+        eligible = assemble(loaded).population.eligible
+        assert np.flatnonzero(eligible).tolist() == able, training
+
+
+def test_memory_that_no_device_tells_of_leaves_everybody_eligible(tmp_path: Path) -> None:
+    loaded = fedsim.read_scenario(timing({"compute": STEPS, "network": LINKS}))
+    assert assemble(loaded).population.eligible.all()
+    loaded = fedsim.read_scenario(timing({"compute": STEPS, "network": LINKS, "memory": 100}))
+    assert not assemble(loaded).population.eligible.any()
+
+
+def test_activations_of_a_model_are_what_its_backward_pass_needs() -> None:
+    """An MLP 64-16-10: inputs, hidden values, their softmax (or logits), and labels; its parameters are no part."""
+    world = timing({"compute": STEPS, "network": LINKS, "memory": "1GB"}, clients=3)
+    world["task"] = {
+        "dataset": {"name": "digits"},
+        "partition": {"name": "iid", "clients": 3},
+        "model": {"name": "mlp", "hidden": [16]},
+    }
+    task = assemble(fedsim.read_scenario(world)).task
+    assert task is not None
+    least = 64 + 16 + 10
+    assert least <= task.activations_per_sample() <= least + 4
+    world["task"]["model"]["hidden"] = [16, 1000]
+    wider = assemble(fedsim.read_scenario(world)).task
+    assert wider is not None
+    assert wider.activations_per_sample() - task.activations_per_sample() == 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "down", "up"),
+    [
+        ({}, 4000, 4000),
+        ({"training": {"dtype": "float64"}}, 8000, 8000),
+        ({"server": {"compression": 0.25}}, 4000, 1000),
+        ({"server": {"download_compression": 0.5, "compression": 0.1}}, 2000, 400),
+        # SCAFFOLD sends model and control variate both ways.
+        ({"server": {"method": {"name": "scaffold"}}}, 8000, 8000),
+        (
+            {"server": {"method": {"name": "scaffold"}, "compression": 0.5}, "training": {}},
+            8000,
+            4000,
+        ),
+    ],
+)
+def test_bytes_of_a_message_are_vectors_times_size_of_a_number_times_compression(
+    tmp_path: Path, changes: dict[str, Any], down: int, up: int
+) -> None:
+    world = timing({"compute": STEPS, "network": LINKS})
+    for section, values in changes.items():
+        world[section] = {**world[section], **values}
+    run = fedsim.run(world, tmp_path / "run")
+    assert set(run.dispatches["bytes_down"]) == {down}
+    assert set(run.dispatches["bytes_up"]) == {up}
+    # At 32 kbit/s a second brings 4,000 bytes, and takes 2,000 back.
+    first = run.dispatches.iloc[0]
+    assert first["downloaded_s"] - first["dispatched_s"] == pytest.approx(down / 4000)
+    assert first["arrived_s"] - first["computed_s"] == pytest.approx(up / 2000)
+
+
+def test_parts_replay_bundles_of_their_own_paired_by_row(tmp_path: Path) -> None:
+    hours = {f"d{i}": [(i * HOUR, (i + 1) * HOUR)] for i in range(5)}
+    bundle_of(hours, on_end="unavailable").write(tmp_path / "online")
+    speeds = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.1, 0.2, 0.3, 0.4]}
+    fast = phones(tmp_path, "fast", compute=speeds)
+    rates = {"direction": ["both"] * 6, "bandwidth_bps": [1e3 * 2**i for i in range(6)]}
+    linked = phones(tmp_path, "linked", count=6, network=rates)
+    devices = {
+        "compute": {"name": "trace", "trace": fast},
+        "availability": {"trace": str(tmp_path / "online")},
+        "network": {"name": "static", "trace": linked, "latency": 0},
+    }
+    population = assemble(fedsim.read_scenario(timing(devices))).population
+    assert population.compute.step_s.tolist() == pytest.approx([1.6, 3.2, 4.8, 6.4])
+    assert [population.network.rate_bps(i, 0) for i in range(4)] == [1000, 2000, 4000, 8000]
+    assert [population.availability.next_online(i, 0) for i in range(4)] == [
+        i * 3600 * S for i in range(4)
+    ]
+    too_many = {**timing(devices, clients=5), "stop": {"rounds": 1}}
+    with pytest.raises(UserError, match="4 devices for 5 clients"):
+        assemble(fedsim.read_scenario(too_many))
+
+
+def test_series_of_a_bundle_of_its_own_are_ridden(tmp_path: Path) -> None:
+    ids = ["a", "b"]
+    bundle_of(
+        {one: [(0, DAY)] for one in ids},
+        tables={
+            "network_series": {
+                "series_id": ["s", "s"],
+                "direction": ["both", "both"],
+                "start_us": [0, 1_000_000],
+                "dur_us": [1_000_000, 1_000_000],
+                "rate_bps": [16000.0, 0.0],
+            },
+            "network_assign": {
+                "device_id": ids,
+                "series_id": ["s", "s"],
+                "offset_us": [0, 1_000_000],
+                "scale": [1.0, 1.0],
+            },
+        },
+    ).write(tmp_path / "cells")
+    devices = {
+        "compute": STEPS,
+        "network": {"name": "traced", "trace": str(tmp_path / "cells"), "latency": 0},
+    }
+    run = fedsim.run(timing(devices, clients=2), tmp_path / "run")
+    rows = run.dispatches.set_index("client_id").sort_index()
+    # 2 s of sending: on-off from the first second, or off-on.
+    assert rows["downloaded_s"].tolist() == [3.0, 4.0]
+    assert rows["computed_s"].tolist() == [8.0, 9.0]
+    assert rows["arrived_s"].tolist() == [11.0, 12.0]
+
+
+def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
+    columns = {"task": ["*"] * 4, "phase": ["training"] * 4, "relative_speed": [1.0, 2.0, 0.5, 4.0]}
+    folder = phones(tmp_path, compute=columns)
+
+    def steps(compute: dict[str, Any], **task: Any) -> list[float]:
+        world = timing({"trace": folder, "compute": compute, "network": LINKS})
+        world["task"].update(task)
+        times: list[float] = assemble(fedsim.read_scenario(world)).population.compute.step_s
+        return list(times)
+
+    # From a reference time; from 16 samples of 2 GFLOP at 8 GFLOP/s on a device of speed 1, after a fixed second.
+    assert steps({"reference_step": "3s"}) == [3.0, 1.5, 6.0, 0.75]
+    flops = {"name": "flops", "speed": "bundle", "flops_per_s": 8e9, "fixed": 1}
+    assert steps(flops, flops_per_sample=2e9) == [5.0, 2.5, 10.0, 1.25]
+    own = {"device_id": ["d3"], "task": ["*"], "phase": ["training"], "relative_speed": [1.0]}
+    bundle = TraceBundle.read(folder)
+    bundle_of({f"d{i}": [(0, DAY)] for i in range(4)}, tables={"compute": own}).write(
+        tmp_path / "gaps"
+    )
+    assert bundle.device_count == 4
+    folder = str(tmp_path / "gaps")
+    with pytest.raises(
+        UserError, match="speed of 3 clients is not known, the first is device 'd0'"
+    ):
+        steps(flops, flops_per_sample=2e9)
+    with pytest.raises(UserError, match="3 clients have no usable row"):
+        steps({"reference_step": "3s"})
+
+
+def test_a_table_of_times_only_cannot_be_asked_for_relative_speeds(tmp_path: Path) -> None:
+    columns = {"task": ["*"] * 4, "phase": ["inference"] * 4, "sample_s": [0.1] * 4}
+    folder = phones(tmp_path, compute=columns)
+    devices = {"trace": folder, "compute": {"reference_step": 1}, "network": LINKS}
+    with pytest.raises(UserError, match="4 clients have no usable row"):
+        assemble(fedsim.read_scenario(timing(devices)))
+    devices["compute"] = {"train_factor": 3}
+    times = assemble(fedsim.read_scenario(timing(devices))).population.compute.step_s
+    assert times.tolist() == pytest.approx([3 * 16 * 0.1] * 4)
+
+
+def test_rows_of_a_task_are_chosen_and_the_first_of_a_device_counts(tmp_path: Path) -> None:
+    ids = ["d0", "d1", "d0", "d1"]
+    bundle_of(
+        {"d0": [(0, DAY)], "d1": [(0, DAY)]},
+        tables={
+            "compute": {
+                "device_id": ids,
+                "task": ["cnn", "lstm", "lstm", "cnn"],
+                "phase": ["training"] * 4,
+                "step_fixed_s": [1.0, None, None, 2.0],
+                "sample_s": [0.5, 2.0, 1.0, 0.25],
+            }
+        },
+    ).write(tmp_path / "two")
+
+    def steps(task: str) -> list[float]:
+        devices = {"trace": str(tmp_path / "two"), "compute": {"task": task}, "network": LINKS}
+        world = timing(devices, clients=2)
+        return list(assemble(fedsim.read_scenario(world)).population.compute.step_s)
+
+    assert steps("cnn") == [1 + 16 * 0.5, 2 + 16 * 0.25]
+    assert steps("lstm") == [16 * 1.0, 16 * 2.0]
+    assert steps("*") == [1 + 16 * 0.5, 16 * 2.0]
+
+
+def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
+    """Charging from 1 h to 4 h, on Wi-Fi from 2 h: by the bundle's own table the device is online for one minute."""
+    events = [(0, "network", "4g"), (1, "charging", "on"), (2, "network", "wifi")]
+    events += [(4, "charging", "off")]
+    bundle_of(
+        {"d0": [(0, 60_000_000)]},
+        on_end="unavailable",
+        tables={
+            "device_events": {
+                "device_id": ["d0"] * len(events),
+                "time_us": [hour * HOUR for hour, _, _ in events],
+                "key": [key for _, key, _ in events],
+                "value": [value for _, _, value in events],
+            }
+        },
+    ).write(tmp_path / "events")
+
+    def online(**options: Any) -> list[float]:
+        devices = {
+            "trace": str(tmp_path / "events"),
+            "compute": STEPS,
+            "network": LINKS,
+            "availability": options,
+        }
+        index = assemble(fedsim.read_scenario(timing(devices, clients=1))).population.availability
+        start = index.next_online(0, 0)
+        return [start / 3600 / S, index.online_until(0, start) / 3600 / S]
+
+    assert online() == [0, 1 / 60]
+    assert online(require="charging") == [1, 4]
+    assert online(require="charging and network == wifi") == [2, 4]
+    with pytest.raises(UserError, match="eligibility, column"):
+        online(require="charging and")
+    devices = {"trace": phones(tmp_path), "compute": STEPS, "network": LINKS}
+    loaded = fedsim.read_scenario(timing({**devices, "availability": {"require": "charging"}}))
+    with pytest.raises(UserError, match="no table device_events"):
+        assemble(loaded)
