@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
@@ -50,6 +50,7 @@ def fedau(log: list[list[int]], cutoff: int | None, server_lr: float = 1.0) -> F
     return np.array(xs)
 
 
+@settings(max_examples=20)
 @given(LOGS, st.sampled_from([None, 1, 2, 3, 50]))
 def test_fedau(log: list[list[int]], cutoff: int | None) -> None:
     x = play("fedau", q3(), log, steps=2, cutoff=cutoff, server_lr=0.7).x
@@ -75,6 +76,7 @@ def test_fedau_counts_draws() -> None:
 # -- FedAWE ----------------------------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(LOGS, st.floats(0.3, 1.5), st.sampled_from([None, 0.05]))
 def test_fedawe(log: list[list[int]], server_lr: float, clip: float | None) -> None:
     """Xiang et al. (NeurIPS 2024), Algorithm 1."""
@@ -97,6 +99,7 @@ def test_fedawe(log: list[list[int]], server_lr: float, clip: float | None) -> N
 # -- MIFA and FedVARP ------------------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(LOGS, st.sampled_from(["gradients", "changes"]))
 def test_mifa(log: list[list[int]], remembers: str) -> None:
     """Gu et al. (NeurIPS 2021), Algorithm 1, with a decaying learning rate: G_i = (w - w_i) / eta of its time."""
@@ -113,6 +116,7 @@ def test_mifa(log: list[list[int]], remembers: str) -> None:
     close(played.memory("latest")[:, 0], table)
 
 
+@settings(max_examples=20)
 @given(LOGS)
 def test_fedvarp(log: list[list[int]]) -> None:
     """Jhunjhunwala et al. (UAI 2022), Algorithm 2."""
@@ -146,6 +150,7 @@ def test_tables_hold_a_client_drawn_twice_once() -> None:
 # -- SCAFFOLD --------------------------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(LOGS, st.sampled_from([1, 2]), st.lists(st.integers(1, 3), min_size=3, max_size=3))
 def test_scaffold(log: list[list[int]], uplink: int, steps: list[int]) -> None:
     """Karimireddy et al. (ICML 2020), Algorithm 1, option II, with clients that do different numbers of steps."""
@@ -228,6 +233,7 @@ def test_fednova_refuses_adaptive_optimizers() -> None:
 # -- reductions ------------------------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(st.integers(1, 3), st.integers(1, 3))
 def test_full_participation_is_fedavg(rounds: int, steps: int) -> None:
     """FedAU, FedAWE, MIFA, FedVARP, FedNova, waiting; SCAFFOLD with one local step."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedsim.tasks.quadratic import QuadraticTask
@@ -344,6 +344,7 @@ def test_momentum_of_the_local_optimizer() -> None:
 # -- invariants (section 8.1) ----------------------------------------------------------------------
 
 
+@settings(max_examples=20)
 @given(st.lists(st.lists(st.integers(0, 3), unique=True, max_size=4), min_size=1, max_size=4))
 def test_full_work_is_fedavg_bit_for_bit(log: list[list[int]]) -> None:
     """I1, I2."""
@@ -357,6 +358,7 @@ def test_full_work_is_fedavg_bit_for_bit(log: list[list[int]]) -> None:
 STEPS = st.lists(st.integers(1, 4), min_size=4, max_size=4)
 
 
+@settings(max_examples=20)
 @given(STEPS)
 def test_without_a_correction_partial_updates_are_averaged(steps: list[int]) -> None:
     """I3, I9: lam 0, no Hessian or nobody with full work is FedAvg on partial work, bit for bit."""
@@ -369,6 +371,7 @@ def test_without_a_correction_partial_updates_are_averaged(steps: list[int]) -> 
             assert (play("fedlga", four(), [parts], steps=4, **params).x == fedavg).all()
 
 
+@settings(max_examples=20)
 @given(STEPS)
 def test_the_identity_replaces_limited_updates_by_the_mean_full_one(steps: list[int]) -> None:
     """I4."""
@@ -379,6 +382,7 @@ def test_the_identity_replaces_limited_updates_by_the_mean_full_one(steps: list[
     close(x, play("fedavg", four(), [full], steps=4, weights="uniform").x)
 
 
+@settings(max_examples=20)
 @given(STEPS, st.permutations([0, 1, 2, 3]))
 def test_the_order_of_clients_does_not_matter(steps: list[int], order: list[int]) -> None:
     """I5."""
@@ -401,6 +405,7 @@ def test_no_correction_across_the_gradient() -> None:
     assert np.abs(replaced - plain).max() > 0.1
 
 
+@settings(max_examples=20)
 @given(st.floats(0.1, 3))
 def test_the_correction_grows_with_the_cube_of_the_scale(scale: float) -> None:
     """I6, I8: with the mean gradient it is along the update, by alpha = 1 + |g|^2 (r - 1)."""

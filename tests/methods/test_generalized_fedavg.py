@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
@@ -157,6 +157,7 @@ def test_o5_one_client_is_lookahead() -> None:
     close(x_of(quadratic([3.0]), [[0]] * 4, 2, 0.5), [0, 0.3, 0.285, 0.5565, 0.542925])
 
 
+@settings(max_examples=20)
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, unique=True), min_size=4, max_size=4))
 def test_o6_identical_clients(log: list[list[int]]) -> None:
     """Whoever takes part."""
@@ -285,6 +286,7 @@ def test_theorem_3_1(rounds: int, lr: float, eta: float, least: float, bound: fl
 LOGS = st.lists(st.lists(st.integers(0, 2), unique=True, max_size=3), min_size=1, max_size=9)
 
 
+@settings(max_examples=20)
 @given(LOGS, st.integers(1, 4), st.sampled_from(["uniform", "samples"]))
 def test_without_amplification_it_is_fedavg_bit_for_bit(
     log: list[list[int]], period: int, weights: str
@@ -296,12 +298,14 @@ def test_without_amplification_it_is_fedavg_bit_for_bit(
     assert (play(NAME, o2(), log, steps=2, weights=weights).x == fedavg).all()
 
 
+@settings(max_examples=20)
 @given(LOGS, st.floats(0.2, 5))
 def test_windows_of_one_round_are_a_server_learning_rate(log: list[list[int]], eta: float) -> None:
     fedavg = play("fedavg", o2(), log, steps=2, weights="uniform", server_lr=eta).x
     close(x_of(o2(), log, 1, eta, steps=2), fedavg)
 
 
+@settings(max_examples=20)
 @given(LOGS, st.integers(1, 4), st.floats(0.2, 5), st.sampled_from(["skip", "count"]))
 def test_the_window_sum_is_the_way_gone(
     log: list[list[int]], period: int, eta: float, empty: str
@@ -329,6 +333,7 @@ def moved(start: float) -> QuadraticTask:
     return quadratic([0.0, 1.0, 2.0], [1.0, 2.0, 4.0], start)
 
 
+@settings(max_examples=20)
 @given(LOGS, st.permutations([0, 1, 2]), st.floats(-3, 3))
 def test_names_and_shifts_of_clients_do_not_matter(
     log: list[list[int]], order: list[int], shift: float
