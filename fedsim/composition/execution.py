@@ -348,6 +348,8 @@ class _Execution:
             write_parquet(folder.parquet(PARTITION.name), PARTITION, from_columns(PARTITION, rows))
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
+        # The tables alone do not tell how long a run went on after its last event.
+        folder.update_info(simulated_s=simulated_s)
         began = time.perf_counter()
         verify_run(Run(folder))
         wall_s = time.perf_counter() - self._began
