@@ -12,10 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedsim.analysis.comparison import Comparison as Comparison
+    from fedsim.api import compare as compare
     from fedsim.api import load as load
     from fedsim.api import read_scenario as read_scenario
     from fedsim.api import resume as resume
     from fedsim.api import run as run
+    from fedsim.api import sweep as sweep
     from fedsim.runs.run import Run as Run
 
 try:
@@ -23,9 +26,19 @@ try:
 except PackageNotFoundError:
     __version__ = "0+unknown"
 
-__all__ = ["Run", "__version__", "load", "read_scenario", "resume", "run"]
+__all__ = [
+    "Comparison",
+    "Run",
+    "__version__",
+    "compare",
+    "load",
+    "read_scenario",
+    "resume",
+    "run",
+    "sweep",
+]
 
-_HOMES = {"Run": "fedsim.runs.run"}
+_HOMES = {"Run": "fedsim.runs.run", "Comparison": "fedsim.analysis.comparison"}
 
 
 def __getattr__(name: str) -> Any:

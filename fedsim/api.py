@@ -1,17 +1,21 @@
-"""fedsim in Python: run a scenario, finish a run, load one."""
+"""fedsim in Python: run a scenario, finish a run, load one, run many, compare."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedsim.catalog import CATALOG
 from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.runs.run import Run, load_run
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
+
+if TYPE_CHECKING:
+    from fedsim.analysis.comparison import Comparison
+    from fedsim.sweeps import Sweep
 
 PathLike = str | os.PathLike[str]
 
@@ -78,3 +82,59 @@ def load(path: PathLike) -> Run:
         UserError: it is not a run folder, or a damaged one.
     """
     return load_run(path)
+
+
+def compare(
+    paths: Iterable[PathLike | Run] | PathLike | Run,
+    *,
+    targets: Iterable[str] = (),
+    baseline: str | None = None,
+) -> Comparison:
+    """Compare runs: tables as pandas DataFrames, figures, and a page.
+
+    Args:
+        paths: run folders, folders of sweeps, or runs; one or several.
+        targets: such as ``"accuracy=0.9"``; those the scenarios state when none are given.
+        baseline: variant that times are relative to; the first when None.
+
+    Raises:
+        UserError: a folder holds no run, nothing is complete, or there is no such baseline or metric.
+    """
+    from fedsim.analysis.comparison import compare as compare_runs
+
+    return compare_runs(paths, targets=targets, baseline=baseline)
+
+
+def sweep(
+    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
+    output: PathLike | None = None,
+    *,
+    overrides: Iterable[str] = (),
+    jobs: int | None = None,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+) -> Sweep:
+    """Run every run of a scenario's sweep that is not complete yet.
+
+    With more than one job, runs go to processes that import the calling script anew: keep the call under
+    ``if __name__ == "__main__":``.
+
+    Args:
+        scenario: as for :func:`run`, with a ``sweep`` section.
+        output: the sweep's folder; ``runs/<name>-sweep`` when None.
+        overrides: values by dotted path.
+        jobs: runs at a time; all cores when None, and 1 runs in this process.
+        engine: processes of this machine, or a Ray cluster.
+        address: of the Ray cluster; None starts one on this machine.
+
+    Returns:
+        The sweep; ``failures`` says which runs failed and why.
+
+    Raises:
+        UserError: the sweep is wrong, its folder cannot be used, or holds a run made from another scenario.
+    """
+    from fedsim.sweeps.execution import sweep as run_sweep
+
+    path = None if output is None else Path(output)
+    loaded = read_scenario(scenario, overrides)
+    return run_sweep(loaded, path, jobs=jobs, engine=engine, address=address).sweep

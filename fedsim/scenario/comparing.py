@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -27,3 +27,17 @@ def flattened(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
             yield from flattened(value, place)
         else:
             yield place, value
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest ends of dotted paths that tell them apart; a last ``name`` is left out: ``server.method.name``
+    becomes ``method``."""
+    parts = {path: path.removesuffix(".name").split(".") for path in paths}
+    result = {}
+    for path, words in parts.items():
+        others = [other for key, other in parts.items() if key != path]
+        length = 1
+        while length < len(words) and any(o[-length:] == words[-length:] for o in others):
+            length += 1
+        result[path] = ".".join(words[-length:])
+    return result

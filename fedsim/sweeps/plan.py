@@ -6,12 +6,13 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedsim.catalog import CATALOG
 from fedsim.errors import UserError, UserErrors
+from fedsim.scenario.comparing import short_names
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 
@@ -71,7 +72,9 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     for chosen in _combinations(loaded):
         for seed in seeds:
             values = {override.path: override.value for override in chosen}
-            words = [_word(keys[path], value) for path, value in values.items()]
+            words = [
+                _word(keys[path], value) for path, value in values.items() if value is not None
+            ]
             name = "_".join([*words, f"seed{seed}"])
             place = loaded.source.value_place(("sweep", "seeds"))
             try:
@@ -115,20 +118,6 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else [[]]
     for chosen in itertools.product(*grids, rows):
         yield list(itertools.chain(*chosen))
-
-
-def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The shortest ends of dotted paths that tell them apart; a last ``name`` is left out: ``server.method.name``
-    becomes ``method``."""
-    parts = {path: path.removesuffix(".name").split(".") for path in paths}
-    result = {}
-    for path, words in parts.items():
-        others = [other for key, other in parts.items() if key != path]
-        length = 1
-        while length < len(words) and any(o[-length:] == words[-length:] for o in others):
-            length += 1
-        result[path] = ".".join(words[-length:])
-    return result
 
 
 def _word(key: str, value: Any) -> str:

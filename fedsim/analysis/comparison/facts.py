@@ -1,0 +1,170 @@
+"""What a comparison needs of one run, so that its tables can be let go."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from fedsim.analysis import statistics
+from fedsim.analysis.figures.base import population
+from fedsim.outcomes import Outcome
+from fedsim.runs import Run
+from fedsim.runs.phases import outcome_codes, phases
+from fedsim.runs.tables import read_parquet
+
+Floats = npt.NDArray[np.float64]
+Replicate = tuple[int, int]
+
+DIGESTED = ("dispatches", "aggregations", "metrics")
+COSTS = ("time_s", "version", "round", "bytes", "compute_s")
+"""What progress can be measured against; columns of :attr:`RunFacts.progress`."""
+LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
+"""Outcomes of work that was for nothing; unfinished work only lacked time."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Figures of one run.
+
+    Attributes:
+        path: its folder.
+        scenario: resolved.
+        replicate: its seed, and that of its devices where it was learned on another run's timeline.
+        progress: one row an evaluation: the :data:`COSTS` up to then, and one column a metric.
+        metrics: names of the measured metrics, accuracy first.
+        figures: single numbers, by name: see :func:`read_facts`.
+        spent_s: client-seconds by what they were spent on.
+        client_accuracy: last measured accuracy of each client that has one.
+        lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
+        digest: equal for runs in which the same happened and the same was learned.
+    """
+
+    path: Path
+    scenario: dict[str, Any]
+    replicate: Replicate
+    progress: pd.DataFrame
+    metrics: tuple[str, ...]
+    figures: Mapping[str, float]
+    spent_s: Mapping[str, float]
+    client_accuracy: Floats
+    lorenz: Floats
+    digest: str = field(repr=False)
+
+    @property
+    def seed(self) -> int:
+        """The scenario's seed."""
+        return self.replicate[0]
+
+
+LORENZ_AT: Floats = np.arange(51) / 50
+
+
+def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
+    """The figures of a complete run.
+
+    ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
+    ``bytes``, ``energy_j``, ``compute_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
+    ``lost_seconds`` that went into updates which never entered the model; ``contributed`` (share of clients that
+    gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
+    ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``.
+
+    Args:
+        run: the run.
+        scenarios: those read already by their text, because reading YAML takes longer than all the rest.
+    """
+    dispatches, aggregations = run.dispatches, run.aggregations
+    info = run.info
+    seed = int(info["seed"])
+    timeline = info.get("timeline")
+    text = run.folder.scenario.read_text(encoding="utf-8")
+    alike = re.sub(r"(?m)^seed: \d+$", "seed: 0", text)
+    if alike not in scenarios:
+        scenarios[alike] = run.scenario
+    clients = population(run)
+    table = run.clients if run.has_clients else None
+    own = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
+    given = statistics.participation_counts(dispatches, clients)
+    curve = statistics.lorenz_curve(given)
+    return RunFacts(
+        path=run.path,
+        scenario={**scenarios[alike], "seed": seed},
+        replicate=(seed, int(timeline["seed"]) if timeline else seed),
+        progress=_progress(run),
+        metrics=_metric_names(run.metrics),
+        figures=_figures(run, given),
+        spent_s=statistics.where_time_went(dispatches, aggregations, run.simulated_s, table),
+        client_accuracy=own,
+        lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
+        digest=_digest(run),
+    )
+
+
+def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:
+    names = [name for name in metrics.columns[3:] if metrics[name].notna().any()]
+    return tuple(sorted(names, key=lambda name: name != "accuracy"))
+
+
+def _progress(run: Run) -> pd.DataFrame:
+    metrics, dispatches = run.metrics, run.dispatches
+    times = metrics["time_s"].to_numpy()
+    moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
+    computed = phases(dispatches, run.aggregations, run.simulated_s).compute_s
+    frame = metrics.copy()
+    frame.insert(3, "bytes", statistics.spent_by(dispatches, moved, times))
+    frame.insert(4, "compute_s", statistics.spent_by(dispatches, computed, times))
+    return frame
+
+
+def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
+    dispatches, aggregations = run.dispatches, run.aggregations
+    work = statistics.work_by_outcome(dispatches)
+    lost = [work[outcome.label] for outcome in LOST]
+    stale = statistics.staleness(dispatches, aggregations)
+    updates = len(aggregations)
+    delays = statistics.delays(dispatches, len(given), updates)
+    used = int((outcome_codes(dispatches) == Outcome.AGGREGATED).sum())
+
+    def share(name: str) -> float:
+        whole = sum(getattr(amount, name) for amount in work.values())
+        return sum(getattr(amount, name) for amount in lost) / whole if whole else float("nan")
+
+    return {
+        "simulated_s": run.simulated_s,
+        "wall_s": float(run.info.get("wall_s") or np.nan),
+        "updates": updates,
+        "rounds": float(run.info.get("rounds") or np.nan),
+        "dispatches": len(dispatches),
+        "bytes": float(sum(amount.bytes for amount in work.values())),
+        "energy_j": float(sum(amount.energy_j for amount in work.values())),
+        "compute_s": float(phases(dispatches, aggregations, run.simulated_s).compute_s.sum()),
+        **{f"lost_{name}": share(name) for name in ("dispatches", "steps", "bytes", "seconds")},
+        "contributed": float((given > 0).mean()) if len(given) else float("nan"),
+        "per_update": used / updates if updates else float("nan"),
+        "gini": statistics.gini(given),
+        "staleness_mean": float(stale.versions.mean()) if used else float("nan"),
+        "staleness_max": float(stale.versions.max()) if used else float("nan"),
+        "age_s": float(stale.seconds.mean()) if used else float("nan"),
+        "tau_avg": delays.tau_avg,
+        "tau_max": delays.tau_max,
+    }
+
+
+def _digest(run: Run) -> str:
+    """A hash of what happened and what was learned: by content, because files may be packed otherwise."""
+    content = hashlib.sha256()
+    for name in DIGESTED:
+        sink = pa.BufferOutputStream()
+        table = read_parquet(run.folder.parquet(name)).combine_chunks().replace_schema_metadata()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        content.update(sink.getvalue())
+    return content.hexdigest()

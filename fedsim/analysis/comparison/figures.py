@@ -1,0 +1,663 @@
+"""The figures of the comparison page: the numbers behind each, what they say, and how to read them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedsim.analysis.comparison.comparison import Comparison, same_results
+from fedsim.analysis.comparison.curves import curve, grid
+from fedsim.analysis.comparison.facts import LORENZ_AT
+from fedsim.analysis.comparison.groups import Group
+from fedsim.analysis.comparison.reference import ReferenceTable
+from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.figures.base import Column, Figure, Kind
+from fedsim.analysis.figures.time import PHASE_LABELS
+from fedsim.analysis.text import (
+    best_of,
+    count_text,
+    duration_text,
+    is_share,
+    metric_label,
+    metric_text,
+    percent_text,
+)
+from fedsim.runs.targets import higher_is_better
+
+AGAINST: dict[str, tuple[str, Kind]] = {
+    "time_s": ("simulated time", "time"),
+    "round": ("rounds", "count"),
+    "version": ("server updates", "count"),
+    "bytes": ("data moved", "bytes"),
+    "compute_s": ("client compute time", "time"),
+}
+ACCURACIES = np.arange(41) / 40
+
+_QUANTITIES: dict[str, tuple[str, Kind]] = {
+    "relative_time": ("time relative to the baseline", "number"),
+    "time_s": ("simulated time", "time"),
+    "compute_s": ("client compute time", "time"),
+    "bytes": ("data moved", "bytes"),
+    "round": ("rounds", "number"),
+    "version": ("server updates", "number"),
+}
+
+
+def metric_kind(metric: str) -> Kind:
+    """How the values of a metric are written."""
+    return "share" if is_share(metric) else "number"
+
+
+def _who(comparison: Comparison, frame: pd.DataFrame) -> list[Column]:
+    """The columns that say which group a row is of; the setting only where there are several."""
+    columns = [Column("label", "variant", "text", frame["label"].tolist())]
+    if len(comparison.grouping.settings) > 1:
+        columns.insert(0, Column("setting", "setting", "text", frame["setting"].tolist()))
+    return columns
+
+
+def _extreme(frame: pd.DataFrame, key: str, *, largest: bool) -> pd.Series[Any]:
+    """The row with the largest (or smallest) value that is known."""
+    known = frame[key].to_numpy(dtype=np.float64)
+    place = np.nanargmax(known) if largest else np.nanargmin(known)
+    return frame.iloc[int(place)]
+
+
+def _ranges(frame: pd.DataFrame, low: str, high: str, written: Callable[[float], str]) -> list[str]:
+    """Intervals as text, a dash where there is none."""
+    return [
+        f"{written(a)} to {written(b)}" if math.isfinite(a) else "–"
+        for a, b in zip(frame[low], frame[high], strict=True)
+    ]
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}×" if math.isfinite(ratio) else "–"
+
+
+def _column(frame: pd.DataFrame, key: str, label: str, kind: Kind) -> Column:
+    return Column(key, label, kind, frame[key].tolist())
+
+
+def curves_data(comparison: Comparison) -> dict[str, Any]:
+    """Every metric against every cost, by setting, for the chart of curves."""
+    settings: dict[str, Any] = {}
+    for setting in comparison.grouping.settings:
+        groups = comparison.grouping.of(setting)
+        settings[setting] = {
+            metric: {against: _curves(groups, metric, against) for against in AGAINST}
+            for metric in comparison.metrics
+        }
+    return {
+        "metrics": [
+            {"key": name, "label": metric_label(name), "kind": metric_kind(name)}
+            for name in comparison.metrics
+        ],
+        "against": [
+            {"key": key, "label": label, "kind": kind} for key, (label, kind) in AGAINST.items()
+        ],
+        "settings": settings,
+    }
+
+
+def _curves(groups: Sequence[Group], metric: str, against: str) -> dict[str, Any]:
+    places = grid(groups, metric, against)
+    drawn = [curve(group, metric, against, places) for group in groups]
+    return {
+        "x": places,
+        "groups": [{"mean": each.mean, "low": each.low, "high": each.high} for each in drawn],
+    }
+
+
+def learning(comparison: Comparison) -> Figure | None:
+    """Head of the chart of curves; its numbers are those of :func:`curves_data`."""
+    if not comparison.metrics:
+        return None
+    metric = comparison.metrics[0]
+    frame = comparison.summary
+    final = f"final_{metric}"
+    best = frame.iloc[0]
+    if frame[final].notna().any():
+        best = _extreme(frame, final, largest=higher_is_better(metric))
+    where = f" in {best['setting']}" if best["setting"] else ""
+    several = int(frame["runs"].max()) > 1
+    return Figure(
+        "curves",
+        "How good the model was, and when",
+        f"{best['label']} ended best{where}: {metric_text(metric, best[final])} {metric_label(metric)}"
+        f"{' on average over its seeds' if several else ''}.",
+        "Lines are means over seeds, bands one standard deviation; between evaluations, and after a run's last one, "
+        "its last value counts.",
+        (),
+    )
+
+
+def quality(comparison: Comparison) -> Figure | None:
+    """The last and the best values of every metric."""
+    if not comparison.metrics:
+        return None
+    frame = comparison.summary
+    columns = [*_who(comparison, frame), _column(frame, "runs", "runs", "count")]
+    for name in comparison.metrics:
+        ends = [
+            metric_text(name, mean) + (f" ± {metric_text(name, sd)}" if math.isfinite(sd) else "")
+            for mean, sd in zip(frame[f"final_{name}"], frame[f"final_{name}_sd"], strict=True)
+        ]
+        label = metric_label(name)
+        columns += [
+            Column(f"final_{name}", f"final {label}", "text", ends),
+            _column(frame, f"best_{name}", f"best {label}", metric_kind(name)),
+        ]
+    return Figure(
+        "quality",
+        "How good the model became",
+        f"Final values of {count_text(len(comparison.facts))} runs, averaged over seeds.",
+        "Final is each run's last evaluation, with its standard deviation over seeds; best is each run's best one.",
+        tuple(columns),
+    )
+
+
+def target_figure(comparison: Comparison, target: Target, number: int) -> Figure:
+    """When each group reached a target."""
+    every = comparison.targets
+    frame = every[(every["metric"] == target.metric) & (every["target"] == target.value)]
+    reached = [f"{k} of {n}" for k, n in zip(frame["reached"], frame["runs"], strict=True)]
+    shown = frame["time_s"].notna()
+    if shown.any():
+        first = _extreme(frame, "time_s", largest=False)
+        where = f" in {first['setting']}" if first["setting"] else ""
+        finding = f"{first['label']} was first{where}, after {duration_text(first['time_s'])}."
+        silent = int((~shown).sum())
+        if silent:
+            finding += f" {count_text(silent)} of {count_text(len(frame))} did not reach it in half of their runs."
+    else:
+        finding = "None reached it in half of its runs."
+    top = (
+        float(np.nanmax(frame[["time_s", "time_high_s", "time_median_s"]])) if shown.any() else 1.0
+    )
+    ranges = [
+        {"low": low, "mean": mean, "high": high}
+        for low, mean, high in zip(
+            frame["time_low_s"] / top,
+            frame["time_s"] / top,
+            frame["time_high_s"] / top,
+            strict=True,
+        )
+    ]
+    return Figure(
+        f"target-{number}",
+        f"Time to {target.title}",
+        finding,
+        "Means over the runs that reached it, with the 95% bootstrap interval over seeds; the median is when half "
+        "of all runs had. A dash stands where fewer than half did. "
+        f"Relative times are to {comparison.baseline}.",
+        (
+            *_who(comparison, frame),
+            Column("reached", "reached", "text", reached),
+            _column(frame, "time_s", "simulated time", "time"),
+            Column(
+                "time_range",
+                "95% interval",
+                "text",
+                _ranges(frame, "time_low_s", "time_high_s", duration_text),
+            ),
+            _column(frame, "time_median_s", "median", "time"),
+            Column("relative", "relative", "text", list(map(_times, frame["relative"]))),
+            Column(
+                "relative_range",
+                "95% interval",
+                "text",
+                _ranges(frame, "relative_low", "relative_high", _times),
+            ),
+            _column(frame, "round", "rounds", "number"),
+            _column(frame, "bytes", "data moved", "bytes"),
+            _column(frame, "compute_s", "client compute", "time"),
+        ),
+        {"ranges": ranges},
+    )
+
+
+def pairs(comparison: Comparison) -> Figure | None:
+    """Differences between variants, seed by seed."""
+    frame = comparison.pairs
+    kept = [f"time to {target}" for target in comparison.goals]
+    kept += [f"final {name}" for name in comparison.metrics[:1]]
+    frame = frame[frame["quantity"].isin(kept)]
+    if not len(frame):
+        return None
+    clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
+    titles = {f"time to {target}": f"time to {target.title}" for target in comparison.goals}
+    titles |= {f"final {name}": f"final {metric_label(name)}" for name in comparison.metrics}
+
+    def written(row: Mapping[Hashable, Any], key: str) -> str:
+        value, quantity = float(row[key]), str(row["quantity"])
+        if not math.isfinite(value):
+            return "–"
+        sign = "+" if value > 0 else "−" if value < 0 else "±"
+        if quantity.startswith("time"):
+            return sign + duration_text(abs(value))
+        return sign + metric_text(quantity.removeprefix("final "), abs(value))
+
+    def ranged(row: Mapping[Hashable, Any]) -> str:
+        low, high = written(row, "low"), written(row, "high")
+        return "–" if low == high == "–" else f"{low} to {high}"
+
+    rows = frame.to_dict("records")
+    columns = [
+        Column("first", "first", "text", frame["first"].tolist()),
+        Column("second", "second", "text", frame["second"].tolist()),
+        Column("quantity", "quantity", "text", [titles[row["quantity"]] for row in rows]),
+        Column("seeds", "seeds", "count", frame["seeds"].tolist()),
+        Column("difference", "first − second", "text", [written(r, "difference") for r in rows]),
+        Column("range", "95% interval", "text", [ranged(row) for row in rows]),
+        Column("better", "first better in", "count", frame["better"].tolist()),
+        Column("same", "equal in", "count", frame["same"].tolist()),
+    ]
+    if len(comparison.grouping.settings) > 1:
+        columns.insert(0, Column("setting", "setting", "text", frame["setting"].tolist()))
+    return Figure(
+        "pairs",
+        "Differences, seed by seed",
+        f"{count_text(clear)} of {count_text(len(frame))} differences have an interval that does not contain zero.",
+        "Runs of one seed live through the same days (common random numbers), so differences are taken seed by seed: "
+        "mean and 95% bootstrap interval over seeds. Times count the seeds in which both reached the target.",
+        tuple(columns),
+    )
+
+
+def reference_figure(comparison: Comparison, table: ReferenceTable, number: int) -> Figure:
+    """A table of a paper beside our own figures."""
+    labels: dict[str, None] = {}
+    settings: dict[str | None, None] = {}
+    theirs: dict[tuple[str | None, str], Any] = {}
+    for setting, label, value in table.cells():
+        labels[label] = settings[setting] = None
+        theirs[setting, label] = value
+    columns = [Column("label", "variant", "text", list(labels))]
+    for setting in settings:
+        ours = [_ours(comparison, table, setting, label) for label in labels]
+        title = f"{setting}: " if setting is not None else ""
+        columns += [
+            Column(
+                f"paper {setting}",
+                f"{title}paper",
+                "text",
+                [_stated(table, theirs.get((setting, label))) for label in labels],
+            ),
+            Column(f"ours {setting}", "ours", "text", ours),
+        ]
+    what = (
+        _QUANTITIES[table.quantity][0]
+        if table.quantity in _QUANTITIES
+        else f"{table.quantity} {metric_label(table.metric)}"
+    )
+    at = f" to {Target.parse(table.target).title}" if table.target else ""
+    source = comparison.reference.source if comparison.reference else ""
+    return Figure(
+        f"reference-{number}",
+        table.title,
+        f"{what.capitalize()}{at}: {source}, beside these runs.",
+        "A dash stands where the target was not reached in half of the runs, or the paper has no value; "
+        "“not run” where there are no such runs here.",
+        tuple(columns),
+    )
+
+
+def _stated(table: ReferenceTable, value: Any) -> str:
+    if value is None or value in ("-", "–"):
+        return "–"
+    return value if isinstance(value, str) else _written(table, float(value))
+
+
+def _written(table: ReferenceTable, value: float) -> str:
+    if not math.isfinite(value):
+        return "–"
+    if table.quantity in ("final", "best"):
+        return metric_text(table.metric, value)
+    if table.quantity == "relative_time":
+        return f"{value:.2f}×"
+    if table.quantity in ("time_s", "compute_s"):
+        return duration_text(value)
+    return f"{value:,.4g}" if table.quantity == "bytes" else f"{value:,.1f}"
+
+
+def _ours(comparison: Comparison, table: ReferenceTable, setting: str | None, label: str) -> str:
+    place = setting if setting is not None else comparison.grouping.settings[0]
+
+    def row_of(frame: pd.DataFrame) -> Any:
+        found = frame[(frame["setting"] == place) & (frame["label"] == label)]
+        return found.iloc[0] if len(found) else None
+
+    if table.quantity in ("final", "best"):
+        row = row_of(comparison.summary)
+        name = f"{table.quantity}_{table.metric}"
+        return "not run" if row is None or name not in row else _written(table, float(row[name]))
+    assert table.target is not None
+    target = Target.parse(table.target)
+    if target not in comparison.goals:
+        return "not run"
+    every = comparison.targets
+    row = row_of(every[(every["metric"] == target.metric) & (every["target"] == target.value)])
+    if row is None:
+        return "not run"
+    column = "relative" if table.quantity == "relative_time" else table.quantity
+    return _written(table, float(row[column]))
+
+
+def time_spent(comparison: Comparison) -> Figure:
+    """Client time by what it went into."""
+    frame = comparison.spent
+    names = comparison.summary[["setting", "label"]]
+    wide = names.merge(
+        frame.pivot(index=["setting", "label"], columns="part", values="seconds").reset_index(),
+        how="left",
+    )
+    parts = [part for part in PHASE_LABELS if part in wide]
+    bars = []
+    for group in comparison.groups:
+        rows = frame[(frame["setting"] == group.setting) & (frame["label"] == group.label)]
+        shares = dict(zip(rows["part"], rows["share"], strict=True))
+        bars.append(
+            {
+                "label": group.name,
+                "parts": [(part, PHASE_LABELS[part], shares.get(part, 0.0)) for part in parts],
+            }
+        )
+    finding = "No client did any work."
+    if len(frame):
+        idle = frame[frame["part"].isin(["waiting", "idle"])]
+        totals = idle.groupby(["setting", "label"], sort=False)["share"].sum().reset_index()
+        most = _extreme(totals, "share", largest=True)
+        where = f" in {most['setting']}" if most["setting"] else ""
+        finding = (
+            f"{most['label']}{where} left clients waiting or idle for the largest share of their time: "
+            f"{percent_text(float(most['share']))}."
+        )
+    return Figure(
+        "time",
+        "Where the time went",
+        finding,
+        "Client-seconds of a run, summed over all clients, averaged over seeds; useful and lost work alike. Waiting is "
+        "from the arrival of an update to its aggregation.",
+        (
+            *_who(comparison, wide),
+            *(_column(wide, part, PHASE_LABELS[part], "time") for part in parts),
+        ),
+        {"bars": bars, "parts": parts},
+    )
+
+
+def work(comparison: Comparison) -> Figure:
+    """What was done, and what of it was for nothing."""
+    frame = comparison.summary
+    lost = frame["lost_steps"]
+    if lost.notna().any():
+        worst = _extreme(frame, "lost_steps", largest=True)
+        finding = (
+            f"{worst['label']} lost most: {percent_text(worst['lost_steps'])} of its local steps went into updates "
+            "that never entered the model."
+            if worst["lost_steps"]
+            else "No finished work was lost."
+        )
+    else:
+        finding = "No work was done."
+    columns: tuple[tuple[str, str, Kind], ...] = (
+        ("dispatches", "dispatches", "count"),
+        ("lost_dispatches", "of them lost", "share"),
+        ("lost_steps", "steps lost", "share"),
+        ("bytes", "data moved", "bytes"),
+        ("lost_bytes", "of it lost", "share"),
+        ("compute_s", "client compute", "time"),
+        ("lost_seconds", "client time lost", "share"),
+        ("energy_j", "energy", "energy"),
+    )
+    return Figure(
+        "work",
+        "Work, and work for nothing",
+        finding,
+        "Means over seeds. Lost is what went into dispatches that ended late, dropped, cut or discarded; work that the "
+        "end of the run left unfinished is not counted as lost.",
+        (*_who(comparison, frame), *(_column(frame, *column) for column in columns)),
+    )
+
+
+def participation(comparison: Comparison) -> Figure:
+    """Who took part, how evenly, how stale."""
+    frame = comparison.summary
+    columns: tuple[tuple[str, str, Kind], ...] = (
+        ("updates", "server updates", "count"),
+        ("per_update", "client updates in each", "number"),
+        ("contributed", "clients that gave one", "share"),
+        ("gini", "Gini coefficient", "number"),
+        ("staleness_mean", "mean staleness", "number"),
+        ("staleness_max", "largest", "number"),
+        ("age_s", "age of updates", "time"),
+        ("tau_avg", "mean delay τ", "number"),
+        ("tau_max", "largest τ", "number"),
+    )
+    finding = "No update was aggregated."
+    if frame["gini"].notna().any():
+        even = _extreme(frame, "gini", largest=False)
+        finding = f"{even['label']} drew on its clients most evenly (Gini coefficient {even['gini']:.2f})."
+    return Figure(
+        "participation",
+        "Participation and delay",
+        finding,
+        "Means over seeds. Staleness is in server updates, from hand-out to arrival; age in seconds, from hand-out to "
+        "aggregation; τ is FedSUM's delay: server updates since the client absent for longest last contributed.",
+        (*_who(comparison, frame), *(_column(frame, *column) for column in columns)),
+    )
+
+
+def lorenz(comparison: Comparison) -> Figure:
+    """How evenly the updates came from the clients."""
+    return Figure(
+        "lorenz",
+        "How evenly clients took part",
+        "The nearer a curve is to the straight line, the more evenly its clients took part.",
+        "Clients stand in order of activity; the curve gives the share of all updates that came from the least active "
+        "ones, averaged over seeds.",
+        (Column("x", "share of clients", "share", LORENZ_AT),),
+        {
+            "groups": [
+                np.mean([run.lorenz for run in group.runs], axis=0) for group in comparison.groups
+            ]
+        },
+    )
+
+
+def fairness(comparison: Comparison) -> Figure | None:
+    """Accuracy on the clients' own data; None if it was not measured."""
+    frame = comparison.fairness
+    if not len(frame):
+        return None
+    columns: tuple[tuple[str, str, Kind], ...] = (
+        ("clients", "clients", "count"),
+        ("mean", "mean", "share"),
+        ("sd", "sd over clients", "share"),
+        ("worst_tenth", "worst tenth", "share"),
+        ("p10", "10th percentile", "share"),
+        ("median", "median", "share"),
+        ("p90", "90th percentile", "share"),
+        ("jain", "Jain's index", "number"),
+    )
+    fair = _extreme(frame, "worst_tenth", largest=True)
+    return Figure(
+        "fairness",
+        "Fairness over clients",
+        f"The worst-off tenth of the clients is best off with {fair['label']}: {percent_text(fair['worst_tenth'])} "
+        "accuracy on average.",
+        "Last accuracy measured on each client's own data; every figure is computed in each run and averaged over "
+        "seeds. Jain's index is 1 where all clients are equal.",
+        (*_who(comparison, frame), *(_column(frame, *column) for column in columns)),
+    )
+
+
+def client_accuracy(comparison: Comparison) -> Figure | None:
+    """Distribution of accuracy over clients; None if it was not measured."""
+    if not len(comparison.fairness):
+        return None
+    groups = []
+    for group in comparison.groups:
+        measured = [np.sort(run.client_accuracy) for run in group.runs if len(run.client_accuracy)]
+        below = [np.searchsorted(own, ACCURACIES, side="right") / len(own) for own in measured]
+        groups.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
+    return Figure(
+        "client_accuracy",
+        "Accuracy on the clients' own data",
+        "A curve further to the right belongs to a variant whose clients are better off.",
+        "Share of clients whose accuracy on their own data is at most so high, averaged over seeds.",
+        (Column("x", "accuracy at most", "share", ACCURACIES),),
+        {"groups": groups},
+    )
+
+
+def differences(comparison: Comparison) -> Figure | None:
+    """What differs between the scenarios."""
+    paths = comparison.grouping.differing
+    if not paths:
+        return None
+    columns = [Column("path", "key", "text", list(paths))]
+    for number, group in enumerate(comparison.groups):
+        values = [_value(group.values[path]) if path in group.values else "–" for path in paths]
+        columns.append(Column(f"group{number}", group.name, "text", values))
+    return Figure(
+        "differences",
+        "What differs between the scenarios",
+        f"{count_text(len(paths))} keys differ, the seed apart.",
+        "A dash stands where a scenario has no such key, because it belongs to another part.",
+        tuple(columns),
+    )
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def runs(comparison: Comparison) -> Figure:
+    """The runs that were compared."""
+    frame = comparison.runs
+    columns = [*_who(comparison, frame)]
+    columns += [
+        Column("seed", "seed", "text", [str(seed) for seed in frame["seed"]]),
+        _column(frame, "run", "folder", "text"),
+        _column(frame, "simulated_s", "simulated", "time"),
+        _column(frame, "wall_s", "wall time", "time"),
+    ]
+    columns += [
+        _column(frame, f"final_{name}", f"final {metric_label(name)}", metric_kind(name))
+        for name in comparison.metrics[:1]
+    ]
+    return Figure(
+        "runs",
+        "The runs",
+        f"{count_text(len(frame))} complete runs in {count_text(len(comparison.groups))} groups.",
+        "Runs of a group differ in their seed alone.",
+        tuple(columns),
+    )
+
+
+def headline(comparison: Comparison) -> str:
+    """The comparison in one sentence."""
+    if comparison.no_difference:
+        return "No difference"
+    groups, settings = comparison.groups, comparison.grouping.settings
+    if len(groups) == 1:
+        return f"{groups[0].label}: {count_text(len(groups[0].runs))} {_plural('run', len(groups[0].runs))}"
+    if not comparison.metrics:
+        return f"{count_text(len(groups))} variants, time alone"
+    if comparison.goals:
+        target = comparison.goals[-1]
+        frame = comparison.targets
+        frame = frame[(frame["metric"] == target.metric) & (frame["target"] == target.value)]
+        if len(settings) > 1:
+            return _first_in_settings(frame, target, settings)
+        known = frame.dropna(subset="time_s").sort_values("time_s")
+        if len(known):
+            first = known.iloc[0]
+            text = f"{first['label']} reached {target.title} first, after {duration_text(first['time_s'])}"
+            base = known[known["label"] == comparison.baseline]
+            if first["label"] == comparison.baseline or not len(base):
+                return text
+            ratio = base.iloc[0]["time_s"] / first["time_s"] if first["time_s"] else math.inf
+            return f"{text}: {ratio:.3g} times as fast as {comparison.baseline}"
+        return f"None reached {target.title} in half of its runs"
+    metric = comparison.metrics[0]
+    frame = comparison.summary
+    best = best_of(metric, frame[f"final_{metric}"].tolist())
+    row = frame[frame[f"final_{metric}"] == best].iloc[0]
+    return f"{row['label']} ended best: {metric_text(metric, best)} {metric_label(metric)}"
+
+
+def _first_in_settings(frame: pd.DataFrame, target: Target, settings: Sequence[str]) -> str:
+    known = frame.dropna(subset="time_s")
+    if not len(known):
+        return f"None reached {target.title} in half of its runs"
+    firsts = known.loc[known.groupby("setting")["time_s"].idxmin(), "label"].value_counts()
+    count = int(firsts.iloc[0])
+    best = [str(label) for label in firsts[firsts == count].index]
+    were = "was" if len(best) == 1 else "were each"
+    return f"{' and '.join(best)} {were} first to {target.title} in {count} of {len(settings)} settings"
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Label, value and note of the figures below the headline."""
+    groups = comparison.groups
+    seeds = sorted({len(group.runs) for group in groups})
+    span = count_text(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    labels = list(dict.fromkeys(group.label for group in groups))
+    found = [
+        (
+            "Runs",
+            count_text(len(comparison.facts)),
+            f"{count_text(len(comparison.left_out))} left out"
+            if comparison.left_out
+            else "all complete",
+        ),
+        ("Variants", count_text(len(labels)), f"baseline {comparison.baseline}"),
+        (
+            "Seeds",
+            span,
+            "a variant" if len(comparison.grouping.settings) == 1 else "a variant and setting",
+        ),
+    ]
+    if len(comparison.grouping.settings) > 1:
+        found.insert(2, ("Settings", count_text(len(comparison.grouping.settings)), ""))
+    frame = comparison.runs
+    total = float(frame["simulated_s"].sum())
+    found.append(("Simulated time", duration_text(total), "of all runs together"))
+    found.append(("Wall time", duration_text(float(frame["wall_s"].sum())), "of all runs together"))
+    return found
+
+
+def notice(comparison: Comparison) -> str:
+    """What a reader must know before trusting the figures; empty where there is nothing."""
+    if not comparison.left_out:
+        return ""
+    reasons = Counter(item.reason for item in comparison.left_out).most_common()
+    shown = "; ".join(f"{count_text(count)} {reason}" for reason, count in reasons[:3])
+    names = ", ".join(item.path.name for item in comparison.left_out[:3])
+    more = ", …" if len(comparison.left_out) > 3 else ""
+    count = len(comparison.left_out)
+    return f"{count_text(count)} {_plural('run', count)} left out ({names}{more}): {shown}."
+
+
+def alike(comparison: Comparison) -> list[str]:
+    """Pairs of variants in which the same happened, seed by seed, to the last bit."""
+    found = []
+    for setting in comparison.grouping.settings:
+        groups = comparison.grouping.of(setting)
+        for place, first in enumerate(groups):
+            for second in groups[place + 1 :]:
+                if same_results(first, second):
+                    found.append(f"{first.name} and {second.name}")
+    return found

@@ -1,0 +1,145 @@
+"""From the folders a user names to the runs that are compared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsim.analysis.comparison.facts import RunFacts, read_facts
+from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
+from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.run import Run
+from fedsim.runs.sweep import is_sweep, read_sweep
+from fedsim.runs.tables import read_parquet
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A run that cannot be compared.
+
+    Attributes:
+        path: its folder.
+        reason: why.
+        scenario: resolved, if it has one.
+    """
+
+    path: Path
+    reason: str
+    scenario: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the folders hold.
+
+    Attributes:
+        runs: complete runs.
+        left_out: the others.
+        reference: a paper's figures, where a folder has them.
+    """
+
+    runs: tuple[RunFacts, ...]
+    left_out: tuple[LeftOut, ...]
+    reference: Reference | None
+
+
+def load(
+    paths: Iterable[PathLike | Run], on_progress: Callable[[int, int], None] | None = None
+) -> Loaded:
+    """Read runs, each once.
+
+    Args:
+        paths: run folders, folders of sweeps, folders that hold run folders, or runs.
+        on_progress: called with the number of runs read and of all runs.
+
+    Raises:
+        UserError: a folder holds no run, a run is damaged, or no run is complete.
+    """
+    named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
+    folders: dict[Path, Path] = {}
+    for path in named:
+        for folder in _run_folders(path):
+            folders.setdefault(folder.resolve(), folder)
+    runs: list[RunFacts] = []
+    left_out: list[LeftOut] = []
+    scenarios: dict[str, dict[str, Any]] = {}
+    for number, path in enumerate(folders.values()):
+        if on_progress is not None:
+            on_progress(number, len(folders))
+        if not RunFolder(path).info.exists():
+            left_out.append(LeftOut(path, _never_started(path), None))
+            continue
+        run = Run(RunFolder(path))
+        if run.status is Status.COMPLETE:
+            runs.append(read_facts(run, scenarios))
+        else:
+            left_out.append(LeftOut(path, _reason(run), _scenario(run)))
+    if not runs:
+        raise UserError(
+            "there is no complete run to compare",
+            where=", ".join(str(item.path) for item in left_out[:3]) or None,
+            hint=f"it {left_out[0].reason}; fedsim resume finishes a run" if left_out else None,
+        )
+    return Loaded(tuple(runs), tuple(left_out), _reference(named))
+
+
+def _run_folders(path: Path) -> Iterator[Path]:
+    if RunFolder(path).info.exists():
+        yield path
+    elif is_sweep(path):
+        yield from (path / entry.run for entry in read_sweep(path).runs)
+    else:
+        found = sorted(item.parent for item in path.glob("*/run.json"))
+        if not found:
+            raise UserError(
+                "no such folder" if not path.exists() else "holds no run",
+                where=str(path),
+                hint="give run folders, or the folder that `fedsim sweep` printed",
+            )
+        yield from found
+
+
+def _never_started(path: Path) -> str:
+    """Why a run of a sweep has no folder: the index knows what went wrong before there was one."""
+    index = path.parent / "index.parquet"
+    if index.is_file():
+        rows = read_parquet(index).select(["run", "error"]).to_pylist()
+        error = next((row["error"] for row in rows if row["run"] == path.name), None)
+        if error:
+            return f"failed ({error.splitlines()[0]})"
+    return "has not been started"
+
+
+def _reason(run: Run) -> str:
+    match run.status:
+        case Status.FAILED:
+            return f"failed ({run.info.get('error')})"
+        case Status.INTERRUPTED:
+            return "was interrupted"
+        case _:
+            return "is going on, or was killed"
+
+
+def _scenario(run: Run) -> dict[str, Any] | None:
+    try:
+        return run.scenario
+    except UserError:
+        return None
+
+
+def _reference(paths: Iterable[Path]) -> Reference | None:
+    for path in paths:
+        places = [path]
+        if is_sweep(path):
+            scenario = read_sweep(path).scenario
+            places += [Path(scenario).parent] if scenario else []
+        for place in places:
+            if (place / REFERENCE).is_file():
+                return read_reference(place / REFERENCE)
+    return None

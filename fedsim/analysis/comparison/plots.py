@@ -1,0 +1,125 @@
+"""Figures for papers: Matplotlib, told apart by line style, marker and shade, so that grey print will do."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedsim.analysis.comparison.figures import AGAINST
+from fedsim.analysis.text import is_share, metric_label
+
+if TYPE_CHECKING:
+    from fedsim.analysis.comparison.comparison import Comparison
+
+# Okabe and Ito's colours from dark to light, so that neighbours differ in grey too.
+STYLES = tuple(
+    {"color": colour, "linestyle": dash, "marker": marker}
+    for colour, dash, marker in (
+        ("#000000", "-", "o"),
+        ("#0072b2", "--", "s"),
+        ("#d55e00", "-.", "^"),
+        ("#009e73", ":", "D"),
+        ("#cc79a7", (0, (5, 1)), "v"),
+        ("#56b4e9", (0, (3, 1, 1, 1)), "P"),
+        ("#e69f00", (0, (1, 1)), "X"),
+        ("#666666", (0, (7, 2)), "*"),
+    )
+)
+_PANEL_INCHES = (3.4, 2.6)
+_COLUMNS = 3
+# Text stays text, and the same figure gives the same file.
+_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
+
+_SCALES = {
+    "time_s": ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")),
+    "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes")),
+}
+_SCALES["compute_s"] = _SCALES["time_s"]
+
+
+def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
+    """Mean and band of a metric against time or cost, one panel a setting.
+
+    Args:
+        comparison: the runs.
+        metric: what is drawn.
+        against: one of the costs of :data:`fedsim.analysis.comparison.facts.COSTS`.
+    """
+    frame = comparison.curves(metric, against)
+    settings = comparison.grouping.settings
+    columns = min(_COLUMNS, len(settings))
+    rows = math.ceil(len(settings) / columns)
+    width, height = _PANEL_INCHES
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
+        share = 100.0 if is_share(metric) else 1.0
+        scale, unit = _scale(against, float(frame["x"].max()))
+        styles = _styles(comparison)
+        for setting, axes in itertools.zip_longest(settings, panels):
+            if setting is None:
+                axes.set_visible(False)
+                continue
+            here = frame[frame["setting"] == setting]
+            for label, rows_of in here.groupby("label", sort=False):
+                _draw(axes, rows_of, str(label), styles[str(label)], scale, share)
+            axes.set_title(setting)
+            axes.set_xlabel(f"{AGAINST[against][0]}{f' ({unit})' if unit else ''}")
+            if axes.get_subplotspec().is_first_col():
+                axes.set_ylabel(f"{metric_label(metric)}{' (%)' if share > 1 else ''}")
+            axes.grid(True, color="#dddddd", linewidth=0.5)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.set_xlim(left=0)
+        handles, names = figure.axes[0].get_legend_handles_labels()
+        if len(handles) > 4:
+            figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+        else:
+            figure.axes[0].legend(frameon=False)
+    return figure
+
+
+def _styles(comparison: Comparison) -> dict[str, Any]:
+    labels = dict.fromkeys(group.label for group in comparison.groups)
+    return dict(zip(labels, itertools.cycle(STYLES), strict=False))
+
+
+def _scale(against: str, largest: float) -> tuple[float, str]:
+    """A unit in which the axis reads well."""
+    for scale, unit in _SCALES.get(against, ()):
+        if largest >= 2 * scale:
+            return scale, unit
+    return (1.0, _SCALES[against][-1][1]) if against in _SCALES else (1.0, "")
+
+
+def _draw(axes: Any, rows: Any, label: str, style: Any, scale: float, share: float) -> None:
+    known = rows[rows["mean"].notna()]
+    x = known["x"].to_numpy() / scale
+    every = max(1, len(x) // 8)
+    axes.plot(
+        x,
+        known["mean"].to_numpy() * share,
+        label=label,
+        drawstyle="steps-post",
+        linewidth=1.3,
+        markersize=3.5,
+        markevery=(every // 2, every),
+        **style,
+    )
+    low, high = known["low"].to_numpy() * share, known["high"].to_numpy() * share
+    if np.isfinite(low).any():
+        if share > 1:
+            low, high = low.clip(0, share), high.clip(0, share)
+        axes.fill_between(x, low, high, step="post", color=style["color"], alpha=0.12, linewidth=0)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure; the kind of file follows from the name."""
+    dates: dict[str, Any] = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None}
+    with matplotlib.rc_context(_SETTINGS):
+        figure.savefig(path, metadata=dates)

@@ -1,0 +1,106 @@
+"""What a paper reports, to stand beside our own figures: ``reference.yaml`` in a sweep's folder or beside its scenario.
+
+.. code-block:: yaml
+
+    source: Li et al. 2024 (FedCompass), Table 1
+    baseline: FedCompass              # optional: what times are relative to, unless --baseline says otherwise
+    targets: [accuracy=0.9]           # optional: unless --target says otherwise
+    labels: {fedcompass: FedCompass}  # optional: other names for variants and settings
+    tables:
+      - title: Table 1, relative time to 90 % on MNIST
+        quantity: relative_time       # or time_s, compute_s, bytes, round, version, final, best
+        target: accuracy=0.9          # final and best take a metric instead
+        values:                       # variant: value; or setting: {variant: value}
+          class, normal: {FedAvg: 1.47, FedAsync: "-"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from fedsim.analysis.comparison.targets import Target
+from fedsim.components import Parameters
+from fedsim.errors import UserError, UserErrors
+from fedsim.scenario.source import read_yaml
+
+REFERENCE = "reference.yaml"
+
+Cell = float | str | None
+Quantity = Literal[
+    "relative_time", "time_s", "compute_s", "bytes", "round", "version", "final", "best"
+]
+
+
+class ReferenceTable(Parameters):
+    """One table of a paper."""
+
+    title: str
+    """What it is called."""
+    quantity: Quantity
+    """What its numbers are."""
+    target: str | None = None
+    """Target that times and costs are taken at, such as accuracy=0.9."""
+    metric: str = "accuracy"
+    """Metric of final and best."""
+    values: dict[str, Cell | dict[str, Cell]]
+    """Value by variant, or by setting and variant; a dash or nothing where the paper has none."""
+
+    @model_validator(mode="after")
+    def _has_a_target(self) -> ReferenceTable:
+        if self.quantity not in ("final", "best") and self.target is None:
+            raise ValueError(f"a table of {self.quantity} needs a target")
+        return self
+
+    def cells(self) -> Iterator[tuple[str | None, str, Cell]]:
+        """Setting (None where the table has none), variant and value."""
+        for name, value in self.values.items():
+            if isinstance(value, dict):
+                for label, inner in value.items():
+                    yield name, label, inner
+            else:
+                yield None, name, value
+
+
+class Reference(Parameters):
+    """A paper's figures."""
+
+    source: str
+    """The paper and the place in it."""
+    baseline: str | None = None
+    """Variant that times are relative to."""
+    targets: list[str] = []
+    """Targets of the comparison."""
+    labels: dict[str, str] = Field(default={})
+    """Other names for variants and settings."""
+    tables: list[ReferenceTable] = []
+    """Tables."""
+
+    def parsed_targets(self) -> tuple[Target, ...]:
+        """The targets of the comparison."""
+        return tuple(Target.parse(text) for text in self.targets)
+
+
+def read_reference(path: Path) -> Reference:
+    """Read a file of a paper's figures.
+
+    Raises:
+        UserError: one for all that is wrong with it.
+    """
+    source = read_yaml(path)
+    try:
+        reference = Reference.model_validate(source.data)
+        for table in reference.tables:
+            if table.target is not None:
+                Target.parse(table.target)
+    except ValidationError as error:
+        problems = [
+            UserError(item["msg"], where=source.value_place(item["loc"])) for item in error.errors()
+        ]
+        raise UserErrors(problems) from None
+    except UserError as error:
+        raise UserError(error.message, where=f"{path}: {error.where}", hint=error.hint) from None
+    return reference
