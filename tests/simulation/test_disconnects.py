@@ -82,6 +82,7 @@ class Walk:
     def _online(self) -> bool:
         tick = math.floor(self.now)
         if tick >= self.until:
+            self.ended = self.now if self.world.policy == "drop" else None
             raise _Gone
         return self.world.is_online[tick]
 
