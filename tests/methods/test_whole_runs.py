@@ -238,6 +238,32 @@ def test_steps_by_a_deadline(tmp_path: Path) -> None:
     assert (rows["outcome"] == "aggregated").all()
 
 
+@pytest.mark.parametrize(("unit", "steps"), [("step", [7, 2, 0]), ("epoch", [6, 0, 0])])
+def test_whole_epochs_of_clients_that_go_offline(
+    tmp_path: Path, unit: str, steps: list[int]
+) -> None:
+    """Three steps an epoch; what was done when the client left, sent when it is back; nothing done is not sent."""
+    online_bundle(
+        [(0.0, 7.5), (10.0, 99.0)], [(0.0, 2.5), (10.0, 99.0)], [(0.0, 0.5), (10.0, 99.0)]
+    ).write(tmp_path / "trace")
+    scenario = {
+        "name": "leaving",
+        "task": {"name": "timing", "clients": 3, "parameters": 1, "samples": 6},
+        "training": {"batch_size": 2, "local_epochs": 3},
+        "devices": {
+            "trace": str(tmp_path / "trace"),
+            "availability": {"name": "trace", "on_disconnect": "send_partial"},
+            "compute": {"name": "values", "step": [1.0, 1.0, 1.0]},
+            "network": {"name": "static", "latency": 0, "down": "1000Gbps", "up": "1000Gbps"},
+        },
+        "server": {"partial_unit": unit},
+        "stop": {"rounds": 1},
+    }
+    rows = fedsim.run(scenario, tmp_path / "run").dispatches.sort_values("client_id")
+    assert rows["steps_done"].tolist() == steps
+    assert (rows["arrived_s"].notna() == [done > 0 for done in steps]).all()
+
+
 def drawn(clients: int, redraw: str, **limited_work: Any) -> Any:
     scenario = timing("step", limited={"redraw": redraw, **limited_work})
     scenario["task"]["clients"] = clients
@@ -518,6 +544,21 @@ def test_windows_have_a_longest_length(tmp_path: Path) -> None:
     assert outcomes[:3] == ["aggregated", "dropped", "cut"]
     with pytest.raises(UserError, match="shorter than the shortest"):
         simulate(waiting(tmp_path / "other", deadline=31, length=40))
+
+
+def test_windows_need_to_end(tmp_path: Path) -> None:
+    scenario = waiting(tmp_path)
+    scenario["server"]["failure_detection"] = "never"
+    with pytest.raises(UserError, match="waits for ever"):
+        simulate(scenario)
+
+
+def test_windows_without_any_report_make_no_version(tmp_path: Path) -> None:
+    """Nobody is done within 2 s: windows close and open again, and the time comes when the trace ends them."""
+    scenario = waiting(tmp_path, deadline=2)
+    ran = simulate(scenario)
+    assert len(ran.x) == 1
+    assert {Outcome(value).label for value in ran.dispatches["outcome"]} == {"cut"}
 
 
 def test_mifa_may_begin_with_everybody() -> None:
