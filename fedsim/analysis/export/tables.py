@@ -1,0 +1,45 @@
+"""A run as CSV files, one a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from fedsim.runs import Run
+
+
+def write_csv(run: Run, path: Path) -> None:
+    """Write every table of a run that there is.
+
+    Absent values are empty. Lists (``contributor_ids``) are numbers with spaces between, ``attributes`` is JSON.
+
+    Args:
+        run: the run.
+        path: the folder.
+    """
+    path.mkdir(parents=True)
+    tables: dict[str, pd.DataFrame | None] = {
+        "dispatches": run.dispatches,
+        "aggregations": run.aggregations,
+        "metrics": run.metrics,
+        "clients": run.clients if run.has_clients else None,
+        "online": run.online,
+        "partition": run.partition,
+    }
+    for name, table in tables.items():
+        if table is not None:
+            _plain(table).to_csv(path / f"{name}.csv", index=False)
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.copy(deep=False)
+    for name in ("contributor_ids", "multiplicities"):
+        if name in table:
+            table[name] = [
+                None if values is None else " ".join(map(str, values)) for values in table[name]
+            ]
+    if "attributes" in table:
+        table["attributes"] = [json.dumps(values) for values in table["attributes"]]
+    return table

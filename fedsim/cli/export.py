@@ -1,0 +1,34 @@
+"""``fedsim export``: a run for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(name="export")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["perfetto", "csv", "tensorboard"]),
+    required=True,
+    help="perfetto: a file for ui.perfetto.dev or chrome://tracing. csv: a folder of tables. tensorboard: a folder of "
+    "event files.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File or folder to write; timeline.json, csv or tensorboard in the run folder by default.",
+)
+def command(run: Path, format_: str, output: Path | None) -> None:
+    """Write RUN, a run folder, for other tools.
+
+    Also of a run that is going on or was killed: what had reached the disk is written.
+    """
+    from fedsim.analysis.export import export
+    from fedsim.runs import load_run
+
+    click.echo(export(load_run(run), format_, output))
