@@ -65,7 +65,7 @@ class Split:
         self.personal_names = tuple(
             name for name, start in zip(layout.names, layout.offsets, strict=False) if mask[start]
         )
-        self.is_personal = mask.to(device)
+        self._mask = mask.to(device)
         self._personal, self.personal_size = _index(mask, device)
         self._shared, self.shared_size = _index(~mask, device)
         self.personal_trainable = int(mask[: layout.trainable].sum())
@@ -92,9 +92,10 @@ class Split:
         """Add to the shared entries of ``models`` (..., P) in place."""
         models[..., self._shared] += shared
 
-    def scales(self, shared: float, personal: float) -> Tensor:
+    def scales(self, shared: float, personal: float, dtype: torch.dtype) -> Tensor:
         """A vector (P,) with one value in all shared and another in all personal entries."""
-        return torch.where(self.is_personal, personal, shared)
+        result = torch.full((self._size,), shared, dtype=dtype, device=self._mask.device)
+        return result.masked_fill_(self._mask, personal)
 
 
 def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
@@ -183,7 +184,7 @@ class SplitMethod(Method):
         )
         if factors == (1.0, 1.0):
             return None
-        return self.split.scales(*factors).to(self.context.dtype)
+        return self.split.scales(*factors, self.context.dtype)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Joint steps: both parts' gradients are taken at the same point, then both move."""

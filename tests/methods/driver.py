@@ -83,6 +83,7 @@ class Player:
         steps: local steps of a full piece of work: one number, or one a client.
         training: further keys of the training section.
         measure: evaluate every version; iterates are then not kept, and execution is deferred.
+        eager: execute at once, client by client; otherwise when the learner is flushed, clients together.
         params: parameters of the method.
     """
 
@@ -95,6 +96,7 @@ class Player:
         steps: int | Sequence[int] = 1,
         training: Mapping[str, Any] | None = None,
         measure: bool = False,
+        eager: bool = True,
         **params: Any,
     ) -> None:
         section = Training.model_validate(
@@ -116,7 +118,7 @@ class Player:
             built,
             section,
             seed=1,
-            eager=not measure,
+            eager=eager and not measure,
             on_metrics=lambda instruction, metrics: self.played.metrics.append(metrics),
         )
         self.played = Played(learner, [learner.server])
