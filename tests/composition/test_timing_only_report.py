@@ -1,0 +1,65 @@
+"""The page of a timing-only run says everything that the page of the run with learning says, but for learning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedsim.analysis.headline import tiles
+from fedsim.analysis.report import figures
+from fedsim.runs.run import Run
+from tests.composition.worlds import digits
+
+LEARNING = {"learning", "targets", "client_accuracy"}
+"""Figures that need a model."""
+
+
+def shown(run: Run) -> dict[str, Any]:
+    """The figures of a page by their ids, as the page's script gets them."""
+    return {name: figure.document() for name, figure in figures(run).items()}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    folder = tmp_path_factory.mktemp("runs")
+    world = digits(evaluation={"every_rounds": 2, "per_client": True})
+    return fedsim.run(world, folder / "full"), fedsim.run(
+        world, folder / "timing", timing_only=True
+    )
+
+
+def test_every_figure_but_those_of_learning_is_there_and_the_same(runs: tuple[Run, Run]) -> None:
+    full, timing = map(shown, runs)
+    assert set(full) - set(timing) <= LEARNING
+    assert "learning" in full
+    assert "learning" not in timing
+    assert set(timing) <= set(full)
+    assert {"time", "work", "outcomes", "online", "timeline", "participation", "staleness"} <= set(
+        timing
+    )
+    for name, document in timing.items():
+        assert document == full[name], name
+
+
+def test_every_tile_but_those_of_learning_is_there_and_the_same(runs: tuple[Run, Run]) -> None:
+    full, timing = ({tile.label: tile for tile in tiles(run)} for run in runs)
+    assert set(full) - set(timing) == {"Final accuracy"}
+    for label, tile in timing.items():
+        if label not in ("Wall time", "Simulated time"):
+            assert tile == full[label]
+    assert full["Simulated time"].value == timing["Simulated time"].value
+
+
+def test_its_page_holds_the_figures_the_scenario_and_what_it_is(
+    runs: tuple[Run, Run], tmp_path: Path
+) -> None:
+    timing = runs[1]
+    page = timing.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    for name in figures(timing):
+        assert f'"{name}":{{' in page
+    assert "server updates in" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "over_selection: 1.5" in page
