@@ -158,8 +158,10 @@ class Reference:
             y -= self.gammas[1] * gv
         return x, y
 
-    def round(self, clients: Mapping[int, int]) -> None:
-        """Client to its number of steps, for those whose update is used."""
+    def round(self, clients: Mapping[int, int], kept: Mapping[int, int] | None = None) -> None:
+        """Client to its number of steps, for those whose update is used; ``kept`` keep v_i of work that was lost."""
+        for i, steps in (kept or {}).items():
+            self.v[i] = (1 - self.etas[1]) * self.v[i] + self.etas[1] * self.local(i, steps)[1]
         if not clients:
             return
         n, m = len(self.problem), len(clients)
