@@ -87,7 +87,8 @@ class Comparison:
         self.reference: Reference | None = loaded.reference
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
         renamed = self.reference.labels if self.reference else {}
-        self.grouping: Grouping = group_runs(self.facts, scenarios, renamed)
+        settings = self.reference.settings if self.reference else []
+        self.grouping: Grouping = group_runs(self.facts, scenarios, renamed, settings)
         self.metrics: tuple[str, ...] = tuple(
             dict.fromkeys(name for run in self.facts for name in run.metrics)
         )
@@ -97,7 +98,9 @@ class Comparison:
     def _goals(self, targets: Sequence[Target]) -> tuple[Target, ...]:
         chosen = tuple(dict.fromkeys(targets))
         if not chosen and self.reference is not None:
-            chosen = self.reference.parsed_targets()
+            # One file may speak for several sweeps, of which some are timing-only.
+            wanted = self.reference.parsed_targets()
+            chosen = tuple(target for target in wanted if target.metric in self.metrics)
         for target in chosen:
             if target.metric not in self.metrics:
                 raise UserError(

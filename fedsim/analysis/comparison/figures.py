@@ -37,6 +37,7 @@ AGAINST: dict[str, tuple[str, Kind]] = {
     "compute_s": ("client compute time", "time"),
 }
 ACCURACIES = np.arange(41) / 40
+_NOT_RUN = "not run"
 
 _QUANTITIES: dict[str, tuple[str, Kind]] = {
     "relative_time": ("time relative to the baseline", "number"),
@@ -270,6 +271,13 @@ def pairs(comparison: Comparison) -> Figure | None:
     )
 
 
+def was_run(comparison: Comparison, table: ReferenceTable) -> bool:
+    """Whether there are runs beside any value of a paper's table."""
+    return any(
+        _ours(comparison, table, setting, label) != _NOT_RUN for setting, label, _ in table.cells()
+    )
+
+
 def reference_figure(comparison: Comparison, table: ReferenceTable, number: int) -> Figure:
     """A table of a paper beside our own figures."""
     labels: dict[str, None] = {}
@@ -336,15 +344,15 @@ def _ours(comparison: Comparison, table: ReferenceTable, setting: str | None, la
     if table.quantity in ("final", "best"):
         row = row_of(comparison.summary)
         name = f"{table.quantity}_{table.metric}"
-        return "not run" if row is None or name not in row else _written(table, float(row[name]))
+        return _NOT_RUN if row is None or name not in row else _written(table, float(row[name]))
     assert table.target is not None
     target = Target.parse(table.target)
     if target not in comparison.goals:
-        return "not run"
+        return _NOT_RUN
     every = comparison.targets
     row = row_of(every[(every["metric"] == target.metric) & (every["target"] == target.value)])
     if row is None:
-        return "not run"
+        return _NOT_RUN
     column = "relative" if table.quantity == "relative_time" else table.quantity
     return _written(table, float(row[column]))
 

@@ -75,6 +75,7 @@ def group_runs(
     runs: Sequence[RunFacts],
     others: Sequence[Mapping[str, Any]] = (),
     renamed: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
 ) -> Grouping:
     """Group runs by what differs in their scenarios besides the seed.
 
@@ -86,13 +87,14 @@ def group_runs(
         others: scenarios of runs that belong to the comparison and have no figures (they failed); they keep names
             from changing.
         renamed: other names for variants and settings, by the name they would have.
+        settings: dotted paths in the server section that are to name settings, with all below them.
     """
     flat = [_flat(run.scenario) for run in runs]
     every = [*flat, *(_flat(scenario) for scenario in others)]
     differing = _differing(every)
-    variants, settings = _split(differing, every)
-    name_variant = _Namer(variants, every, _first_name(every))
-    name_setting = _Namer(settings, every, "")
+    of_variants, of_settings = _split(differing, every, settings)
+    name_variant = _Namer(of_variants, every, _first_name(every))
+    name_setting = _Namer(of_settings, every, "")
     renamed = renamed or {}
     members: dict[tuple[str, str, str], list[int]] = {}
     copies: dict[tuple[str, Replicate], int] = {}
@@ -136,9 +138,14 @@ def _key(flat: Values, paths: Sequence[str]) -> str:
     return _text([flat.get(path, _ABSENT) for path in paths])
 
 
-def _split(differing: Sequence[str], every: Sequence[Values]) -> tuple[list[str], list[str]]:
-    """Paths that name variants, and paths that name settings."""
-    server = [path for path in differing if path.startswith("server.")]
+def _split(
+    differing: Sequence[str], every: Sequence[Values], wanted: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Paths that name variants, and paths that name settings; ``wanted`` ones are settings if they can be."""
+    shared = [
+        path for path in differing if any(f"{path}.".startswith(f"{place}.") for place in wanted)
+    ]
+    server = [path for path in differing if path.startswith("server.") and path not in shared]
     kinds = {_key(flat, server) for flat in every}
     if len(kinds) < 2:
         return list(differing), []

@@ -25,6 +25,7 @@ def page_figures(comparison: Comparison) -> dict[str, Figure]:
         *(
             figures.reference_figure(comparison, table, number)
             for number, table in enumerate(tables)
+            if figures.was_run(comparison, table)
         ),
         figures.pairs(comparison),
         figures.time_spent(comparison),

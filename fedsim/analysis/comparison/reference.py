@@ -6,6 +6,7 @@
     baseline: FedCompass              # optional: what times are relative to, unless --baseline says otherwise
     targets: [accuracy=0.9]           # optional: unless --target says otherwise
     labels: {fedcompass: FedCompass}  # optional: other names for variants and settings
+    settings: [server.selection]      # optional: parts of the server section that set settings apart, not variants
     tables:
       - title: Table 1, relative time to 90 % on MNIST
         quantity: relative_time       # or time_s, compute_s, bytes, round, version, final, best
@@ -76,8 +77,11 @@ class Reference(Parameters):
     """Targets of the comparison."""
     labels: dict[str, str] = Field(default={})
     """Other names for variants and settings."""
+    settings: list[str] = []
+    """Dotted paths in the server section whose values name settings (such as patterns of participation), where every
+    variant was run with every one of them."""
     tables: list[ReferenceTable] = []
-    """Tables."""
+    """Tables; those of which nothing was run are not shown."""
 
     def parsed_targets(self) -> tuple[Target, ...]:
         """The targets of the comparison."""
