@@ -145,7 +145,8 @@ def assemble(
     else:
         section = scenario.task
         assert isinstance(section, TimingTask)
-        layout = Layout.of([(_NO_LAYOUT_NAME, (section.parameters,))])
+        blocks = section.names or {_NO_LAYOUT_NAME: section.parameters}
+        layout = Layout.of((name, (length,)) for name, length in blocks.items())
         samples = np.full(section.clients, section.samples, dtype=np.int64)
     work = local_work(scenario, samples)
     method_class, method_params = CATALOG.resolve("method", scenario.server.method, loaded.folder)

@@ -141,6 +141,9 @@ class TimingTask(Parameters):
     """Number of clients."""
     parameters: int = Field(default=1_000_000, ge=1)
     """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent."""
+    names: dict[str, int] = {}
+    """Named blocks of the parameters with their lengths, which add up to ``parameters``, so that a part may be
+    personal; one block when not given."""
     samples: int = Field(default=200, ge=1)
     """Training samples of every client; with local_epochs they decide the steps."""
     flops_per_sample: float | None = Field(default=None, gt=0)
@@ -148,6 +151,16 @@ class TimingTask(Parameters):
     activations: int = Field(default=0, ge=0)
     """Numbers that a local step keeps for each sample of its batch until the backward pass; part of the memory that a
     device must have to be eligible."""
+
+    @model_validator(mode="after")
+    def _blocks_add_up(self) -> TimingTask:
+        lengths = list(self.names.values())
+        if lengths and (min(lengths) < 1 or sum(lengths) != self.parameters):
+            raise ValueError(
+                f"the named blocks have lengths {lengths}; they must be positive and add up to the "
+                f"{self.parameters} parameters"
+            )
+        return self
 
 
 def _task_name(value: Any) -> str:
