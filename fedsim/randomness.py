@@ -65,7 +65,11 @@ def _mix64_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def unit_from(key: int, k: int) -> float:
     """:meth:`Stream.uniform` from a client's key (:meth:`Stream.keyed`), bit for bit, at half the cost."""
-    return ((mix64((key + (k + 1) * GOLDEN) & _MASK) >> 11) + 0.5) * _TO_UNIT
+    # mix64 written out: this is drawn for every dispatch.
+    value = (key + (k + 1) * GOLDEN) & _MASK
+    value = (value ^ (value >> 30)) * MIX_1 & _MASK
+    value = (value ^ (value >> 27)) * MIX_2 & _MASK
+    return (((value ^ (value >> 31)) >> 11) + 0.5) * _TO_UNIT
 
 
 class Stream:

@@ -45,7 +45,7 @@ class Continuous(Schedule):
                 hint="give a timeout, or a server.failure_detection other than never",
             )
         self._timeout_ns = None if params.timeout is None else to_ns(params.timeout)
-        self._at_work: dict[int, Timer | None] = {}
+        self._timers: dict[int, Timer] = {}
         self._instant_ns = -1
         self._instant_updates = 0
 
@@ -59,7 +59,8 @@ class Continuous(Schedule):
 
     def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
         """Give a client work: now, or when it next checks in; ``steps`` is asked at that moment."""
-        self.server.dispatch(client, steps=steps, on_dispatched=self._on_dispatched)
+        on_dispatched = None if self._timeout_ns is None else self._set_timer
+        self.server.dispatch(client, steps=steps, on_dispatched=on_dispatched)
 
     def aggregate(
         self,
@@ -70,38 +71,37 @@ class Continuous(Schedule):
         """Make the next version from these updates."""
         self.server.aggregate(dispatches, groups=groups, attributes=attributes, closes_round=True)
 
-    def _on_dispatched(self, dispatch: Dispatch) -> None:
-        timer = None
-        if self._timeout_ns is not None:
-            timer = self.server.call_at(
-                self.server.now_ns + self._timeout_ns, partial(self._give_up, dispatch)
-            )
-        self._at_work[dispatch.dispatch_id] = timer
+    def _set_timer(self, dispatch: Dispatch) -> None:
+        assert self._timeout_ns is not None
+        self._timers[dispatch.dispatch_id] = self.server.call_at(
+            self.server.now_ns + self._timeout_ns, partial(self._give_up, dispatch)
+        )
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """See :class:`fedsim.scheduling.base.Schedule`."""
-        self._watch_for_standstill()
-        timer = self._at_work.pop(dispatch.dispatch_id)
-        if timer is not None:
-            timer.cancel()
+        self._watch_for_standstill(dispatch)
+        if self._timeout_ns is not None:
+            self._timers.pop(dispatch.dispatch_id).cancel()
         self.received(dispatch)
 
     def on_failure(self, dispatch: Dispatch) -> None:
         """See :class:`fedsim.scheduling.base.Schedule`."""
-        if dispatch.dispatch_id in self._at_work:
-            timer = self._at_work.pop(dispatch.dispatch_id)
-            if timer is not None:
-                timer.cancel()
-            self.lost(dispatch)
+        if self._timeout_ns is not None:
+            timer = self._timers.pop(dispatch.dispatch_id, None)
+            if timer is None:
+                return  # given up before
+            timer.cancel()
+        self.lost(dispatch)
 
     def _give_up(self, dispatch: Dispatch) -> None:
-        del self._at_work[dispatch.dispatch_id]
+        del self._timers[dispatch.dispatch_id]
         self.server.cut(dispatch)
         self.lost(dispatch)
 
-    def _watch_for_standstill(self) -> None:
-        if self.server.now_ns != self._instant_ns:
-            self._instant_ns, self._instant_updates = self.server.now_ns, 0
+    def _watch_for_standstill(self, dispatch: Dispatch) -> None:
+        if dispatch.arrived_ns != self._instant_ns:
+            self._instant_ns, self._instant_updates = dispatch.arrived_ns, 1
+            return
         self._instant_updates += 1
         if self._instant_updates > self.MAX_INSTANT_UPDATES + 2 * self.server.clients:
             raise UserError(
@@ -176,10 +176,11 @@ class Concurrent(Continuous):
     def _fill(self) -> None:
         if self._filling_later:
             return
-        if self.server.now_ns < self.server.busy_until_ns:
+        busy_until_ns = self.server.busy_until_ns
+        if busy_until_ns and self.server.now_ns < busy_until_ns:
             # Whoever is drawn must still be there when the server can hand out work.
             self._filling_later = True
-            self.server.call_at(self.server.busy_until_ns, self._fill_now)
+            self.server.call_at(busy_until_ns, self._fill_now)
             return
         for client in self.selection.draw(self._places - self._taken):
             self._taken += 1

@@ -170,7 +170,10 @@ class Planner:
                 off_ns - downloaded,
                 0,
             )
-        end, sent, arrives = self._upload(client, sequence, computed, off_ns)
+        end = network.transfer_end_ns(client, _UP, self.bytes_up, computed, sequence)
+        sent, arrives = self.bytes_up, True
+        if end > off_ns or not self._reliable:
+            end, sent, arrives = self._upload(client, sequence, computed, off_ns)
         return Plan(
             end,
             arrives,

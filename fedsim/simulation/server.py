@@ -512,7 +512,7 @@ class Server:
                 self._engine.call_at(
                     self.now_ns + self._detection_ns, lambda: self._notice(dispatch)
                 )
-        if self._waiters or self._waiting:
+        if self._waiters or dispatch.client in self._waiting:
             self._client_is_free(dispatch.client)
 
     def _release(self, client: int, plan: Plan) -> None:
@@ -586,8 +586,10 @@ class Server:
         self, dispatch: Dispatch, plan: Plan, outcome: Outcome, version: int, group: int
     ) -> None:
         dispatch.open = False
-        client = dispatch.client
-        end, arrives, downloaded, computed, steps_done, bytes_down, bytes_up, *_ = plan
+        client, now = dispatch.client, self._clock.now
+        end, arrives, downloaded, computed, steps_done, bytes_down, bytes_up, *spent_ns = plan
+        download_w, compute_w, upload_w = self._watts[self._power_class[client]]
+        download_ns, compute_ns, upload_ns = spent_ns
         self._recorder.append_dispatch(
             dispatch.dispatch_id,
             client,
@@ -604,10 +606,10 @@ class Server:
             version,
             round(bytes_down),
             round(bytes_up),
-            self._energy_j(client, plan),
+            (download_w * download_ns + compute_w * compute_ns + upload_w * upload_ns) / NS_PER_S,
             dispatch.sequence,
             group,
-            min(end, self._clock.now) / NS_PER_S,
+            (end if end < now else now) / NS_PER_S,
         )
 
 
