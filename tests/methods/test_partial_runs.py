@@ -1,0 +1,309 @@
+"""Split models in whole runs: time, bytes, the prologue, absent clients, personal metrics and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedsim
+from fedsim.composition.assembly import assemble, build_server
+from fedsim.errors import UserError
+from fedsim.learning.learner import Learner
+from fedsim.timeline import Aggregate
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
+from fedsim.traces.tables import make_table
+from tests.composition.worlds import digits
+
+MEGABIT = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with the links of the two clients."""
+    hour_us = 3_600_000_000
+    tables = {
+        "devices": {
+            "device_id": ["A", "B"],
+            "window_start_us": [0, 0],
+            "window_end_us": [24 * hour_us] * 2,
+            "valid": [True, True],
+        },
+        "network": {
+            "device_id": ["A", "A", "B", "B"],
+            "direction": ["down", "up"] * 2,
+            "bandwidth_bps": [megabits * MEGABIT for megabits in (10.0, 5.0, 20.0, 10.0)],
+        },
+    }
+    manifest = Manifest(
+        name="links",
+        horizon_us=24 * hour_us,
+        importer="hand",
+        importer_version="1",
+        eligibility=Eligibility(words="always", expression="true"),
+        counts={},
+    )
+    path = tmp_path_factory.mktemp("bundles") / "links"
+    made = {name: make_table(name, columns) for name, columns in tables.items()}
+    TraceBundle(manifest, made).write(path)
+    return path
+
+
+def two_links(links: Path, method: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Card section 9: client A 10/5 Mbit/s and 0.1 s a step, client B 20/10 Mbit/s and 0.5 s, 10 steps."""
+    scenario = {
+        "name": "two-links",
+        "task": {
+            "name": "timing",
+            "clients": 2,
+            "parameters": 1_100_000,
+            "names": {"u": 1_000_000, "v": 100_000},
+        },
+        "training": {"local_steps": 10},
+        "devices": {
+            "compute": {"name": "values", "step": [0.1, 0.5]},
+            "network": {"name": "static", "latency": 0, "trace": str(links)},
+        },
+        "server": {"method": method, "selection": {"name": "scripted", "rounds": [[0, 1], [0, 1]]}},
+        "stop": {"rounds": 2},
+    }
+    return {**scenario, **changes}
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds", "vectors"),
+    [
+        ({"name": "fedavg_p"}, (10.6, 9.8), (1, 1)),
+        ({"name": "fedsim"}, (10.6, 9.8), (1, 1)),
+        ({"name": "fedalt"}, (11.6, 14.8), (1, 1)),
+        ({"name": "fedrep", "personal_steps": 2}, (12.6, 19.8), (1, 1)),
+        ({"name": "scaffold_p", "c0": "zero"}, (20.2, 14.6), (2, 2)),
+        ({"name": "scaffold_p", "c0": "zero", "uplink": 1}, (13.8, 11.4), (2, 1)),
+        ({"name": "fedavg"}, (11.56, 10.28), (1.1, 1.1)),
+        ({"name": "fedavg_p", "personal": "none"}, (11.56, 10.28), (1.1, 1.1)),
+        ({"name": "fedprox"}, (11.56, 10.28), (1.1, 1.1)),
+        ({"name": "fedadam"}, (11.56, 10.28), (1.1, 1.1)),
+        ({"name": "feddyn"}, (11.56, 10.28), (1.1, 1.1)),
+        ({"name": "ditto"}, (12.56, 15.28), (1.1, 1.1)),
+        ({"name": "lg_fedavg", "personal": ["u"]}, (1.96, 5.48), (0.1, 0.1)),
+        ({"name": "fedper", "personal": "all"}, (1.0, 5.0), (0, 0)),
+    ],
+)
+def test_time_and_bytes_of_a_round(
+    method: dict[str, Any],
+    seconds: tuple[float, float],
+    vectors: tuple[float, float],
+    links: Path,
+    tmp_path: Path,
+) -> None:
+    """Each client's time and both rounds' length, to the nanosecond; a vector is 4 MB."""
+    run = fedsim.run(two_links(links, method), tmp_path / "run")
+    table = run.dispatches
+    spent = (table["arrived_s"] - table["dispatched_s"]).to_numpy().reshape(2, 2)
+    assert spent == pytest.approx(np.array([seconds, seconds]), abs=1e-8)
+    assert np.diff([0.0, *run.aggregations["time_s"]]) == pytest.approx(
+        [max(seconds)] * 2, abs=1e-8
+    )
+    assert (table["bytes_down"] == 4 * MEGABIT * vectors[0]).all()
+    assert (table["bytes_up"] == 4 * MEGABIT * vectors[1]).all()
+
+
+# -- the prologue ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("network", ["static", "shared"])
+def test_the_prologue_takes_time_and_bytes(links: Path, network: str, tmp_path: Path) -> None:
+    """One vector each way and ten gradients from all clients; the first round starts when the last has answered."""
+    scenario = two_links(links, {"name": "scaffold_p"})
+    scenario["devices"]["network"]["name"] = network
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.aggregations["time_s"].to_numpy() == pytest.approx([10.6, 30.8, 51.0], abs=1e-6)
+    assert run.aggregations["round"].to_list() == [0, 0, 1]
+    table = run.dispatches
+    assert table["version"].to_list() == [0, 0, 1, 1, 2, 2]
+    for column in ("bytes_down", "bytes_up"):
+        assert table[column].to_list() == [4 * MEGABIT] * 2 + [8 * MEGABIT] * 4
+    assert run.info["rounds"] == 2
+
+
+def test_the_prologue_closes_at_the_deadline(links: Path, tmp_path: Path) -> None:
+    """Client 0 would need 10.6 s: its answer is late, and the rounds begin without it."""
+    schedule = {"name": "sync", "deadline": "10s", "stragglers": "cut"}
+    server = {"method": {"name": "scaffold_p"}, "schedule": schedule}
+    run = fedsim.run(two_links(links, {}, server=server, stop={"rounds": 1}), tmp_path / "run")
+    assert run.aggregations["contributor_ids"].map(list).to_list()[0] == [1]
+    assert run.aggregations["time_s"].to_list()[0] == 10
+    assert run.dispatches["outcome"].to_list()[:2] == ["cut", "aggregated"]
+
+
+def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Path) -> None:
+    for schedule in ("async", "buffered"):
+        server = {"method": {"name": "scaffold_p"}, "schedule": {"name": schedule}}
+        with pytest.raises(UserError, match="round by round"):
+            fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def personal_digits(method: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Digits with two classes a client, and test samples of each client's own."""
+    world = digits(
+        task={
+            "dataset": {"name": "digits"},
+            "partition": {
+                "name": "shards",
+                "classes_per_client": 2,
+                "clients": 12,
+                "test": "split",
+            },
+            "model": {"name": "mlp", "hidden": [16]},
+        },
+        stop={"rounds": 8},
+    )
+    return {**world, "server": {**world["server"], "method": method}, **changes}
+
+
+class Ledger:
+    """Takes rows and forgets them."""
+
+    def append_dispatch(self, *values: Any) -> None:
+        pass
+
+    def append_aggregation(self, aggregate: Aggregate) -> None:
+        pass
+
+
+def learn(scenario: dict[str, Any]) -> Learner:
+    """Run a scenario without a folder and keep its learner."""
+    assembly = assemble(fedsim.read_scenario(scenario))
+    assert assembly.task is not None
+    learner = Learner(
+        assembly.task, assembly.method, assembly.scenario.training, seed=assembly.scenario.seed
+    )
+    _, server = build_server(assembly, learner, Ledger())
+    server.run()
+    learner.close()
+    return learner
+
+
+PERSONAL = ["fedavg_p", "scaffold_p", "fedsim", "fedalt", "fedper", "fedrep", "lg_fedavg", "ditto"]
+
+
+@pytest.mark.parametrize("method", PERSONAL)
+def test_each_client_is_measured_with_a_model_of_its_own(method: str, tmp_path: Path) -> None:
+    """Personal metrics are there and beat the global model's on two-class clients; files hold the personal parts."""
+    run = fedsim.run(personal_digits({"name": method}), tmp_path / "run")
+    last = run.metrics.iloc[-1]
+    assert last["personal_accuracy_worst"] <= last["personal_accuracy"]
+    assert last["personal_loss"] < run.metrics["personal_loss"].iloc[0]
+    if method != "lg_fedavg":
+        assert last["personal_accuracy"] > last["accuracy"]
+    parts, model = run.personal_parts(), run.model()
+    clients = parts.pop("clients").tolist()
+    used = run.dispatches.query("outcome == 'aggregated'")
+    assert clients == sorted(used["client_id"].unique())
+    # In its prologue a client leaves its personal part as it is.
+    trained = used[used["version"] > 0] if method == "scaffold_p" else used
+    head, body = {"layers.1.weight", "layers.1.bias"}, {"layers.0.weight", "layers.0.bias"}
+    assert set(model) == head | body
+    assert set(parts) == {"ditto": head | body, "lg_fedavg": body}.get(method, head)
+    for name, rows in parts.items():
+        assert rows.shape == (len(clients), *model[name].shape)
+        own_rows = rows[[client in set(trained["client_id"]) for client in clients]]
+        assert len({row.numpy().tobytes() for row in own_rows}) == len(own_rows)
+    own = run.clients.set_index("client_id")["last_accuracy"]
+    known = own.dropna()
+    assert last["personal_accuracy"] == pytest.approx(known.mean(), rel=1e-12)
+    untouched = sorted(set(range(12)) - set(clients))
+    assert method == "ditto" or not untouched or own[untouched].notna().any()
+
+
+def test_personal_parts_are_what_the_final_metrics_measured(tmp_path: Path) -> None:
+    """The saved global and personal tensors, put together, give a client's last accuracy."""
+    scenario = personal_digits({"name": "fedper"})
+    run = fedsim.run(scenario, tmp_path / "run")
+    task = assemble(fedsim.read_scenario(scenario)).task
+    assert task is not None
+    parts, model = run.personal_parts(), run.model()
+    row, client = 0, int(parts["clients"][0])
+    own = {**model, **{name: rows[row] for name, rows in parts.items() if name != "clients"}}
+    offsets, rows = task.client_test_offsets, task.client_test_rows  # type: ignore[attr-defined]
+    mine = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
+    hidden = task.inputs(task.client_test_x[mine]).flatten(1)  # type: ignore[attr-defined]
+    hidden = torch.relu(hidden @ own["layers.0.weight"].T + own["layers.0.bias"])
+    outputs = hidden @ own["layers.1.weight"].T + own["layers.1.bias"]
+    right = outputs.argmax(1) == task.client_test_y[mine]  # type: ignore[attr-defined]
+    found = run.clients.set_index("client_id")["last_accuracy"][client]
+    assert found == pytest.approx(right.double().mean().item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["fedsim", "fedalt", "ditto", "fedavg"])
+def test_asynchronous_schedules_may_be_chosen(method: str, tmp_path: Path) -> None:
+    schedule = {"name": "buffered", "buffer_size": 3, "concurrency": 6}
+    server = {"method": {"name": method}, "schedule": schedule}
+    run = fedsim.run(personal_digits({}, server=server, stop={"rounds": 8}), tmp_path / "run")
+    assert len(run.aggregations) == 8
+    assert run.metrics["accuracy"].notna().all()
+
+
+def unreliable(method: dict[str, Any], seed: int, **devices: Any) -> dict[str, Any]:
+    """Digits on devices that crash and lose uploads, with a deadline that slow ones miss."""
+    world = personal_digits(method)
+    return {
+        **world,
+        "seed": seed,
+        "training": {**world["training"], "dtype": "float64"},
+        "devices": {
+            **world["devices"],
+            "compute": {"name": "lognormal", "median": "0.1s", "sigma": 0.6, "jitter": {"cv": 0.5}},
+            "failures": {"crash_rate": 500.0, "upload_loss": 0.3},
+            **devices,
+        },
+        "server": {
+            **world["server"],
+            "schedule": {"name": "sync", "deadline": "1s"},
+            "partial_work": "send",
+        },
+    }
+
+
+@settings(max_examples=4)
+@given(seed=st.integers(0, 1000), uplink=st.sampled_from([1, 2]), keep=st.booleans())
+def test_control_variates_stay_consistent_on_unreliable_devices(
+    seed: int, uplink: int, keep: bool
+) -> None:
+    """I2: c is the mean of the c_i, whatever was dropped, late, cut or partial."""
+    method = {"name": "scaffold_p", "uplink": uplink, "keep_v_on_drop": keep}
+    learner = learn(unreliable(method, seed))
+    controls = learner.store["control"].get(np.arange(12))
+    assert controls.abs().max() > 1e-3
+    torch.testing.assert_close(learner.server["control"], controls.mean(0), rtol=1e-9, atol=1e-12)
+    feddyn = learn(unreliable({"name": "feddyn"}, seed))
+    gradients = feddyn.store["gradient"].get(np.arange(12))
+    torch.testing.assert_close(feddyn.server["h"], gradients.mean(0), rtol=1e-9, atol=1e-12)
+
+
+def test_lost_work_is_kept_where_asked_for(tmp_path: Path) -> None:
+    """With every upload lost the model never moves; personal parts do only with keep_v_on_drop, and can be resumed."""
+    parts = {}
+    for keep in (False, True):
+        method = {"name": "fedavg_p", "keep_v_on_drop": keep}
+        scenario = unreliable(method, 0, failures={"upload_loss": 1.0})
+        scenario["server"]["schedule"] = {"name": "sync"}
+        scenario["evaluation"] = {"every": "1s"}
+        run = fedsim.run(scenario, tmp_path / f"run-{keep}")
+        assert set(run.dispatches["outcome"]) == {"dropped"}
+        parts[keep] = run.personal_parts()
+        if keep:
+            losses = run.metrics["personal_loss"].to_numpy()
+    assert not parts[False]
+    assert len(parts[True]["clients"]) > 4
+    assert losses[-1] < losses[0]
+    with pytest.raises(UserError, match="work that was lost"):
+        fedsim.run(scenario, tmp_path / "again", timeline=tmp_path / "run-False")
