@@ -62,6 +62,7 @@ def _device(description: str = "device concerned; an id of the devices table") -
 
 DIRECTIONS = ("down", "up", "both")
 PHASES = ("inference", "training")
+EVENT_KEYS = ("charging", "network", "screen", "lock", "battery_pct", "idle")
 
 TABLES: Mapping[str, tuple[Column, ...]] = {
     "devices": (

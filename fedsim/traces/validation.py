@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError, UserErrors
 from fedsim.traces.bundle import TraceBundle, file_sha256, table_path
-from fedsim.traces.tables import DIRECTIONS, PHASES, columns, single_chunk
+from fedsim.traces.tables import DIRECTIONS, EVENT_KEYS, PHASES, columns, single_chunk
 
 MAX_TZ_OFFSET_S = 14 * 3600
 LISTED_PER_KIND = 1000
@@ -307,6 +307,7 @@ class _Checker:
 
     def _device_events(self, table: str) -> None:
         rows = self._known_devices(table)
+        self._words(table, "key", EVENT_KEYS)
         time = self.integers(table, "time_us")
         bad = np.zeros(len(rows), np.bool_)
         bad[1:] = (rows[1:] == rows[:-1]) & (time[1:] < time[:-1])
@@ -391,3 +392,7 @@ class _Checker:
 
     def _rtt_matrix(self, table: str) -> None:
         self._range(table, "rtt_s", 0, np.inf)
+        keys = [self.codes(table, "src"), self.codes(table, "dst")]
+        if "slice_us" in self.bundle.tables[table].column_names:
+            keys.append(self.integers(table, "slice_us"))
+        self._unique(table, *keys, what="the nodes and slice of an earlier row")

@@ -240,6 +240,7 @@ WRONG = [
     ("availability", {"censored": [0, 4, 1]}, 1, "censored is 4"),
     ("device_events", {"time_us": [9, 5]}, 1, "before the row above"),
     ("device_events", {"key": ["charging", None]}, 1, "key is null"),
+    ("device_events", {"key": ["charging", "mood"]}, 1, "key is 'mood'"),
     ("compute", {"sample_s": [float("nan"), 0.1]}, 0, "not a finite number"),
     ("compute", {"sample_s": [float("inf"), 0.1]}, 0, "not a finite number"),
     ("compute", {"sample_s": [-0.5, 0.1]}, 0, "sample_s is -0.5 s"),
@@ -262,6 +263,12 @@ WRONG = [
     ("network_assign", {"series_id": ["t"]}, 0, "'t' is not in the table network_series"),
     ("network_assign", {"scale": [0.0]}, 0, "more than 0"),
     ("rtt_matrix", {"rtt_s": [-0.1]}, 0, "rtt_s is -0.1"),
+    (
+        "rtt_matrix",
+        {"src": ["x"] * 3, "dst": ["y", "x", "y"], "slice_us": [5, 5, 5], "rtt_s": [0.1] * 3},
+        2,
+        "nodes and slice",
+    ),
 ]
 
 

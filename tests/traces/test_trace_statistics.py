@@ -252,3 +252,22 @@ def test_fedscale_phones(fedsim_data):
     mu_kbps = rates.fits[0].parameters["mu"] - np.log(1000)
     assert (mu_kbps, rates.fits[0].parameters["sigma"]) == pytest.approx((8.779, 1.164), abs=0.002)
     assert abs(found.speed_bandwidth_rank_correlation) < 0.05
+
+
+def test_shares_are_of_each_devices_own_window_not_of_the_whole_time():
+    """A device observed for a day and always online, one for six days and online for three of them."""
+    bundle = bundle_of(
+        {"short": [(0, 24 * HOUR)], "long": [(0, 72 * HOUR)]},
+        days=6,
+        devices={"window_end_us": [24 * HOUR, 6 * 24 * HOUR]},
+    )
+    found = describe(bundle)
+    assert found.device_days == 7.0
+    assert found.observed_days.samples.tolist() == [1.0, 6.0]
+    assert found.availability is not None
+    assert found.availability.share.samples.tolist() == [0.5, 1.0]
+    assert found.availability.online_share == pytest.approx(4 / 7)
+    assert found.availability.by_hour == pytest.approx(np.full(24, 4 / 7))
+    # Gaps end where the observation does: the short device's further days are not a gap.
+    assert found.availability.gaps.count == 0
+    assert found.availability.sessions.samples.tolist() == [24 * 3600.0, 72 * 3600.0]
