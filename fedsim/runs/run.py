@@ -24,6 +24,7 @@ from fedsim.runs.targets import time_to_target
 from fedsim.units import format_duration
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import Tensor
 
 _NULLABLE_INTEGERS = {pa.int64(): pd.Int64Dtype()}
@@ -201,6 +202,20 @@ class Run:
         target = Path(path) if path is not None else self.folder.report
         module.write_report(self, target)
         return target
+
+    def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
+        """A Matplotlib figure of a metric; as :meth:`fedsim.analysis.comparison.Comparison.plot` of this run alone.
+
+        Args:
+            metric: the first when None.
+            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+
+        Raises:
+            UserError: the run has not ended, or did not measure the metric.
+        """
+        module = importlib.import_module("fedsim.analysis.comparison")
+        figure: Figure = module.compare([self]).plot(metric, against)
+        return figure
 
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.status}>"

@@ -99,9 +99,8 @@ def _unit(times: pd.Series[float]) -> tuple[str, float]:
 
 
 def _time(frame: pd.DataFrame, setting: str, label: str, goal: Target, scale: float) -> str:
-    wanted = (setting, label, goal.metric, goal.value)
-    names = ("setting", "label", "metric", "target")
-    rows = frame[(frame[list(names)] == wanted).all(axis=1)]
+    here = (frame["setting"] == setting) & (frame["label"] == label)
+    rows = frame[here & (frame["metric"] == goal.metric) & (frame["target"] == goal.value)]
     if not len(rows) or not math.isfinite(rows.iloc[0]["time_s"]):
         return "--"
     row = rows.iloc[0]

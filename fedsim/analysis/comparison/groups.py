@@ -173,7 +173,7 @@ class _Namer:
                 break
             if len({_key(flat, [*chosen, path]) for flat in every}) > count:
                 chosen.append(path)
-        for path in list(chosen):
+        for path in [path for path in chosen if not path.endswith(".name")]:
             rest = [other for other in chosen if other != path]
             if len({_key(flat, rest) for flat in every}) == wanted:
                 chosen = rest
@@ -181,7 +181,7 @@ class _Namer:
 
         # What is switched off need not be said, unless it is all that tells two apart.
         told = {self._name(flat, nothing=False) for flat in every}
-        self._nothing = len(told) < wanted
+        self._nothing = len(told) < wanted or (wanted > 1 and fallback in told)
 
     def __call__(self, flat: Values) -> str:
         return self._name(flat, nothing=self._nothing)
@@ -201,8 +201,9 @@ def _first_name(every: Sequence[Values]) -> str:
 
 def _piece(path: str, short: str, value: Any) -> str:
     if isinstance(value, str):
-        text = value.rpartition("/")[2].rpartition(":")[2] if "/" in value else value
-        return text if path.endswith(".name") else f"{short}={text}"
+        if path.endswith(".name"):
+            return value.rpartition(":")[2]
+        return f"{short}={value.rpartition('/')[2]}"
     if value is None:
         return f"{short}=none"
     if isinstance(value, float):
