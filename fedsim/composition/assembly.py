@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +41,8 @@ from fedsim.timeline import LearningPlane
 from fedsim.units import NS_PER_S, to_ns
 
 DEFAULT_LOCAL_STEPS = 10
+_EVALUATION_SHARE = 0.1
+_FORWARD_PASSES_A_STEP = 3
 _ITEM_BYTES = {"float32": 4, "float64": 8}
 _NO_LAYOUT_NAME = "model"
 
@@ -193,9 +196,9 @@ def build_server(
     """
     scenario, population = assembly.scenario, assembly.population
     stop, evaluation, section = scenario.stop, scenario.evaluation, scenario.server
-    every_versions = evaluation.every_rounds
+    every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
-        every_versions = 1
+        every_steps = _steps_worth_an_evaluation(assembly)
     engine = Engine()
     server = Server(
         engine,
@@ -212,6 +215,7 @@ def build_server(
             reached=_target_test(stop.target) if stop.target else None,
             evaluate_every_ns=None if evaluation.every is None else to_ns(evaluation.every),
             evaluate_every_versions=every_versions,
+            evaluate_every_steps=every_steps,
             evaluate_at_start=evaluation.at_start,
         ),
         failure_detection=section.failure_detection,
@@ -260,6 +264,14 @@ def build_server(
         life = PlannedLife(engine, planner, server.on_end)
     server.attach(schedule, selection, life)
     return engine, server
+
+
+def _steps_worth_an_evaluation(assembly: Assembly) -> int:
+    """Local steps after which an evaluation costs a tenth of the training, a step being worth three forward passes."""
+    if not isinstance(assembly.task, SupervisedTask):
+        return 0
+    samples = _EVALUATION_SHARE * _FORWARD_PASSES_A_STEP * assembly.scenario.training.batch_size
+    return math.ceil(len(assembly.task.test_x) / samples)
 
 
 def check_combination(assembly: Assembly) -> None:

@@ -295,11 +295,17 @@ class Evaluation(Parameters):
     every: Duration | None = None
     """Simulated seconds between two evaluations."""
     every_rounds: int | None = Field(default=None, ge=1)
-    """Server versions between two evaluations; 1 when neither this nor ``every`` is given."""
+    """Server versions between two evaluations. When neither this nor ``every`` is given, the model is measured as
+    often as
+    costs at most a tenth of the training."""
     at_start: bool = True
     """Also measure the initial model."""
     per_client: bool = False
     """Also measure on each client's own test samples."""
+    objective: bool = False
+    """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised tasks;
+    the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared where
+    parts of the model are personal. Costs about an epoch of training each time."""
     batch_size: int = Field(default=1024, ge=1)
     """Samples evaluated at once."""
 

@@ -57,7 +57,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run ends, and how it is measured; see the scenario's ``stop`` and ``evaluation``."""
+    """When a run ends, and how it is measured; see the scenario's ``stop`` and ``evaluation``.
+
+    Attributes:
+        evaluate_every_steps: aggregated local steps between two evaluations, where neither a time nor a number of
+            versions is given.
+    """
 
     until_ns: int | None
     rounds: int | None
@@ -66,6 +71,7 @@ class Limits:
     reached: Callable[[Mapping[str, float]], bool] | None
     evaluate_every_ns: int | None
     evaluate_every_versions: int | None
+    evaluate_every_steps: int | None
     evaluate_at_start: bool
 
 
@@ -164,6 +170,7 @@ class Server:
         self._dispatched = 0
         self._arrived = 0
         self._evaluated: tuple[int, int] | None = None
+        self._steps_unmeasured = 0
         self._busy_until_ns = 0
         self._handed_out_ns = 0
         self._held: dict[int, tuple[Dispatch, Plan]] = {}
@@ -459,6 +466,10 @@ class Server:
         every = self._limits.evaluate_every_versions
         if every is not None and version % every == 0:
             self._evaluate()
+        elif self._limits.evaluate_every_steps is not None:
+            self._steps_unmeasured += sum(dispatch.steps_done for dispatch in dispatches)
+            if self._steps_unmeasured >= self._limits.evaluate_every_steps:
+                self._evaluate()
         if self.on_progress is not None:
             self.on_progress()
         return version
@@ -557,6 +568,7 @@ class Server:
 
     def _evaluate(self) -> None:
         self._evaluated = (self._version, self.now_ns)
+        self._steps_unmeasured = 0
         if self._plane is None:
             return
         instruction = Evaluate(self._version, self.now_ns / NS_PER_S, self._round)

@@ -191,3 +191,22 @@ def test_a_scenario_can_be_given_checked(tmp_path: Path) -> None:
     loaded = fedsim.read_scenario(quadratic([[0]]), ["seed=5"])
     assert isinstance(loaded, LoadedScenario)
     assert fedsim.run(loaded, tmp_path / "run").info["seed"] == 5
+
+
+def test_evaluations_cost_a_tenth_of_the_training_unless_told_otherwise(tmp_path: Path) -> None:
+    """360 test samples are worth 75 steps of 16 samples, forward and backward; the last version is always measured."""
+    run = fedsim.run(digits(evaluation={}, stop={"rounds": 20}), tmp_path / "run")
+    measured = run.metrics["version"].to_list()
+    steps = (
+        run.dispatches[run.dispatches.outcome == "aggregated"]
+        .groupby("aggregated_version")
+        .steps_done.sum()
+    )
+    expected, since = [0], 0
+    for version, done in steps.items():
+        since += done
+        if since >= 75:
+            expected.append(version)
+            since = 0
+    assert 2 < len(expected) < 20
+    assert measured == sorted({*expected, int(steps.index.max())})

@@ -218,6 +218,7 @@ def simulate(
             reached=None,
             evaluate_every_ns=None,
             evaluate_every_versions=None,
+            evaluate_every_steps=None,
             evaluate_at_start=False,
         ),
         failure_detection=failure_detection,
