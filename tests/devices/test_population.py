@@ -11,6 +11,8 @@ import pytest
 import fedsim
 from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
+from fedsim.network import Direction
+from fedsim.network.static import VaryingNetwork
 from fedsim.traces.bundle import TraceBundle
 from tests.traces.cases import DAY, HOUR, bundle_of
 
@@ -325,3 +327,29 @@ def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
     loaded = fedsim.read_scenario(timing({**devices, "availability": {"require": "charging"}}))
     with pytest.raises(UserError, match="no table device_events"):
         assemble(loaded)
+
+
+@pytest.mark.parametrize("policy", ["drop", "pause"])
+def test_each_dispatch_has_the_rates_drawn_for_it(tmp_path: Path, policy: str) -> None:
+    hours = {f"d{i}": [(0, DAY)] for i in range(2)}
+    bundle_of(hours).write(tmp_path / "online")
+    devices = {
+        "trace": str(tmp_path / "online"),
+        "compute": STEPS,
+        "network": {**LINKS, "variation": 0.5},
+        "availability": {"on_disconnect": policy},
+    }
+    server = {"selection": {"name": "scripted", "rounds": [[0, 1], [0], [1, 0]]}}
+    world = timing(devices, clients=2, server=server, stop={"rounds": 3})
+    run = fedsim.run(world, tmp_path / "run")
+    network = assemble(fedsim.read_scenario(world)).population.network
+    assert isinstance(network, VaryingNetwork)
+    seen = {0: 0, 1: 0}
+    for row in run.dispatches.itertuples():
+        client = int(row.client_id)
+        down, up = (network.factor(client, way, seen[client]) for way in Direction)
+        assert row.downloaded_s - row.dispatched_s == pytest.approx(1 / down, abs=1e-8)
+        assert row.arrived_s - row.computed_s == pytest.approx(2 / up, abs=1e-8)
+        assert (row.bytes_down, row.bytes_up) == (4000, 4000)
+        seen[client] += 1
+    assert seen == {0: 3, 1: 2}
