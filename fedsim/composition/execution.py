@@ -239,6 +239,7 @@ class _Execution:
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
             per_client=scenario.evaluation.per_client,
+            objective=scenario.evaluation.objective,
             folder=self._folder.path,
         )
         saved = self._checkpoints.load()

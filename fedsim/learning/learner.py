@@ -20,6 +20,7 @@ from fedsim.learning.evaluation import ClientMetrics, evaluator, personal_model
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.memory import Budget, StateStore
+from fedsim.learning.objective import Objective
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.samples import Samples
 from fedsim.learning.updates import Contributions, WaitingUpdates
@@ -89,6 +90,7 @@ class Learner:
         on_metrics: receives the result of every submitted evaluation, in order.
         on_rest: called whenever everything submitted has been executed; the moment for a checkpoint.
         per_client: also measure models on each client's own test samples.
+        objective: also measure what training minimises, see :class:`fedsim.learning.objective.Objective`.
         eager: execute every instruction when it is submitted, one dispatch at a time: for verification.
         max_pending: pending dispatches after which execution starts; by device where None.
         folder: for rows that do not fit into memory.
@@ -104,6 +106,7 @@ class Learner:
         on_metrics: Callable[[Evaluate, Mapping[str, float]], None] | None = None,
         on_rest: Callable[[], None] | None = None,
         per_client: bool = False,
+        objective: bool = False,
         eager: bool = False,
         max_pending: int | None = None,
         folder: Path | None = None,
@@ -129,6 +132,11 @@ class Learner:
             self._workers = choice.workers
             self._step_flops = task.flops_per_sample() * training.batch_size
             self._evaluator = evaluator(task, execution)
+            self._objective = (
+                Objective(task, samples, execution)
+                if objective and isinstance(task, SupervisedTask) and samples is not None
+                else None
+            )
             model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
             self._server: ServerState = method.initial_state(model.to(execution.device))
         self._trainers: SimpleQueue[LocalTrainer] = SimpleQueue()
@@ -561,7 +569,13 @@ class Learner:
             )
             if clients is not None:
                 metrics |= clients.summary("personal" if self.method.personal else "client")
-        return metrics
+        if self._objective is None:
+            return metrics
+        personal = self.method.personal_parts()
+        if not personal:
+            return metrics | self._objective.measure(server["model"])
+        model_of = personal_model(self.method, server, self.store)
+        return metrics | self._objective.measure_split(model_of, personal)
 
     def _deliver(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
         if self._on_metrics is not None:

@@ -1,0 +1,104 @@
+"""What training minimises, and its gradient, over all training samples: for studies of convergence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsim.learning.device import Execution
+from fedsim.learning.kernels.loop import BoundModule
+from fedsim.learning.samples import Samples
+from fedsim.tasks.supervised import SupervisedTask
+
+_CPU_BATCH = 2048
+_CUDA_BATCH = 8192
+
+
+class Objective:
+    """f = mean over clients i of f_i, where f_i is the mean loss of i's training samples and the penalty, if any.
+
+    Clients weigh the same whatever their number of samples; those without samples do not count. Normalisation layers
+    and dropout work as in evaluation.
+
+    Args:
+        task: whose objective it is.
+        samples: its training samples.
+        execution: device and dtype.
+    """
+
+    def __init__(self, task: SupervisedTask, samples: Samples, execution: Execution) -> None:
+        self._task = task
+        self._samples = samples
+        self._device = execution.device
+        self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
+        counts = np.diff(task.offsets)
+        self._clients = np.flatnonzero(counts).tolist()
+        weights = np.repeat(1 / (len(self._clients) * np.maximum(counts, 1)), counts)
+        self._rows = torch.from_numpy(task.rows).to(execution.device)
+        self._weights = torch.from_numpy(weights).to(execution.device, execution.dtype)
+        self._bound: list[BoundModule] = []
+
+    def measure(self, model: Tensor) -> dict[str, float]:
+        """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, that of its gradient."""
+        value, gradient = self._over(model, self._rows, self._weights)
+        return _metrics(value, gradient)
+
+    def measure_split(
+        self, model_of: Callable[[int], Tensor], personal: Sequence[str]
+    ) -> dict[str, float]:
+        """The same where tensors are personal, of the model (P,) that ``model_of`` gives for each client.
+
+        ``gradient_norm_squared`` is ||(1/N) sum over i of the gradient of f_i by the shared part||^2 (G_u in Chen et
+        al., arXiv:2309.17409), and ``personal_gradient_norm_squared`` is (1/N) sum over i of ||the gradient of f_i by
+        i's own part||^2 (G_v).
+        """
+        layout = self._task.layout
+        mask = layout.mask(personal)[: layout.trainable].to(self._device)
+        shared = torch.zeros(layout.trainable, dtype=self._weights.dtype, device=self._device)
+        value, own = 0.0, 0.0
+        offsets, count = self._task.offsets, len(self._clients)
+        for client in self._clients:
+            part = slice(int(offsets[client]), int(offsets[client + 1]))
+            loss, gradient = self._over(
+                model_of(client), self._rows[part], count * self._weights[part]
+            )
+            value += loss / count
+            own += float(gradient[mask].square().sum(dtype=torch.float64)) / count
+            shared += gradient / count
+        metrics = _metrics(value, shared.masked_fill(mask, 0))
+        return {**metrics, "personal_gradient_norm_squared": own}
+
+    def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
+        """Weighted sum of the losses of ``rows`` and the penalty, and the gradient by what can be trained."""
+        # Several threads measure at once: each takes a module, or makes one.
+        bound = self._bound.pop() if self._bound else self._bind()
+        bound.bind(bound.views(model.contiguous()))
+        loss = self._task.loss
+        value = torch.zeros((), dtype=torch.float64, device=self._device)
+        total = torch.zeros(self._task.layout.trainable, dtype=model.dtype, device=self._device)
+        with torch.enable_grad():
+            for start in range(0, len(rows), self._batch):
+                some = rows[start : start + self._batch]
+                outputs = bound.forward(self._samples.gather(some))
+                losses = loss.per_sample(outputs, self._samples.y[some])
+                part = (losses * weights[start : start + self._batch]).sum()
+                if loss.penalty and start == 0:
+                    part = part + loss.penalties(bound.parameters)
+                gradients = torch.autograd.grad(part, bound.parameters)
+                total += torch.cat([gradient.reshape(-1) for gradient in gradients])
+                value += part.detach()
+        self._bound.append(bound)
+        return float(value), total
+
+    def _bind(self) -> BoundModule:
+        bound = BoundModule(self._task, self._device)
+        bound.module.eval()
+        return bound
+
+
+def _metrics(value: float, gradient: Tensor) -> dict[str, float]:
+    squared = float(gradient.square().sum(dtype=torch.float64))
+    return {"objective_loss": value, "gradient_norm_squared": squared}
