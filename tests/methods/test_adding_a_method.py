@@ -1,0 +1,96 @@
+"""The guide to adding a method: its examples are complete, short, and do what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import fedsim
+from fedsim.cli import cli
+
+PAGE = "docs/adding_a_method.md"
+
+
+@pytest.fixture(scope="module")
+def examples(checkout: Path) -> dict[str, list[str]]:
+    """The code blocks of the page by language."""
+    blocks: dict[str, list[str]] = {}
+    text = (checkout / PAGE).read_text(encoding="utf-8")
+    for language, code in re.findall(r"```(\w+)\n(.*?)```", text, flags=re.DOTALL):
+        blocks.setdefault(language, []).append(code)
+    return blocks
+
+
+@pytest.fixture
+def folder(examples: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a user's own with the files of the page in it."""
+    for name, content in (
+        ("top_k.py", examples["python"][0]),
+        ("pulled.py", examples["python"][1]),
+        ("top-k.yaml", examples["yaml"][0]),
+        ("check.yaml", examples["yaml"][1]),
+    ):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_example_is_under_sixty_lines(examples: dict[str, list[str]]) -> None:
+    assert all(code.count("\n") < 60 for code in examples["python"])
+
+
+def test_the_example_runs_and_its_bytes_are_charged(folder: Path) -> None:
+    """It learns; two vectors of a twentieth of the model go up, and less time passes than with FedAvg."""
+    run = fedsim.run("top-k.yaml")
+    assert run.path == Path("runs/top-k-seed0")
+    parameters = sum(tensor.numel() for tensor in run.model().values())
+    assert set(run.dispatches["bytes_up"]) == {2 * 4 * round(0.05 * parameters)}
+    assert set(run.dispatches["bytes_down"]) == {4 * parameters}
+    loss = run.metrics["loss"].to_numpy()
+    assert loss[-1] < 0.9 * loss[0]
+    fedavg = fedsim.run("top-k.yaml", "fedavg", overrides=["server.method={name: fedavg}"])
+    assert run.simulated_s < fedavg.simulated_s
+
+
+def test_everything_sent_is_fedavg(folder: Path) -> None:
+    """share: 1, as the page says."""
+    everything = fedsim.run("top-k.yaml", "all", overrides=["server.method.share=1"])
+    fedavg = fedsim.run("top-k.yaml", "fedavg", overrides=["server.method={name: fedavg}"])
+    for name, tensor in fedavg.model().items():
+        torch.testing.assert_close(everything.model()[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+def test_the_check_by_hand(folder: Path) -> None:
+    """The iterates worked out on the page."""
+    run = fedsim.run("check.yaml")
+    assert run.model()["x"].item() == pytest.approx(1.0165, abs=1e-12)
+    x = np.array([2, 1.81, 1.0165])
+    expected = (0.5 * (x - 1) ** 2 + 1.5 * (x + 1) ** 2) / 2
+    assert run.metrics["loss"].to_numpy() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_example_of_a_rule_is_fedprox(folder: Path) -> None:
+    models = []
+    for number, method in enumerate(("{name: 'pulled.py:Pulled'}", "{name: fedprox, mu: 0.1}")):
+        run = fedsim.run("top-k.yaml", f"run{number}", overrides=[f"server.method={method}"])
+        models.append(run.model())
+    for name, tensor in models[0].items():
+        assert torch.equal(tensor, models[1][name])
+
+
+def test_the_commands_of_the_page(folder: Path, examples: dict[str, list[str]]) -> None:
+    """Every command line of the page ends well; the description names parameter, vectors and memory."""
+    lines = [line.partition("#")[0].split() for line in examples["console"][0].splitlines()]
+    outputs = []
+    for line in lines:
+        assert line[0] == "fedsim"
+        result = CliRunner().invoke(cli, line[1:])
+        assert result.exit_code == 0, result.output
+        outputs.append(result.output)
+    for word in ("share", "values", "places", "unsent", "Sparsified SGD"):
+        assert word in outputs[0]
