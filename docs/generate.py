@@ -95,6 +95,7 @@ def methods_page() -> str:
             f"{_prose(method)}\n",
         ]
         rows = [
+            ("Before the rounds", ", ".join(described["before_the_rounds"])),
             ("Sends down", ", ".join(described["sends_down"])),
             ("Sends up", ", ".join(described["sends_up"])),
             ("The server keeps", ", ".join(described["server_keeps"])),

@@ -50,6 +50,7 @@ def show(name: str, as_json: bool) -> None:
         "schedules",
         "not_asynchronous",
         "brings",
+        "before_the_rounds",
         "sends_down",
         "sends_up",
         "server_keeps",
@@ -86,6 +87,7 @@ def describe(name: str) -> dict[str, Any]:
     method = CATALOG.find("method", name, Path.cwd())
     assert issubclass(method, Method)
     schedules = CATALOG.kinds["schedule"].registry()
+    traffic = _traffic(method)
     return {
         "name": name,
         "title": method.title or name,
@@ -94,12 +96,16 @@ def describe(name: str) -> dict[str, Any]:
         "schedules": sorted(
             schedule
             for schedule, component in schedules.items()
-            if not method.only_synchronous or getattr(component, "synchronous", False)
+            if (getattr(component, "synchronous", False) or not method.only_synchronous)
+            and (
+                getattr(component, "begins_with_prologue", False)
+                or not traffic["before_the_rounds"]
+            )
         ),
         "not_asynchronous": method.only_synchronous,
         "brings": [f"{kind} {part['name']}" for kind, part in method.companions.items()],
         "personal": method.personal,
-        **_traffic(method),
+        **traffic,
         "parameters": [vars(parameter) for parameter in parameters(method.Params)],
     }
 
@@ -113,7 +119,14 @@ def _traffic(method: Any) -> dict[str, Any]:
     from fedsim.tasks.layout import Layout
 
     needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
-    keys = ("sends_down", "sends_up", "server_keeps", "client_keeps", "server_keeps_per_client")
+    keys = (
+        "before_the_rounds",
+        "sends_down",
+        "sends_up",
+        "server_keeps",
+        "client_keeps",
+        "server_keeps_per_client",
+    )
     if needs:
         return {**{key: [] for key in keys}, "needs": needs}
     layout = Layout.of(
@@ -148,8 +161,14 @@ def _traffic(method: Any) -> dict[str, Any]:
         return f"{label} ({share:.0%} of P here)" if elements > 2 else f"{label} ({elements})"
 
     state = built.initial_state(torch.zeros(layout.size))
-    memories = built.memories()
+    memories, prologue = built.memories(), built.prologue()
+    before = [] if prologue is None else [("down", prologue.download), ("up", prologue.upload)]
     return {
+        "before_the_rounds": [
+            f"all clients: {sized(vector.name, vector.elements)} {way}"
+            for way, vectors in before
+            for vector in vectors
+        ],
         "sends_down": [sized(vector.name, vector.elements) for vector in built.download()],
         "sends_up": [sized(vector.name, vector.elements) for vector in built.upload()],
         "server_keeps": [sized(key, value.numel()) for key, value in state.items()],
