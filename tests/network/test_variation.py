@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from scipy.stats import truncnorm
 
 from fedsim.errors import UserError
-from fedsim.network import Direction, registry
+from fedsim.network import Direction
 from fedsim.network.static import VaryingNetwork
 from tests.network.test_kinds import ASSIGN, NETWORK, SERIES, build, context_of
 
@@ -77,7 +77,7 @@ def test_variation_is_refused_where_it_is_not_known() -> None:
     with pytest.raises(UserError, match="has no bandwidth_cv"):
         build(context_of({"network": NETWORK}), "static", variation="bundle")
     with pytest.raises(ValidationError, match="greater than or equal to 0"):
-        registry()["static"].Params(variation=-0.1)
+        build(context_of(), "static", variation=-0.1)
 
 
 def series(**rtt: Any) -> dict[str, Any]:
@@ -126,11 +126,11 @@ def test_latency_of_series_that_do_not_tell_it_is_refused() -> None:
 
 def test_only_traced_links_take_the_latency_of_a_series() -> None:
     with pytest.raises(ValidationError, match="is not a latency"):
-        registry()["static"].Params(latency="series")
+        build(context_of(), "static", latency="series")
     with pytest.raises(
         ValidationError, match="is not a latency: give a duration such as 40ms, ser"
     ):
-        registry()["traced"].Params(latency=[1])
+        build(context_of(), "traced", latency=[1])
 
 
 def test_nominal_rates_of_all_clients_are_those_of_each() -> None:
