@@ -17,13 +17,17 @@ from fedsim.learning.kernels import (
     LinearStackKernel,
     LoopKernel,
     QuadraticKernel,
+    SplitLinearKernel,
     VmapKernel,
     choose,
 )
 from fedsim.learning.kernels.loop import refuse_hidden_randomness
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
 from fedsim.tasks.losses import Loss
+from fedsim.tasks.models.linear import Linear
+from fedsim.tasks.partition import Partition
 from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.problems import MODELS, SHAPE, make_training, quadratic_task, supervised_task
 
@@ -284,3 +288,63 @@ def test_functional_dropout_is_refused() -> None:
 def test_all_models_of_the_suite_are_used() -> None:
     used = {model for _, model in PAIRS} | {"dropout"}
     assert used == set(MODELS)
+
+
+# -- the binary linear model ------------------------------------------------------------------
+
+
+def binary_task(**params: object) -> SupervisedTask:
+    """Five clients, of which two have less than a batch, with a model that has every option."""
+    dataset = ShiftedLogistic(ShiftedLogistic.Params(groups=5, samples=37, features=11)).load()
+    owned = np.array([0, 9, 46, 83, 97, 185])
+    partition = Partition(owned, np.random.default_rng(2).permutation(185))
+    return SupervisedTask(dataset, partition, Linear(Linear.Params(**params)))
+
+
+BINARY: list[dict[str, object]] = [
+    {},
+    {"personal_features": 4, "penalty": 0.3},
+    {"personal_features": 4, "penalty": 0.3, "bias": True},
+    {"personal_features": 5, "shuffle_features": True, "unit_norm": True, "positive": [0]},
+]
+
+
+def built_for(task: SupervisedTask, executor: str, dtype: str) -> Kernel:
+    training = make_training(executor=executor, dtype=dtype, threads=1)
+    execution = Execution.of(training)
+    samples = Samples(task, task.train_x, task.train_y, execution)
+    return choose(task, training, execution, samples, SEED).kernel
+
+
+@pytest.mark.parametrize("params", BINARY, ids=str)
+def test_the_binary_linear_model_by_hand_and_by_automatic_differentiation(
+    params: dict[str, object],
+) -> None:
+    task = binary_task(**params)
+    clients, steps = np.array([4, 1, 2, 0, 3]), np.array([7, 6, 6, 4, 1])
+    weights = models_of(task, 5, torch.float64)
+    found = []
+    for executor, expected in (("auto", SplitLinearKernel), ("plain", LoopKernel)):
+        kernel = built_for(task, executor, "float64")
+        assert type(kernel) is expected
+        collected = []
+        for width in np.unique(kernel.shape_class(clients)):
+            alike = np.flatnonzero(kernel.shape_class(clients) == width)
+            collected += run_gradients(kernel, weights[alike], clients[alike], steps[alike])
+        found.append(collected)
+    for by_hand, automatic in zip(*found, strict=True):
+        torch.testing.assert_close(by_hand, automatic, atol=1e-14, rtol=1e-12)
+
+
+def test_the_binary_linear_model_is_bitwise_the_same_in_every_group() -> None:
+    task = binary_task(personal_features=4, penalty=0.3, bias=True)
+    kernel = built_for(task, "auto", "float32")
+    assert kernel.group_invariant
+    clients, steps = np.array([4, 2, 1, 4, 2, 1, 4]), np.array([5, 5, 4, 3, 2, 2, 1])
+    weights = models_of(task, 7, torch.float32)
+    with reproducible():
+        together = run_gradients(kernel, weights, clients, steps)
+        for pick in ([0], [3], [6], [1, 4], [0, 2, 5], list(range(1, 7))):
+            apart = run_gradients(kernel, weights[pick], clients[pick], steps[pick])
+            for row, place in enumerate(pick):
+                assert torch.equal(apart[row], together[place])

@@ -11,6 +11,7 @@ from fedsim.learning.kernels.base import Kernel, Session
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
 from fedsim.learning.kernels.loop import LoopKernel, refuse_hidden_randomness
 from fedsim.learning.kernels.quadratic import QuadraticKernel
+from fedsim.learning.kernels.split_linear import SplitLinearKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
@@ -25,6 +26,7 @@ __all__ = [
     "LoopKernel",
     "QuadraticKernel",
     "Session",
+    "SplitLinearKernel",
     "VmapKernel",
     "choose",
 ]
@@ -43,10 +45,11 @@ def choose(
 ) -> Choice:
     """The kernel for a task, by this rule.
 
-    The quadratic task has its own. Stacks of linear layers with cross-entropy take ``linear_stack``. Other modules
-    take ``loop``, spread over worker threads, on CPU and ``vmap`` on CUDA; modules with batch statistics or dropout,
-    and those that cannot be vectorised, take ``loop`` everywhere. ``training.executor`` overrides: ``stacked`` takes
-    ``linear_stack`` or ``vmap``, ``parallel`` and ``plain`` take ``loop``.
+    The quadratic task has its own. Stacks of linear layers with cross-entropy take ``linear_stack``, and the binary
+    linear model takes ``split_linear``. Other modules take ``loop``, spread over worker threads, on CPU and ``vmap`` on
+    CUDA; modules with batch statistics or dropout, and those that cannot be vectorised, take ``loop`` everywhere.
+    ``training.executor`` overrides: ``stacked`` takes one of the first two or ``vmap``, ``parallel`` and ``plain`` take
+    ``loop``.
 
     Raises:
         UserError: ``stacked`` is asked for and the module cannot be vectorised, or its results cannot be repeated.
@@ -65,6 +68,12 @@ def choose(
     )
     if executor in ("auto", "stacked") and linear:
         return Choice(LinearStackKernel(task, samples, order, execution), execution.threads)
+    if (
+        executor in ("auto", "stacked")
+        and SplitLinearKernel.fits(task)
+        and execution.autocast is None
+    ):
+        return Choice(SplitLinearKernel(task, samples, order, execution), execution.threads)
     refuse_hidden_randomness(task)
     vectorised = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
     if vectorised and VmapKernel.fits(task):

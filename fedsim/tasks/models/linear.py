@@ -58,12 +58,20 @@ class SplitLinear(nn.Module):
             order = np.argsort(Stream(0, Purpose.DATASET, _FEATURE_ORDER).hashes(order))
         self.register_buffer("order", torch.from_numpy(order), persistent=False)
         self.unit_norm = params.unit_norm
+        self._shuffles = params.shuffle_features
+
+    def arranged(self, inputs: Tensor) -> Tensor:
+        """What is weighed: inputs as rows (n, features), the shared features first, scaled where that is asked for."""
+        values = inputs.flatten(1)
+        if self._shuffles:
+            values = values[:, self.order]
+        if self.unit_norm:
+            values = values / values.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        return values
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs z (n, 1) of inputs (n, *input_shape)."""
-        values = inputs.flatten(1)[:, self.order]
-        if self.unit_norm:
-            values = values / values.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        values = self.arranged(inputs)
         parts = [getattr(self, name) for name in ("shared", "personal") if hasattr(self, name)]
         outputs = values @ torch.cat(parts).unsqueeze(1)
         if hasattr(self, "bias"):

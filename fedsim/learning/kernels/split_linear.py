@@ -1,0 +1,121 @@
+"""Hand-derived gradients of the binary linear model with its penalty, for all clients of a group at once."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.device import Execution
+from fedsim.learning.kernels.base import IntArray, Session
+from fedsim.learning.kernels.supervised import (
+    SupervisedKernel,
+    SupervisedSession,
+    group_rows,
+    place_weights,
+)
+from fedsim.learning.samples import Samples
+from fedsim.tasks.models.linear import SplitLinear
+from fedsim.tasks.supervised import SupervisedTask
+
+# As of the linear stack; inputs of a group should stay in the cache.
+_CPU_GROUP_BYTES = 8 << 20
+_CPU_GROUPS = (4, 32)
+_CUDA_GROUP_BYTES = 4 << 30
+_CUDA_GROUPS = (32, 2048)
+
+
+class _SplitLinearSession(SupervisedSession):
+    def __init__(
+        self,
+        kernel: SplitLinearKernel,
+        clients: IntArray,
+        sequences: IntArray,
+        steps: IntArray,
+        phase: int,
+    ) -> None:
+        super().__init__(kernel, clients, sequences, steps, phase)
+        self._kernel = kernel
+        self._targets: Tensor
+        self._place_weights: Tensor
+
+    def _on_draw(self, drawn: Batches) -> None:
+        dtype = self._kernel.execution.dtype
+        self._targets = self._kernel.task.loss.targets(self.samples.y[drawn.rows]).to(dtype)
+        self._place_weights = place_weights(drawn, self.width, dtype)
+        self._first = drawn.first
+
+    def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
+        active, features = len(weights), self._kernel.features
+        rows, _ = self.draw(step, active)
+        inputs = self._kernel.module.arranged(self.samples.gather(rows.reshape(-1)))
+        x = inputs.view(active, self.width, features)
+        logits = torch.bmm(weights[:, :features].unsqueeze(1), x.transpose(1, 2)).squeeze(1)
+        if self._kernel.biased:
+            logits = logits + weights[:, features : features + 1]
+        at = step - self._first
+        targets, places = self._targets[at, :active], self._place_weights[at, :active]
+        losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        loss = (losses * places).sum(1)
+        # Not torch.sigmoid, whose last bit depends on the place of a number in the tensor.
+        residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(places)
+        out[:, :features] = torch.bmm(residual.unsqueeze(1), x).squeeze(1)
+        if self._kernel.biased:
+            out[:, features] = residual.sum(1)
+        rho = self._kernel.task.loss.penalty
+        if rho:
+            for part in self._kernel.parts:
+                w = weights[:, part]
+                square = w.square().sum(1)
+                loss += rho * square / (1 + square)
+                out[:, part].addcmul_(w, (2 * rho / (1 + square).square()).unsqueeze(1))
+        return loss
+
+
+class SplitLinearKernel(SupervisedKernel):
+    """Batched products with gradients written out, for the model ``linear`` with logistic loss and penalty."""
+
+    name = "split_linear"
+    revision = 1
+    group_invariant = True
+
+    def __init__(
+        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
+    ) -> None:
+        super().__init__(task, samples, order, execution)
+        assert isinstance(task.module, SplitLinear)
+        layout = task.layout
+        offsets = layout.offsets
+        self.parts = [slice(start, end) for start, end in itertools.pairwise(offsets)]
+        self.biased = layout.names[-1] == "bias"
+        self.features = layout.size - int(self.biased)
+        self.module = task.module.to(execution.device)
+
+    @staticmethod
+    def fits(task: SupervisedTask) -> bool:
+        """Whether the task's model is the one that this kernel is for."""
+        return isinstance(task.module, SplitLinear) and task.loss.kind == "logistic"
+
+    def session(
+        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
+    ) -> Session:
+        """Batched products over these dispatches."""
+        return _SplitLinearSession(self, clients, sequences, steps, phase)
+
+    def shape_class(self, clients: IntArray) -> IntArray:
+        """The width of a client's batches."""
+        return self.order.widths(clients)
+
+    def largest_group(self) -> int:
+        """As many as fit the caches of a core, or a part of the GPU's memory."""
+        cuda = self.execution.device.type == "cuda"
+        fewest, most = _CUDA_GROUPS if cuda else _CPU_GROUPS
+        return group_rows(
+            self.task.layout.size * self.execution.dtype.itemsize,
+            budget_bytes=_CUDA_GROUP_BYTES if cuda else _CPU_GROUP_BYTES,
+            fewest=fewest,
+            most=most,
+        )
