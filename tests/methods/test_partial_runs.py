@@ -25,7 +25,7 @@ MEGABIT = 1_000_000
 
 @pytest.fixture(scope="module")
 def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle with the links of the two clients."""
+    """A bundle with the links of the two clients; where it is asked for availability, A is offline for a minute."""
     hour_us = 3_600_000_000
     tables = {
         "devices": {
@@ -38,6 +38,11 @@ def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "device_id": ["A", "A", "B", "B"],
             "direction": ["down", "up"] * 2,
             "bandwidth_bps": [megabits * MEGABIT for megabits in (10.0, 5.0, 20.0, 10.0)],
+        },
+        "availability": {
+            "device_id": ["A", "B"],
+            "start_us": [60_000_000, 0],
+            "end_us": [24 * hour_us] * 2,
         },
     }
     manifest = Manifest(
@@ -141,11 +146,26 @@ def test_the_prologue_closes_at_the_deadline(links: Path, tmp_path: Path) -> Non
     assert run.dispatches["outcome"].to_list()[:2] == ["cut", "aggregated"]
 
 
+def test_clients_that_are_offline_at_the_start_have_no_prologue(
+    links: Path, tmp_path: Path
+) -> None:
+    """Only B answers, after 1.6 + 5 + 3.2 s; A begins with c_i = 0 when it checks in."""
+    scenario = two_links(links, {"name": "scaffold_p"}, stop={"rounds": 1})
+    scenario["devices"]["availability"] = {"name": "trace", "trace": str(links)}
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.aggregations["contributor_ids"].map(list).to_list() == [[0], [1, 2]]
+    assert run.dispatches["client_id"].to_list() == [1, 1, 0]
+    assert run.aggregations["time_s"].to_numpy() == pytest.approx([9.8, 80.2], abs=1e-6)
+
+
 def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Path) -> None:
     for schedule in ("async", "buffered"):
         server = {"method": {"name": "scaffold_p"}, "schedule": {"name": schedule}}
         with pytest.raises(UserError, match="round by round"):
             fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
+    server = {"method": {"name": "scaffold_p"}, "schedule": {"name": "window"}}
+    with pytest.raises(UserError, match="begins with work of all clients"):
+        fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
