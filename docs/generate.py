@@ -95,6 +95,7 @@ def methods_page() -> str:
             f"{_prose(method)}\n",
         ]
         rows = [
+            ("A local step takes", ", ".join(described["local_step_takes"])),
             ("Before the rounds", ", ".join(described["before_the_rounds"])),
             ("Sends down", ", ".join(described["sends_down"])),
             ("Sends up", ", ".join(described["sends_up"])),

@@ -50,6 +50,7 @@ def show(name: str, as_json: bool) -> None:
         "schedules",
         "not_asynchronous",
         "brings",
+        "local_step_takes",
         "before_the_rounds",
         "sends_down",
         "sends_up",
@@ -120,6 +121,7 @@ def _traffic(method: Any) -> dict[str, Any]:
 
     needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
     keys = (
+        "local_step_takes",
         "before_the_rounds",
         "sends_down",
         "sends_up",
@@ -162,8 +164,10 @@ def _traffic(method: Any) -> dict[str, Any]:
 
     state = built.initial_state(torch.zeros(layout.size))
     memories, prologue = built.memories(), built.prologue()
+    passes = built.compute_factor()
     before = [] if prologue is None else [("down", prologue.download), ("up", prologue.upload)]
     return {
+        "local_step_takes": [] if passes == 1 else [f"{passes:g} forward and backward passes"],
         "before_the_rounds": [
             f"all clients: {sized(vector.name, vector.elements)} {way}"
             for way, vectors in before
