@@ -95,7 +95,8 @@ def claimed(path: Path) -> Iterator[None]:
         UserError: the folder holds something else, cannot be written, or another sweep is at work in it.
     """
     taken = path.exists() and not is_sweep(path)
-    if taken and (not path.is_dir() or any(item.name != _LOCK for item in path.iterdir())):
+    # Hidden files are the lock, and what was being written when a sweep was killed.
+    if taken and (not path.is_dir() or any(item.name[0] != "." for item in path.iterdir())):
         raise UserError(
             "exists and is not the folder of a sweep",
             where=str(path),
@@ -145,10 +146,11 @@ def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) ->
         folder = RunFolder(path / run.name)
         if folder.info.exists() and earlier.get(run.name) != digests[run.name]:
             _require_same(Run(folder), run)
-    write_atomically(path / SCENARIO, loaded.resolved_yaml())
     entries = (SweepEntry(run.name, run.seed, run.values, digests[run.name]) for run in planned)
     scenario = None if loaded.path is None else str(loaded.path)
+    # First what makes the folder that of a sweep, so that a sweep killed here can be started again.
     SweepRecord(loaded.scenario.name, scenario, tuple(entries)).write(path)
+    write_atomically(path / SCENARIO, loaded.resolved_yaml())
 
 
 def digest(resolved: Mapping[str, Any]) -> str:

@@ -39,6 +39,11 @@ class Shares:
         """Whether a process has taken the task."""
         return self.values[task.number] != _NOT_STARTED
 
+    def forget(self, tasks: Sequence[Task]) -> None:
+        """Take tasks for not started."""
+        for task in tasks:
+            self.values[task.number] = _NOT_STARTED
+
     def under_way(self) -> float:
         """Sum of the shares of all tasks that have been started."""
         return sum(max(0.0, float(value)) for value in self.values)
@@ -71,13 +76,11 @@ def run_on_pool(tasks: Sequence[Task], jobs: int, shares: Shares) -> Iterator[Re
         waiting = [task for task in pool.lost if not shares.started(task)]
         if not suspects:
             raise RuntimeError("the processes of the pool die before they start a run")
-        for task in suspects:
-            if len(suspects) > 1 or jobs > 1:
-                alone = _Pool(1, shares)
-                yield from alone.perform([task])
-                if not alone.lost:
-                    continue
-            yield Result(task, "the process of this run died; was there too little memory?")
+        if len(suspects) == 1:
+            yield Result(suspects[0], "the process of this run died; was there too little memory?")
+        else:
+            shares.forget(suspects)
+            yield from run_on_pool(suspects, 1, shares)
 
 
 class _Pool:

@@ -50,8 +50,8 @@ SCENARIO: dict[str, Any] = {
 }
 
 
-def build(path: Path) -> Sweep:
-    sweep = fedsim.sweep(SCENARIO, path, jobs=1)
+def build(path: Path, seeds: tuple[int, ...] = SEEDS) -> Sweep:
+    sweep = fedsim.sweep(SCENARIO, path, overrides=[f"sweep.seeds={list(seeds)}"], jobs=1)
     assert sweep.failures == {}
     return sweep
 

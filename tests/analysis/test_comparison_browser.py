@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    sweep = compared.build(tmp_path_factory.mktemp("browser") / "sweep")
+    sweep = compared.build(tmp_path_factory.mktemp("browser") / "sweep", seeds=(0, 1))
     (sweep.path / "reference.yaml").write_text(
         "source: A. Author 2024\ntables:\n"
         "  - {title: Table 1, quantity: final, values: {alpha=5: {fedavg: 0.9, fedbuff: 0.8}}}\n"

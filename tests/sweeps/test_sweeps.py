@@ -1,0 +1,408 @@
+"""Sweeps: what is run, what is not run again, what a kill or a failure leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
+
+import fedsim
+from fedsim.catalog import CATALOG
+from fedsim.cli import cli
+from fedsim.errors import UserError, UserErrors
+from fedsim.runs.folder import RunFolder
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.sweeps import Sweep
+from fedsim.sweeps.folder import claimed
+from fedsim.sweeps.plan import PlannedRun, plan_runs
+from tests.composition.worlds import quadratic
+
+TABLES = ("dispatches", "aggregations", "metrics", "clients")
+
+
+def scenario(**sweep: Any) -> dict[str, Any]:
+    world = quadratic([[0, 1], [1, 2], [0, 1, 2], [2]])
+    world["task"] |= {"noise_std": 0.5}
+    world["devices"]["compute"] |= {"jitter": {"cv": 0.2}}
+    return {**world, "sweep": sweep}
+
+
+SMALL = scenario(grid={"training.optimizer.lr": [0.1, 0.2]}, seeds=[0, 1])
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [*(f"{name}.parquet" for name in TABLES), "model.safetensors"]
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
+
+
+def all_digests(sweep: Sweep) -> dict[str, dict[str, str]]:
+    return {entry.run: digests(sweep.path / entry.run) for entry in sweep.record.runs}
+
+
+def plan(data: dict[str, Any]) -> list[PlannedRun]:
+    return plan_runs(load_scenario_dict(data, Path.cwd(), CATALOG))
+
+
+def write(path: Path, data: dict[str, Any]) -> Path:
+    with open(path, "w") as file:
+        YAML().dump(data, file)
+    return path
+
+
+def command(*args: Any) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+# -- the plan -------------------------------------------------------------------------------------------------------
+
+
+def test_every_combination_of_grid_rows_and_seeds() -> None:
+    runs = plan(
+        scenario(
+            grid={"training.optimizer.lr": [0.1, 0.2], "training.local_steps": [1, 2]},
+            zip={
+                "server.method": [{"name": "fedavg"}, {"name": "fedavgm", "momentum": 0.5}],
+                "server.failure_detection": ["never", 0],
+            },
+            seeds=[3, 4],
+        )
+    )
+    found = [(*run.values.values(), run.seed) for run in runs]
+    rows = [({"name": "fedavg"}, "never"), ({"name": "fedavgm", "momentum": 0.5}, 0)]
+    expected = itertools.product([0.1, 0.2], [1, 2], rows, [3, 4])
+    assert found == [(lr, steps, *row, seed) for lr, steps, row, seed in expected]
+    assert runs[0].name == "lr0.1_local_steps1_fedavg_never_seed3"
+    assert runs[3].name == "lr0.1_local_steps1_fedavgm-momentum0.5_failure_detection0_seed4"
+    assert all(run.loaded.scenario.seed == run.seed for run in runs)
+    assert all(run.loaded.scenario.sweep is None for run in runs)
+
+
+def test_a_run_has_the_scenario_that_overrides_would_give() -> None:
+    run = plan(scenario(grid={"training.optimizer.lr": [0.3]}, seeds=[7]))[0]
+    plain = {key: value for key, value in scenario().items() if key != "sweep"}
+    overrides = ["training.optimizer.lr=0.3", "seed=7"]
+    expected = load_scenario_dict(plain, Path.cwd(), CATALOG, overrides)
+    assert run.resolved() == expected.resolved()
+    assert run.resolved()["sweep"] is None
+
+
+def test_what_is_switched_off_is_left_out_of_the_name() -> None:
+    runs = plan(scenario(grid={"server.schedule": [None, {"name": "sync", "deadline": "9s"}]}))
+    assert [run.name for run in runs] == ["seed0", "sync-deadline9s_seed0"]
+
+
+def test_names_do_not_change_when_a_sweep_grows() -> None:
+    before = {run.name for run in plan(SMALL)}
+    grid = {"training.optimizer.lr": [0.05, 0.1, 0.2]}
+    assert before < {run.name for run in plan(scenario(grid=grid, seeds=[1, 0, 5]))}
+
+
+def test_names_are_safe_and_tell_lists_and_odd_texts_apart() -> None:
+    rounds = [[[0]], [[1]]]
+    names = [run.name for run in plan(scenario(grid={"server.selection.rounds": rounds}))]
+    assert len(set(names)) == 2
+    assert all(name.startswith("rounds-") and name.isascii() for name in names)
+    values = ["../up/there", "..-up-there"]
+    words = plan_words("task.names", values)
+    assert len(set(words)) == 2
+    assert all("/" not in word and not word.startswith(".") for word in words)
+
+
+def plan_words(key: str, values: list[Any]) -> list[str]:
+    from fedsim.sweeps.plan import _word
+
+    return [_word(key, value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ({"grid": {"seed": [1, 2]}}, "'seed' cannot be varied"),
+        ({"grid": {"name": ["a", "b"]}}, "'name' cannot be varied"),
+        ({"seeds": [1, 1]}, "holds the run seed1 twice"),
+        ({"grid": {"training.optimizer.lr": [0.1, 0.10]}}, "twice"),
+        ({"grid": {"training.optimizer.learning": [0.1]}}, "unknown key"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(sweep: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan(scenario(**sweep))
+
+
+def test_a_scenario_without_a_sweep_is_refused() -> None:
+    with pytest.raises(UserError, match="there is nothing to vary"):
+        plan({key: value for key, value in SMALL.items() if key != "sweep"})
+
+
+def test_a_wrong_value_is_reported_once_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    data = scenario(grid={"training.optimizer.lr": [0.1, -1, -2]}, seeds=[0, 1, 2])
+    write(path, data)
+    with pytest.raises(UserErrors) as caught:
+        plan_runs(fedsim.read_scenario(path))
+    lines = path.read_text().splitlines()
+    places = [error.where for error in caught.value.errors]
+    expected = [number for number, line in enumerate(lines, 1) if line.strip() in ("- -1", "- -2")]
+    assert [int(str(place).split(":")[-2]) for place in places] == expected
+    assert len(expected) == 2
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_those_that_would_be_run_one_by_one(tmp_path: Path) -> None:
+    sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    plain = {key: value for key, value in SMALL.items() if key != "sweep"}
+    for entry in sweep.record.runs:
+        lr = entry.values["training.optimizer.lr"]
+        overrides = [f"training.optimizer.lr={lr}", f"seed={entry.seed}"]
+        alone = fedsim.run(plain, tmp_path / entry.run, overrides=overrides)
+        assert digests(sweep.path / entry.run) == digests(alone.path)
+        there = (sweep.path / entry.run / "scenario.yaml").read_text()
+        assert there == (alone.path / "scenario.yaml").read_text()
+    assert len({str(run) for run in all_digests(sweep).values()}) == 4
+
+
+def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
+    sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    index = sweep.index
+    assert index["training.optimizer.lr"].tolist() == [0.1, 0.1, 0.2, 0.2]
+    assert index["seed"].tolist() == [0, 1, 0, 1]
+    assert set(index["status"]) == {"complete"}
+    for row in index.to_dict("records"):
+        info = RunFolder(sweep.path / row["run"]).read_info()
+        assert row["loss"] == info["metrics"]["loss"]
+        assert (row["simulated_s"], row["rounds"]) == (info["simulated_s"], info["rounds"])
+    table = pd.read_csv(sweep.path / "index.csv")
+    pd.testing.assert_frame_equal(table.drop(columns="error"), index.drop(columns="error"))
+    assert [run.path.name for run in sweep.runs] == index["run"].tolist()
+    assert len(sweep.compare().facts) == 4
+
+
+def test_what_is_complete_is_not_run_again_and_a_sweep_can_grow(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.yaml", SMALL)
+    out = tmp_path / "sweep"
+    first = json.loads(command("sweep", path, "-j", 1, "-o", out, "--json").stdout)
+    assert (first["ran"], first["skipped"], first["failures"]) == (4, 0, {})
+    written = {run: (Path(run) / "run.json").stat().st_mtime_ns for run in first["runs"]}
+    args = ("sweep", path, "-j", 1, "-o", out, "-s", "sweep.seeds=[0, 1, 2]", "--json")
+    second = json.loads(command(*args).stdout)
+    assert (second["ran"], second["skipped"]) == (2, 4)
+    assert {run: (Path(run) / "run.json").stat().st_mtime_ns for run in written} == written
+    assert len(second["runs"]) == 6
+
+
+def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) -> None:
+    fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    with pytest.raises(UserError, match="made from another scenario") as caught:
+        fedsim.sweep(SMALL, tmp_path / "sweep", overrides=["training.local_steps=3"], jobs=1)
+    assert "training.local_steps was 2 and is 3" in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
+    assert len(Sweep(tmp_path / "sweep").record.runs) == 4
+
+
+def test_folders_that_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="not the folder of a sweep"):
+        fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
+    (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
+    (tmp_path / "sweep" / "sweep.json").write_text('{"name": "x", "scenario": null, "runs": []}')
+    (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
+    sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    assert "no run has written" in sweep.failures["lr0.1_seed0"]
+    assert (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").exists()
+    with pytest.raises(UserError, match=r"holds no sweep\.json"):
+        Sweep(tmp_path / "other")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("fcntl") is None, reason="files cannot be locked here")
+def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
+    with claimed(tmp_path / "sweep"), pytest.raises(UserError, match="another fedsim sweep"):
+        fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    assert fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1).failures == {}
+
+
+BROKEN = """
+from fedsim.methods.fedavg import FedAvg
+
+class {name}(FedAvg):
+    name = ""
+    def aggregate(self, server, updates):
+        {body}
+"""
+
+
+def broken(tmp_path: Path, body: str) -> str:
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN.format(name="Broken", body=body))
+    return f"{path}:Broken"
+
+
+def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    methods = [{"name": broken(tmp_path, "return 1 / 0")}, {"name": "fedavg"}]
+    path = write(tmp_path / "s.yaml", scenario(grid={"server.method": methods}))
+    out = tmp_path / "sweep"
+    result = command("sweep", path, "-j", 1, "-o", out)
+    assert result.exit_code == 1
+    assert "ZeroDivisionError: division by zero" in result.stderr
+    assert "1 runs done, 1 failed" in result.stdout
+    index = Sweep(out).index.set_index("run")
+    assert index["status"].tolist() == ["failed", "complete"]
+    name = index.index[0]
+    assert index.loc[name, "error"] == "ZeroDivisionError: division by zero"
+    assert "1 / 0" in (out / "errors" / f"{name}.txt").read_text()
+    # Once the reason is gone the run is tried again, and only that.
+    broken(tmp_path, "return super().aggregate(server, updates)")
+    for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
+        del sys.modules[module]
+    again = json.loads(command("sweep", path, "-j", 1, "-o", out, "--json").stdout)
+    assert (again["ran"], again["skipped"], again["failures"]) == (1, 1, {})
+
+
+def test_mistakes_of_the_user_end_with_two(tmp_path: Path) -> None:
+    """Whether parts fit together shows only when a run is built: by then others may have been run."""
+    schedules = [{"name": "compass"}, None]
+    data = scenario(grid={"server.schedule": schedules})
+    data["server"] = {"selection": {"name": "uniform", "cohort": 2}}
+    result = command("sweep", write(tmp_path / "s.yaml", data), "-j", 1, "-o", tmp_path / "sweep")
+    assert result.exit_code == 2, result.output
+    assert Sweep(tmp_path / "sweep").index["status"].tolist() == ["failed", "complete"]
+
+
+# -- kills ------------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing in fedsim may catch it."""
+
+
+def test_a_sweep_killed_at_any_write_gives_the_same_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = scenario(seeds=[0, 1])
+    expected = all_digests(fedsim.sweep(data, tmp_path / "whole", jobs=1))
+    replace = os.replace
+    for survived in itertools.count(0, 3):
+        left = survived
+
+        def counted(source: Any, target: Any) -> None:
+            nonlocal left
+            if left == 0:
+                raise Killed
+            left -= 1
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", counted)
+        path = tmp_path / f"killed{survived}"
+        try:
+            sweep = fedsim.sweep(data, path, jobs=1)
+        except Killed:
+            monkeypatch.setattr(os, "replace", replace)
+            sweep = fedsim.sweep(data, path, jobs=1)
+        else:
+            monkeypatch.setattr(os, "replace", replace)
+            break
+        assert sweep.failures == {}
+        assert all_digests(sweep) == expected
+    assert survived > 20
+
+
+def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep" / "seed0"
+    folder.mkdir(parents=True)
+    (tmp_path / "sweep" / "sweep.json").write_text('{"name": "x", "scenario": null, "runs": []}')
+    for name in ("dispatches.arrows", "scenario.yaml", ".run.json.x7k2", ".scenario.yaml.abc"):
+        (folder / name).write_text("half")
+    assert fedsim.sweep(scenario(seeds=[0]), tmp_path / "sweep", jobs=1).failures == {}
+    assert not (folder / ".run.json.x7k2").exists()
+
+
+def long_scenario() -> dict[str, Any]:
+    data = scenario(seeds=[0, 1])
+    data["server"] = {"selection": {"name": "uniform", "cohort": 2}}
+    return {**data, "stop": {"rounds": 300}, "evaluation": {"every_rounds": 100}}
+
+
+def alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.yaml", long_scenario())
+    out = tmp_path / "sweep"
+    args = [sys.executable, "-m", "fedsim.cli", "sweep", str(path), "-j", "2", "-o", str(out)]
+    process = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        give_up = time.monotonic() + 120
+        while not list(out.glob("*/run.json")):
+            assert process.poll() is None
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert children
+    give_up = time.monotonic() + 20
+    while any(alive(int(child)) for child in children):
+        assert time.monotonic() < give_up, "processes of the pool outlive their parent"
+        time.sleep(0.02)
+    restarted = fedsim.sweep(path, out, jobs=1)
+    assert restarted.failures == {}
+    assert any(run.info.get("resumed") for run in restarted.runs)
+    whole = fedsim.sweep(path, tmp_path / "whole", jobs=1)
+    assert all_digests(restarted) == all_digests(whole)
+
+
+def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
+    methods = [{"name": "fedavg"}, {"name": broken(tmp_path, "import os; os._exit(9)")}]
+    data = scenario(grid={"server.method": methods})
+    sweep = fedsim.sweep(data, tmp_path / "pool", jobs=2)
+    assert sweep.index["status"].tolist() == ["complete", "failed"]
+    (error,) = sweep.failures.values()
+    assert error == "the process of this run died; was there too little memory?"
+    whole = fedsim.sweep(scenario(grid={"server.method": methods[:1]}), tmp_path / "here", jobs=1)
+    done = sweep.record.runs[0].run
+    assert digests(sweep.path / done) == digests(whole.path / done)
+
+
+# -- ray --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray_the_user_is_told_how_to_install_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"pip install \"fedsim-des\[ray\]\""):
+        fedsim.sweep(SMALL, tmp_path / "sweep", engine="ray")
+    with pytest.raises(UserError, match="an address needs --engine ray"):
+        fedsim.sweep(SMALL, tmp_path / "sweep", address="auto")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_ray_gives_the_results_of_the_local_engine(tmp_path: Path) -> None:
+    methods = [{"name": broken(tmp_path, "return 1 / 0")}, {"name": "fedavg"}]
+    data = scenario(grid={"server.method": methods}, seeds=[0, 1])
+    ray = fedsim.sweep(data, tmp_path / "ray", jobs=2, engine="ray")
+    assert ray.index["status"].tolist() == ["failed", "failed", "complete", "complete"]
+    assert set(ray.failures.values()) == {"ZeroDivisionError: division by zero"}
+    local = fedsim.sweep(data, tmp_path / "local", jobs=1)
+    for run in ray.runs:
+        assert digests(run.path) == digests(local.path / run.path.name)
