@@ -1,0 +1,84 @@
+"""Runs of one process load each data set and each trace once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fedsim.components import Parameters
+from fedsim.composition.assembly import assemble
+from fedsim.composition.shared import KEPT_DATASETS, Datasets, Shared
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.tasks.dataset import Dataset, DatasetComponent
+from tests.composition.worlds import digits
+
+
+class NumberedParams(Parameters):
+    number: int = 0
+
+
+class Numbered(DatasetComponent):
+    name = "numbered"
+    Params = NumberedParams
+    loads: ClassVar[list[int]] = []
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        self.loads.append(self.params.number)
+        x = np.full((2, 1), self.params.number, dtype=np.float32)
+        y = np.array([0, 1])
+        return Dataset("numbered", x, y, x, y, 2)
+
+
+@pytest.fixture(autouse=True)
+def no_loads() -> None:
+    Numbered.loads.clear()
+
+
+def numbered(number: int) -> Numbered:
+    return Numbered(NumberedParams(number=number))
+
+
+def test_equal_parameters_are_loaded_once() -> None:
+    datasets = Datasets()
+    first = datasets.load(numbered(1), Path("/"))
+    assert datasets.load(numbered(1), Path("/")) is first
+    assert datasets.load(numbered(2), Path("/")).train_x[0, 0] == 2
+    assert Numbered.loads == [1, 2]
+
+
+def test_relative_paths_mean_another_data_set_in_another_folder(tmp_path: Path) -> None:
+    datasets = Datasets()
+    datasets.load(numbered(1), Path("/"))
+    datasets.load(numbered(1), tmp_path)
+    assert Numbered.loads == [1, 1]
+
+
+def test_only_the_last_few_are_kept() -> None:
+    datasets = Datasets()
+    for number in range(KEPT_DATASETS):
+        datasets.load(numbered(number), Path("/"))
+    datasets.load(numbered(0), Path("/"))
+    datasets.load(numbered(KEPT_DATASETS), Path("/"))
+    assert Numbered.loads == [*range(KEPT_DATASETS), KEPT_DATASETS]
+    datasets.load(numbered(0), Path("/"))
+    assert len(Numbered.loads) == KEPT_DATASETS + 1
+    datasets.load(numbered(1), Path("/"))
+    assert Numbered.loads[-1] == 1
+
+
+def test_runs_share_what_is_loaded() -> None:
+    from fedsim.catalog import CATALOG
+
+    shared = Shared()
+    tasks: list[Any] = []
+    for seed in (0, 1):
+        loaded = load_scenario_dict(digits(seed=seed), Path.cwd(), CATALOG)
+        tasks.append(assemble(loaded, shared).task)
+    assert tasks[0].dataset is tasks[1].dataset
+    assert tasks[0].samples.tolist() != tasks[1].samples.tolist()
+    alone = assemble(load_scenario_dict(digits(), Path.cwd(), CATALOG)).task
+    assert isinstance(alone, type(tasks[0]))
+    assert alone.dataset is not tasks[0].dataset
