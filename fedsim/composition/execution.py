@@ -287,7 +287,7 @@ class _Execution:
             InvariantViolation: the finished run contradicts itself.
         """
         try:
-            with _rare_garbage_collection():
+            with rare_garbage_collection():
                 self._server.run()
                 if self._learner is not None:
                     with self.learning():
@@ -418,7 +418,7 @@ class _Nobody:
 
 
 @contextlib.contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
+def rare_garbage_collection() -> Iterator[None]:
     """Collect garbage seldom: columns and events hold no cycles worth looking for every few hundred objects."""
     threshold = gc.get_threshold()
     gc.freeze()
