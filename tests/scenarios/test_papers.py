@@ -1,0 +1,103 @@
+"""The sweeps under ``scenarios/papers``: in order, complete, and named as the papers' tables name them."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fedsim.analysis.comparison.groups import Grouping, group_runs
+from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
+from fedsim.api import read_scenario
+from fedsim.cli import cli
+from fedsim.sweeps.plan import PlannedRun, plan_runs
+
+PAPERS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"
+SWEEPS = sorted(path for path in PAPERS.rglob("*.yaml") if path.name != REFERENCE)
+REFERENCES = sorted(PAPERS.rglob(REFERENCE))
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(PAPERS))
+
+
+@functools.cache
+def planned(path: Path) -> list[PlannedRun]:
+    """The runs of the first seed."""
+    first = read_scenario(path).scenario.sweep
+    assert first is not None
+    seed = first.seeds[0] if first.seeds else 0
+    return plan_runs(read_scenario(path, (f"sweep.seeds=[{seed}]",)))
+
+
+@functools.cache
+def grouped(path: Path) -> Grouping:
+    """The groups that a comparison of the sweep would have, under the names of its folder's reference."""
+    runs: list[Any] = [
+        SimpleNamespace(scenario=run.resolved(), replicate=(run.seed, run.seed), path=Path(run.name))
+        for run in planned(path)
+    ]
+    place = path.parent / REFERENCE
+    reference = read_reference(place) if place.is_file() else Reference(source="none")
+    return group_runs(runs, renamed=reference.labels, settings=reference.settings)
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=named)
+def test_every_sweep_is_in_order_and_expands(path: Path) -> None:
+    checked = CliRunner().invoke(cli, ["scenario", "check", str(path)])
+    assert checked.exit_code == 0, checked.output
+    runs = planned(path)
+    groups = grouped(path).groups
+    assert len(runs) == len(groups) > 1
+    assert len({(group.setting, group.label) for group in groups}) == len(groups)
+    assert not any("#" in group.label for group in groups), "two variants have one name"
+
+
+@pytest.mark.parametrize("path", REFERENCES, ids=named)
+def test_what_a_reference_names_is_run(path: Path) -> None:
+    reference = read_reference(path)
+    sweeps = [sweep for sweep in SWEEPS if sweep.parent == path.parent]
+    run = {
+        (group.setting, group.label)
+        for sweep in sweeps
+        for group in grouped(sweep).groups
+        if sweep.stem.endswith("_full")
+    }
+    labels = {label for _, label in run}
+    for table in reference.tables:
+        for setting, label, _ in table.cells():
+            where = f"{table.title}: {label}"
+            assert (label in labels) if setting is None else ((setting, label) in run), where
+    if reference.baseline is not None:
+        assert reference.baseline in labels
+
+
+@pytest.mark.parametrize("folder", [r.parent for r in REFERENCES], ids=named)
+def test_every_paper_has_a_small_and_a_full_size(folder: Path) -> None:
+    assert list(folder.glob("*_small.yaml"))
+    assert list(folder.glob("*_full.yaml"))
+
+
+def test_readme_tells_every_sweep() -> None:
+    for path in SWEEPS:
+        readme = next(p / "README.md" for p in path.parents if (p / "README.md").is_file())
+        assert PAPERS in readme.parents, f"{named(path)} has no README"
+        assert path.name in readme.read_text(encoding="utf-8"), f"{named(path)} is not in its README"
+
+
+def test_the_smallest_sweep_runs_and_is_compared(tmp_path: Path) -> None:
+    sweep = PAPERS / "fedsum" / "trace_small.yaml"
+    methods = "[{name: fedsum}, {name: fedavg, weights: uniform}]"
+    words = ["sweep", str(sweep), "-j", "1", "-o", str(tmp_path / "runs"), "--json"]
+    words += ["-s", "stop={rounds: 2}", "-s", "evaluation={every_rounds: 1}"]
+    words += ["-s", f"sweep={{seeds: [0], grid: {{server.method: {methods}}}}}"]
+    ran = CliRunner().invoke(cli, words)
+    assert ran.exit_code == 0, ran.output
+    compared = CliRunner().invoke(cli, ["compare", str(tmp_path / "runs")])
+    assert compared.exit_code == 0, compared.output
+    assert "FedSUM" in compared.output
+    assert "FedAvg" in compared.output
