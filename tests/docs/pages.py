@@ -1,0 +1,109 @@
+"""Fenced blocks of Markdown pages, and a working directory in which they can be run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from fedsim.cli import cli
+
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language and what it holds."""
+
+    page: str
+    number: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}, block {self.number} ({self.language})"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a console block, and the output shown below it; None where none is shown."""
+
+    text: str
+    output: str | None
+
+
+def blocks(path: Path) -> list[Block]:
+    """The fenced blocks of a page that name a language."""
+    text = path.read_text(encoding="utf-8")
+    return [
+        Block(path.name, number, *found.groups())
+        for number, found in enumerate(_FENCE.finditer(text), start=1)
+    ]
+
+
+def commands(block: Block) -> list[Command]:
+    """The commands of a console block: lines after a ``$`` with their output, or every line where there is no ``$``."""
+    lines = block.text.splitlines()
+    if not block.text.startswith("$ "):
+        return [Command(line, None) for line in lines if line.strip()]
+    found: list[Command] = []
+    for line in lines:
+        if line.startswith("$ "):
+            found.append(Command(line[2:], ""))
+        else:
+            found[-1] = replace(found[-1], output=f"{found[-1].output}{line}\n")
+    return found
+
+
+def fedsim(command: str, *more: str) -> str:
+    """Run a command line of fedsim in this process; what it wrote to standard output."""
+    program, *arguments = shlex.split(command, comments=True)
+    assert program == "fedsim"
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
+        cli.main([*arguments, *more], prog_name="fedsim")
+    return written.getvalue()
+
+
+def exit_code(command: str, *more: str) -> int:
+    """The exit code of a command line of fedsim."""
+    program, *arguments = shlex.split(command, comments=True)
+    assert program == "fedsim"
+    try:
+        cli.main([*arguments, *more], prog_name="fedsim")
+    except SystemExit as end:
+        return int(end.code or 0)
+    raise AssertionError("the command line did not exit")
+
+
+def quick(scenario: Path, rounds: int = 3) -> dict[str, Any]:
+    """A shipped scenario cut down to a few rounds of a few clients."""
+    data: dict[str, Any] = YAML(typ="safe", pure=True).load(scenario.read_text(encoding="utf-8"))
+    data["stop"] = {"rounds": rounds}
+    data["task"]["clients"] = 500 if data["task"].get("name") == "timing" else None
+    return {
+        **data,
+        "task": {key: value for key, value in data["task"].items() if value is not None},
+    }
+
+
+def make_workshop(folder: Path, checkout: Path) -> None:
+    """What a checkout holds for its user: traces, and scenarios cut down to a few rounds."""
+    (folder / "traces").symlink_to(checkout / "traces")
+    (folder / "scenarios").mkdir()
+    for scenario in sorted((checkout / "scenarios").glob("*.yaml")):
+        YAML(typ="safe", pure=True).dump(quick(scenario), folder / "scenarios" / scenario.name)
+
+
+@contextlib.contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Make ``folder`` the working directory."""
+    with contextlib.chdir(folder):
+        yield

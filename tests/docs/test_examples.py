@@ -1,0 +1,169 @@
+"""Every command, scenario and piece of Python in the pages does what the page says."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from fedsim.catalog import CATALOG
+from fedsim.cli import COMMANDS, cli
+from fedsim.scenario.loading import load_scenario, load_scenario_dict
+from tests.docs.pages import Block, blocks, commands, exit_code, fedsim, make_workshop, working_in
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+# Pages that have tests of their own.
+ELSEWHERE = {"adding_a_method.md"}
+PAGES = sorted(
+    path.relative_to(CHECKOUT)
+    for path in [
+        CHECKOUT / "README.md",
+        CHECKOUT / "CONTRIBUTING.md",
+        CHECKOUT / "scenarios" / "README.md",
+        *CHECKOUT.glob("docs/*.md"),
+        *CHECKOUT.glob("docs/tutorials/*.md"),
+    ]
+    if path.name not in ELSEWHERE and not path.name.startswith("compare")
+)
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+MINIMAL = {
+    "task": {"name": "timing", "clients": 2},
+    "devices": {"compute": {"name": "values", "step": 1}, "network": {"down": 1e6, "up": 1e6}},
+    "stop": {"rounds": 1},
+}
+A_METHOD = """
+from fedsim.components import Parameters
+from fedsim.methods.fedavg import FedAvg
+class MyParams(Parameters):
+    strength: float = 1.0
+class MyMethod(FedAvg):
+    name = "mine"
+    Params = MyParams
+"""
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with what the pages assume to be there."""
+    make_workshop(tmp_path, CHECKOUT)
+    (tmp_path / "my_method.py").write_text(A_METHOD)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, workshop: Path) -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    with working_in(workshop):
+        for block in blocks(CHECKOUT / page):
+            match block.language:
+                case "console":
+                    _run_commands(block)
+                case "yaml":
+                    _load_yaml(block, workshop)
+                case "python":
+                    _run_python(block, names)
+                case "pycon":
+                    _run_session(block, names)
+                case language:
+                    assert language == "text", f"{block}: nothing checks this language"
+
+
+def _run_commands(block: Block) -> None:
+    for command in commands(block):
+        if command.text.startswith("make "):
+            target = command.text.split()[1]
+            makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+            assert re.search(rf"^{target}:.*## ", makefile, flags=re.MULTILINE), (
+                f"{block}: {target}"
+            )
+        elif command.output is None:
+            if command.text.startswith(("fedsim resume", "fedsim report", "fedsim export")):
+                _make_run(command.text.split()[2])
+            short = ("-s", "stop.rounds=3") if command.text.startswith("fedsim run") else ()
+            assert exit_code(command.text, *short) == 0, f"{block}: {command.text}"
+        else:
+            output = fedsim(command.text)
+            checker = doctest.OutputChecker()
+            assert checker.check_output(command.output, output, FLAGS), (
+                f"{block}: {command.text}\n{output}"
+            )
+
+
+def _make_run(folder: str) -> None:
+    if not Path(folder).exists():
+        assert exit_code(f"fedsim run scenarios/quickstart.yaml -o {folder}") == 0
+
+
+def _load_yaml(block: Block, workshop: Path) -> None:
+    """Whole scenarios become files with their name; parts of one are checked inside a small whole."""
+    data = YAML(typ="safe", pure=True).load(block.text)
+    if "stop" in data:
+        path = workshop / f"{data['name']}.yaml"
+        path.write_text(block.text)
+        load_scenario(path, CATALOG)
+    else:
+        load_scenario_dict({**MINIMAL, **data}, workshop, CATALOG)
+
+
+def _run_python(block: Block, names: dict[str, Any]) -> None:
+    code = compile(block.text, str(block), "exec")
+    exec(code, names)
+    # A block that is a file of its own says so; then a scenario can name what it defines.
+    title = re.match(r"# (\w+\.py)", block.text)
+    if title is not None:
+        Path(title.group(1)).write_text(block.text)
+        parts = [
+            name for name, thing in names.items() if getattr(thing, "__module__", "") == "page"
+        ]
+        assert parts, f"{block} defines nothing"
+        selection = f"server.selection={{name: '{title.group(1)}:{parts[0]}', cohort: 2}}"
+        assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", selection) == 0
+
+
+def _quick_copy() -> str:
+    """The quickstart beside the user's own files."""
+    text = Path("scenarios/quickstart.yaml").read_text().replace("../traces", "traces")
+    Path("own.yaml").write_text(text)
+    return "own.yaml"
+
+
+def _run_session(block: Block, names: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(block.text, names, str(block), block.page, 0)
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    report: list[str] = []
+    runner.run(test, out=report.append, clear_globs=False)
+    assert not runner.failures, "".join(report)
+
+
+def test_the_command_table_of_the_readme_is_the_command_line() -> None:
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `fedsim (\w+)` \|", text, flags=re.MULTILINE)
+    available = cli.list_commands(cli.make_context("fedsim", ["scenario", "schema"]))
+    assert listed == available == [name for name in COMMANDS if name in available]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = (CHECKOUT / page).read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
+        path = (CHECKOUT / page).parent / target if target else CHECKOUT / page
+        assert path.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.*)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            slugs = {
+                re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles
+            }
+            assert anchor in slugs, f"{target}#{anchor}"
+
+
+def test_every_schedule_and_selection_stands_in_its_page() -> None:
+    text = (CHECKOUT / "docs" / "schedules.md").read_text(encoding="utf-8")
+    for kind in ("schedule", "selection"):
+        for name in CATALOG.kinds[kind].registry():
+            assert f"`{name}`" in text, name
