@@ -296,16 +296,15 @@ class Evaluation(Parameters):
     """Simulated seconds between two evaluations."""
     every_rounds: int | None = Field(default=None, ge=1)
     """Server versions between two evaluations. When neither this nor ``every`` is given, the model is measured as
-    often as
-    costs at most a tenth of the training."""
+    often as costs at most a tenth of the training."""
     at_start: bool = True
     """Also measure the initial model."""
     per_client: bool = False
     """Also measure on each client's own test samples."""
     objective: bool = False
-    """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised tasks;
-    the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared where
-    parts of the model are personal. Costs about an epoch of training each time."""
+    """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised
+    tasks; the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared
+    where parts of the model are personal. Costs about an epoch of training each time."""
     batch_size: int = Field(default=1024, ge=1)
     """Samples evaluated at once."""
 
