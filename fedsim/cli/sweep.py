@@ -84,8 +84,6 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
         }
         click.echo(json.dumps(document, indent=2))
         return
-    for result in outcome.failures:
-        click.echo(f"failed: {path / result.task.name}\n  {result.error}", err=True)
     done = outcome.ran - len(outcome.failures)
     parts = [f"{done} runs done"]
     if outcome.skipped:
@@ -98,7 +96,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _following(title: str, *, quiet: bool) -> Iterator[Callable[[SweepProgress], None] | None]:
-    """A bar over all runs where somebody watches; failures are told at once either way."""
+    """A bar over all runs where somebody watches; failures are told at once whether somebody does or not."""
     from rich.progress import Progress
 
     if quiet:
@@ -115,5 +113,8 @@ def _following(title: str, *, quiet: bool) -> Iterator[Callable[[SweepProgress],
             if progress.failed:
                 text += f", {progress.failed} failed"
             bar.update(task, completed=progress.share, text=text)
+            if progress.failure is not None:
+                failed = f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"
+                bar.console.print(failed, markup=False, highlight=False, soft_wrap=True)
 
         yield show

@@ -283,6 +283,20 @@ def test_mistakes_of_the_user_end_with_two(tmp_path: Path) -> None:
     assert Sweep(tmp_path / "sweep").index["status"].tolist() == ["failed", "complete"]
 
 
+def test_an_interrupted_sweep_is_gone_on_with(tmp_path: Path) -> None:
+    methods = [{"name": broken(tmp_path, "raise KeyboardInterrupt")}]
+    path = write(tmp_path / "s.yaml", scenario(grid={"server.method": methods}, seeds=[0, 1]))
+    result = command("sweep", path, "-j", 1, "-o", tmp_path / "sweep")
+    assert result.exit_code == 130
+    assert Sweep(tmp_path / "sweep").index["status"].tolist() == ["interrupted", "waiting"]
+    broken(tmp_path, "return super().aggregate(server, updates)")
+    for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
+        del sys.modules[module]
+    sweep = fedsim.sweep(path, tmp_path / "sweep", jobs=1)
+    assert sweep.index["status"].tolist() == ["complete", "complete"]
+    assert all_digests(sweep) == all_digests(fedsim.sweep(path, tmp_path / "whole", jobs=1))
+
+
 # -- kills ------------------------------------------------------------------------------------------------------------
 
 
