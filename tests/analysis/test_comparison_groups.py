@@ -87,6 +87,10 @@ def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
             ["trace=phones", "trace=labs"],
         ),
         ([server("my.py:First"), server("my.py:Second")], ["First", "Second"]),
+        (
+            [server("fedavg", deadline=None), server("fedavg", deadline=8.0), server("mifa")],
+            ["fedavg", "fedavg, deadline=8", "mifa"],
+        ),
         # Keys of one name are told apart by what they are in.
         (
             [

@@ -179,12 +179,12 @@ class _Namer:
                 chosen = rest
         self._short = short_names(sorted(chosen, key=list(paths).index))
 
-        # What is switched off need not be said, unless it is all that tells two apart.
+        # What is switched off need not be said, unless it is all there is to say or all that tells two apart.
         told = {self._name(flat, nothing=False) for flat in every}
-        self._nothing = len(told) < wanted or (wanted > 1 and fallback in told)
+        self._nothing = len(told) < wanted or (wanted > 1 and "" in told)
 
     def __call__(self, flat: Values) -> str:
-        return self._name(flat, nothing=self._nothing)
+        return self._name(flat, nothing=self._nothing) or self._fallback
 
     def _name(self, flat: Values, *, nothing: bool) -> str:
         pieces = [
@@ -192,7 +192,7 @@ class _Namer:
             for path, short in self._short.items()
             if path in flat and (nothing or flat[path] is not None)
         ]
-        return ", ".join(pieces) or self._fallback
+        return ", ".join(pieces)
 
 
 def _first_name(every: Sequence[Values]) -> str:
