@@ -38,7 +38,9 @@ def planned(path: Path) -> list[PlannedRun]:
 def grouped(path: Path) -> Grouping:
     """The groups that a comparison of the sweep would have, under the names of its folder's reference."""
     runs: list[Any] = [
-        SimpleNamespace(scenario=run.resolved(), replicate=(run.seed, run.seed), path=Path(run.name))
+        SimpleNamespace(
+            scenario=run.resolved(), replicate=(run.seed, run.seed), path=Path(run.name)
+        )
         for run in planned(path)
     ]
     place = path.parent / REFERENCE
@@ -86,7 +88,9 @@ def test_readme_tells_every_sweep() -> None:
     for path in SWEEPS:
         readme = next(p / "README.md" for p in path.parents if (p / "README.md").is_file())
         assert PAPERS in readme.parents, f"{named(path)} has no README"
-        assert path.name in readme.read_text(encoding="utf-8"), f"{named(path)} is not in its README"
+        assert path.name in readme.read_text(encoding="utf-8"), (
+            f"{named(path)} is not in its README"
+        )
 
 
 def test_the_smallest_sweep_runs_and_is_compared(tmp_path: Path) -> None:
@@ -101,3 +105,18 @@ def test_the_smallest_sweep_runs_and_is_compared(tmp_path: Path) -> None:
     assert compared.exit_code == 0, compared.output
     assert "FedSUM" in compared.output
     assert "FedAvg" in compared.output
+
+
+def test_patterns_of_participation_are_settings() -> None:
+    grouping = grouped(PAPERS / "fedsum" / "patterns_small.yaml")
+    assert grouping.settings == (
+        "P1 (case 1)",
+        "P2 (case 2)",
+        "P3 (case 2)",
+        "case 3",
+        "case 4",
+        "biased (H.8)",
+    )
+    variants = [group.label for group in grouping.of("case 3")]
+    assert len(variants) == 9
+    assert all([g.label for g in grouping.of(s)] == variants for s in grouping.settings)
