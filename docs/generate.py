@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -201,6 +202,8 @@ def _join(lines: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    REFERENCE.mkdir(exist_ok=True)
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+    # Another folder than the reference's, for the test that compares the two.
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else REFERENCE
+    folder.mkdir(exist_ok=True)
+    for page, text in pages().items():
+        (folder / page.name).write_text(text, encoding="utf-8")

@@ -80,7 +80,6 @@ class RunWriter:
         self, folder: RunFolder, *, clients: int, overwrite: bool = False, resume: bool = False
     ) -> None:
         self.folder = folder
-        self._clients = clients
         if resume:
             folder.read_info()
             self._remove_tables()
@@ -91,7 +90,9 @@ class RunWriter:
         self._clock_at = _ROW.size * _CLOCK_EVERY
         self._aggregations: list[tuple[Any, ...]] = []
         self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
-        self._last_version: OrderedDict[int, int] = OrderedDict()
+        self._last_version = np.zeros(clients, dtype=np.int64).data
+        self._unseen = clients
+        self._order: OrderedDict[int, int] | None = None
         try:
             self._streams = {
                 table.name: _Stream(folder.stream(table.name), table) for table in STREAMED
@@ -127,7 +128,7 @@ class RunWriter:
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Add one server update; staleness and delay follow from its contributions."""
         version = aggregate.version
-        last = self._last_version
+        last, order = self._last_version, self._order
         ids: list[int] = []
         staleness: list[int] = []
         multiplicities: list[int] = []
@@ -135,10 +136,19 @@ class RunWriter:
             ids.append(contribution.dispatch_id)
             staleness.append(contribution.staleness)
             multiplicities.append(contribution.multiplicity)
-            last[contribution.client] = version
-            last.move_to_end(contribution.client)
-        # The order of `last` is that of last contribution, so its first client is the one absent for longest.
-        oldest = last[next(iter(last))] if len(last) >= self._clients and last else 0
+            client = contribution.client
+            if order is None:
+                self._unseen -= not last[client]
+                last[client] = version
+            else:
+                order[client] = version
+                order.move_to_end(client)
+        if order is None and not self._unseen:
+            # From here on the first client in the order of last contributions is the one absent for longest.
+            versions = last.tolist()
+            clients = sorted(range(len(versions)), key=versions.__getitem__)
+            self._order = order = OrderedDict((client, versions[client]) for client in clients)
+        oldest = order[next(iter(order))] if order else 0
         self._aggregations.append(
             (
                 version,

@@ -66,17 +66,19 @@ class PlannedLife:
         self._on_end = on_end
         self._at_work: dict[int, _End] = {}
         self._callback = self._ended
+        self._one_plan = planner.plan if planner.plans_all else None
 
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """See :class:`Life`."""
         now = dispatch.dispatched_ns
-        plan = self._planner.of(dispatch).plan(
+        plan = (self._one_plan or self._planner.of(dispatch).plan)(
             dispatch.client,
             dispatch.sequence,
             now,
             dispatch.steps,
             deadline_ns,
-            online_until_ns=online_until_ns,
+            NEVER,
+            online_until_ns,
         )
         end = _End(self._env, dispatch, plan, deadline_ns, self._callback)
         self._at_work[dispatch.dispatch_id] = end

@@ -95,6 +95,11 @@ class Planner:
         self._loss_stream = Stream(seed, Purpose.FAILURE, 1)
         self._reliable = failures.crash_rate == 0 and failures.upload_loss == 0
 
+    @property
+    def plans_all(self) -> bool:
+        """Whether it is the planner of every dispatch."""
+        return self._prologue is None and self._first is None
+
     def of(self, dispatch: Dispatch) -> Planner:
         """The planner of this dispatch: of the prologue, where there is one and it hands out version 0, of a client's
         first dispatch, where that is another, or itself."""

@@ -151,7 +151,8 @@ class Server:
         self._availability = population.availability
         self._samples = samples
         self._work = work
-        self._steps = np.ascontiguousarray(work.steps).data
+        same = work.steps.min() == work.steps.max()
+        self._same_steps = int(work.steps[0]) if same else None
         self._plane = plane
         self._recorder = recorder
         self._limits = limits
@@ -162,6 +163,8 @@ class Server:
         self._trains_lost_work = trains_lost_work
         self._seed = seed
         self._busy = np.zeros(population.clients, dtype=np.bool_)
+        # Single clients are read and written through a view, which is cheaper than numpy's own access.
+        self._is_busy = self._busy.data
         self._sequences = [0] * population.clients
         self._sampler = OnlineSampler(self._availability, Stream(seed, Purpose.SELECTION))
         self._draws = 0
@@ -264,7 +267,7 @@ class Server:
 
     def is_busy(self, client: int) -> bool:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
-        return bool(self._busy[client]) or client in self._waiting
+        return bool(self._is_busy[client]) or client in self._waiting
 
     def online_clients(self) -> npt.NDArray[np.int64]:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
@@ -309,7 +312,7 @@ class Server:
         if client in self._waiting:
             raise RuntimeError(f"work for client {client} is waiting already")
         now = self._clock.now
-        if now >= self._busy_until_ns and not self._busy[client]:
+        if now >= self._busy_until_ns and not self._is_busy[client]:
             online_until_ns = self._availability.online_until(client, now)
             if online_until_ns > now:
                 self._hand_out(client, steps, deadline_ns, on_dispatched, online_until_ns)
@@ -321,7 +324,7 @@ class Server:
     def _hand_out_when_possible(self, handout: _Handout) -> None:
         now, client = self._clock.now, handout.client
         self._waiting[client] = handout
-        if self._busy[client]:
+        if self._is_busy[client]:
             return
         if now >= self._busy_until_ns:
             online_until_ns = self._availability.online_until(client, now)
@@ -358,7 +361,9 @@ class Server:
         sequence = self._sequences[client]
         self._sequences[client] = sequence + 1
         if steps is None:
-            steps = int(self._steps[client])
+            steps = self._same_steps
+            if steps is None:
+                steps = int(self._work.steps[client])
             if self._work.time_budget_ns is not None:
                 step_ns = self._population.compute.step_ns(client, sequence, now)
                 steps = max(1, self._work.time_budget_ns // step_ns) if step_ns else 1
@@ -373,7 +378,7 @@ class Server:
         self._handed_out_ns = now
         if self._batteries is not None:
             self._batteries.begin(client, now)
-        self._busy[client] = True
+        self._is_busy[client] = True
         if self._plane is not None:
             self._plane.hold(self._version)
         if on_dispatched is not None:
@@ -503,7 +508,7 @@ class Server:
     def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         """A dispatch has ended by itself: it arrived, or its client is gone."""
         if self._batteries is None:
-            self._busy[dispatch.client] = False
+            self._is_busy[dispatch.client] = False
         else:
             self._release(dispatch.client, plan)
         if plan.arrives:
@@ -534,10 +539,10 @@ class Server:
             if ready_ns > now:
                 self._engine.call_at(ready_ns, lambda: self._recharged(client))
                 return
-        self._busy[client] = False
+        self._is_busy[client] = False
 
     def _recharged(self, client: int) -> None:
-        self._busy[client] = False
+        self._is_busy[client] = False
         self._client_is_free(client)
 
     def _energy_j(self, client: int, plan: Plan) -> float:
@@ -599,9 +604,19 @@ class Server:
     ) -> None:
         dispatch.open = False
         client, now = dispatch.client, self._clock.now
-        end, arrives, downloaded, computed, steps_done, bytes_down, bytes_up, *spent_ns = plan
+        (
+            end,
+            arrives,
+            downloaded,
+            computed,
+            steps_done,
+            bytes_down,
+            bytes_up,
+            download_ns,
+            compute_ns,
+            upload_ns,
+        ) = plan
         download_w, compute_w, upload_w = self._watts[self._power_class[client]]
-        download_ns, compute_ns, upload_ns = spent_ns
         self._recorder.append_dispatch(
             dispatch.dispatch_id,
             client,
