@@ -186,8 +186,6 @@ def build_server(
     assembly: Assembly,
     plane: LearningPlane | None,
     recorder: Recorder,
-    *,
-    until_ns: int | None = None,
 ) -> tuple[Engine, Server]:
     """The time plane of a run, ready to go.
 

@@ -49,8 +49,6 @@ def test_help_lists_all_commands_and_loads_none() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_this_installation_has_help(name: str) -> None:
-    if name not in cli.list_commands(click.Context(cli)):
-        pytest.skip(f"no command {name}")
     result = run(name, "--help")
     assert result.exit_code == 0
     assert result.output.startswith(f"Usage: cli {name}")
