@@ -35,6 +35,7 @@ from fedsim.simulation.plan import Planner
 from fedsim.simulation.server import Limits, Recorder, Server, Work
 from fedsim.tasks.base import Task
 from fedsim.tasks.layout import Layout
+from fedsim.tasks.partition import partition_table
 from fedsim.tasks.quadratic import QuadraticTask
 from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import LearningPlane
@@ -406,11 +407,6 @@ def partition_rows(task: Task | None) -> dict[str, Any] | None:
     """Clients x labels of a classification task, for the report; None where there are no labels."""
     if not isinstance(task, SupervisedTask) or task.dataset.kind == "next_character":
         return None
-    owners = np.repeat(np.arange(task.clients), np.diff(task.offsets))
-    labels = np.asarray(task.dataset.train_y)[task.rows]
-    keys, counts = np.unique(owners * task.dataset.classes + labels, return_counts=True)
-    return {
-        "client_id": keys // task.dataset.classes,
-        "label": keys % task.dataset.classes,
-        "count": counts,
-    }
+    table = partition_table(task.dataset, task.partition)
+    clients, labels = np.nonzero(table)
+    return {"client_id": clients, "label": labels, "count": table[clients, labels]}
