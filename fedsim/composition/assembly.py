@@ -16,6 +16,7 @@ from fedsim.composition.population import availability_cycle_s, build_population
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
+from fedsim.learning.augmentation import check_augmentation
 from fedsim.learning.device import Execution
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
@@ -152,6 +153,8 @@ def assemble(
         blocks = section.names or {_NO_LAYOUT_NAME: section.parameters}
         layout = Layout.of((name, (length,)) for name, length in blocks.items())
         samples = np.full(section.clients, section.samples, dtype=np.int64)
+    if task is not None:
+        check_augmentation(training, task)
     work = local_work(scenario, samples)
     method_class, method_params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
     method: Method = method_class(

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.randomness import GOLDEN, MIX_1, MIX_2, Purpose, Stream
+from fedsim.learning.augmentation import Augmenter
+from fedsim.learning.counters import fold, shift, signed
+from fedsim.randomness import Purpose, Stream
 
 IntArray = npt.NDArray[np.int64]
 
@@ -18,31 +20,6 @@ _HASH_BITS = 43
 _MOST_PERMUTATIONS = 1 << (63 - _HASH_BITS)
 # Products of one sample are summed in another order, so that a batch of one would not be the same in every group.
 _NARROWEST = 8
-
-
-def _signed(value: int) -> int:
-    """The int64 with the bits of an unsigned 64-bit ``value``."""
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-_GOLDEN, _MIX_1, _MIX_2 = _signed(GOLDEN), _signed(MIX_1), _signed(MIX_2)
-
-
-def _shift(values: Tensor, bits: int) -> Tensor:
-    """Logical right shift of int64 bits."""
-    return (values >> bits).bitwise_and_((1 << (64 - bits)) - 1)
-
-
-def mix(values: Tensor) -> Tensor:
-    """:func:`fedsim.randomness.mix64` on the bits of an int64 tensor."""
-    values = (values ^ _shift(values, 30)).mul_(_MIX_1)
-    values = (values ^ _shift(values, 27)).mul_(_MIX_2)
-    return values ^ _shift(values, 31)
-
-
-def fold(keys: Tensor, counters: Tensor) -> Tensor:
-    """Keys of streams told apart by ``counters``, as :class:`fedsim.randomness.Stream` derives them."""
-    return mix((counters + 1).mul_(_GOLDEN).add_(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +50,7 @@ class BatchOrder:
         rows: sample numbers.
         batch_size: samples of a mini-batch.
         device: where the orders are computed and used.
+        augmenter: what changes the samples of each step, if anything.
     """
 
     def __init__(
@@ -82,8 +60,10 @@ class BatchOrder:
         rows: IntArray,
         batch_size: int,
         device: torch.device,
+        augmenter: Augmenter | None = None,
     ) -> None:
-        self._key = _signed(Stream(seed, Purpose.DATA_ORDER).key)
+        self.augmenter = augmenter
+        self._key = signed(Stream(seed, Purpose.DATA_ORDER).key)
         self._offsets = offsets
         self._rows = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
         self._device = device
@@ -170,6 +150,6 @@ class BatchOrder:
         epoch = torch.div(within, samples, rounding_mode="floor")
         local = within - epoch * samples
         hashes = fold(fold(key, epoch_0 + epoch), local)
-        sort_key = ((permutation_0 + epoch) << _HASH_BITS) | _shift(hashes, 64 - _HASH_BITS)
+        sort_key = ((permutation_0 + epoch) << _HASH_BITS) | shift(hashes, 64 - _HASH_BITS)
         order = torch.sort(sort_key, stable=True).indices
         return self._rows[(offset + local)[order]]

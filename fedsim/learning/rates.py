@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 
 from fedsim.scenario.training import (
     ConstantRate,
     CosineRate,
     ExponentialRate,
+    PiecewiseRate,
     RateSchedule,
     Training,
 )
@@ -32,6 +34,20 @@ def _factor(schedule: RateSchedule, t: float) -> float:
     if isinstance(schedule, CosineRate):
         share = min(t / schedule.length, 1.0)
         return schedule.floor + (1 - schedule.floor) * 0.5 * (1 + math.cos(math.pi * share))
+    if isinstance(schedule, PiecewiseRate):
+        return _between(schedule.points, t)
     if isinstance(schedule, ConstantRate):
         return 1.0
     return 1.0 / math.sqrt(t / schedule.scale + 1.0)
+
+
+def _between(points: Sequence[tuple[float, float]], t: float) -> float:
+    """The value at ``t`` of straight lines through ``points``; of two at one place the second holds from there on."""
+    following = bisect_right(points, t, key=lambda point: point[0])
+    if following == 0:
+        return points[0][1]
+    begin, before = points[following - 1]
+    if following == len(points):
+        return before
+    end, after = points[following]
+    return before + (after - before) * (t - begin) / (end - begin)

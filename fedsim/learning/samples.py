@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
+from fedsim.learning.augmentation import Moves, moved
 from fedsim.learning.device import Execution
 from fedsim.tasks.supervised import SupervisedTask
 
@@ -40,8 +43,10 @@ class Samples:
     def __len__(self) -> int:
         return len(self.y)
 
-    def gather(self, rows: Tensor, scratch: dict[str, Tensor] | None = None) -> Tensor:
-        """Inputs of the samples ``rows`` (m,), as the module sees them.
+    def gather(
+        self, rows: Tensor, scratch: dict[str, Tensor] | None = None, moves: Moves | None = None
+    ) -> Tensor:
+        """Inputs of the samples ``rows`` (m,), as the module sees them; augmented by ``moves`` of m images.
 
         With ``scratch`` the result lies in memory that the next call with the same ``scratch`` uses again.
         """
@@ -55,7 +60,15 @@ class Samples:
                 held = self.x.new_empty((len(rows), *self.x.shape[1:]))
                 scratch["x"] = held
             raw = torch.index_select(self.x, 0, rows, out=held[: len(rows)])
+        if moves is not None:
+            raw = moved(raw, moves, self._black)
         return raw if self._ready else self._task.inputs(raw, self._dtype)
+
+    @cached_property
+    def _black(self) -> Tensor:
+        """An image of zeros, as the samples are kept."""
+        zeros = torch.zeros(1, *self.x.shape[1:], dtype=self.x.dtype, device=self._device)
+        return (self._task.inputs(zeros, self._dtype) if self._ready else zeros)[0]
 
     def slice(self, start: int, end: int) -> Tensor:
         """Inputs of consecutive samples."""

@@ -106,8 +106,34 @@ class CosineRate(Parameters):
     """What t counts."""
 
 
+class PiecewiseRate(Parameters):
+    """lr x a factor that goes from point to point in straight lines: a warm-up, phases, steps.
+
+    The factor is the first point's before it and the last point's after it. Two points at one t are a step, and from
+    t on the second holds.
+    """
+
+    name: Literal["piecewise"]
+    """Kind of schedule."""
+    points: list[tuple[float, float]] = Field(min_length=1)
+    """Pairs of t, in rounds (or seconds), and factor: ``[[0, 0.1], [100, 1]]`` is a warm-up of 100 rounds,
+    ``[[2000, 1], [2000, 0.01]]`` two phases."""
+    by: Literal["round", "time"] = "round"
+    """What t counts."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> PiecewiseRate:
+        times = [t for t, _ in self.points]
+        if times != sorted(times):
+            raise ValueError(f"the points must be in order of t, which is {times}")
+        if min(factor for _, factor in self.points) <= 0:
+            raise ValueError("a factor must be above zero")
+        return self
+
+
 RateSchedule = Annotated[
-    ConstantRate | InverseSqrtRate | ExponentialRate | CosineRate, Field(discriminator="name")
+    ConstantRate | InverseSqrtRate | ExponentialRate | CosineRate | PiecewiseRate,
+    Field(discriminator="name"),
 ]
 
 
@@ -134,17 +160,38 @@ class LimitedWork(Parameters):
         return self
 
 
+class Augmentation(Parameters):
+    """Changes to the images of a mini-batch, drawn anew for every sample of every local step.
+
+    Evaluation sees the images as they are.
+    """
+
+    crop_padding: int = Field(default=0, ge=0)
+    """Pixels of black added on all sides, before a piece of the image's own size is cut out at a random place."""
+    flip: bool = False
+    """Turn the image left to right with probability 1/2."""
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Augmentation:
+        if not (self.crop_padding or self.flip):
+            raise ValueError("give crop_padding, flip: true, or both")
+        return self
+
+
 class Training(Parameters):
     """What a local step is, how many a client does, and where they are executed."""
 
     optimizer: Optimizer = Sgd()
     """Optimizer of the local steps: sgd, adam or adamw."""
     lr_schedule: RateSchedule = ConstantRate()
-    """How the learning rate changes: constant, inverse_sqrt, exponential or cosine; by round or by simulated time."""
+    """How the learning rate changes: constant, inverse_sqrt, exponential, cosine or piecewise; by round or by
+    simulated time."""
     clip_norm: float | None = Field(default=None, gt=0)
     """Largest Euclidean norm of a mini-batch gradient; longer ones are scaled down to it."""
     batch_size: int = Field(default=32, ge=1)
     """Samples of a mini-batch; a client with fewer uses all it has, and the last batch of an epoch may be short."""
+    augmentation: Augmentation | None = None
+    """Random crops and mirror images of training samples (image data sets); none when not given."""
     local_steps: int | None = Field(default=None, ge=1)
     """Local steps of one dispatch. Give this, local_epochs or time_budget; 10 steps when none is given."""
     local_epochs: float | None = Field(default=None, gt=0)

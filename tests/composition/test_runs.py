@@ -228,3 +228,18 @@ def test_local_work_as_steps_epochs_or_time(tmp_path: Path) -> None:
     assert steps_of(time_budget="0.5s") == [1, 1, 1]
     assert steps_of(local_epochs=1.5, batch_size=10) == [2, 3, 8]
     assert steps_of(local_steps=4) == [4, 4, 4]
+
+
+def test_only_images_are_augmented_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    augmentation = {"crop_padding": 1, "flip": True}
+    flat = quadratic([[0]])
+    flat["training"] = {**flat["training"], "augmentation": augmentation}
+    with pytest.raises(UserError, match=r"training\.augmentation"):
+        fedsim.run(flat, tmp_path / "flat")
+    assert not (tmp_path / "flat").exists()
+    images = digits(stop={"rounds": 2})
+    plain = fedsim.run(images, tmp_path / "plain")
+    images["training"] = {**images["training"], "augmentation": augmentation}
+    augmented = fedsim.run(images, tmp_path / "augmented")
+    assert plain.dispatches.equals(augmented.dispatches)
+    assert not plain.metrics["loss"].equals(augmented.metrics["loss"])

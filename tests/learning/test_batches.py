@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.learning.batches import Batches, BatchOrder, mix
+from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.counters import mix
 from fedsim.randomness import GOLDEN, Purpose, Stream, mix64
 
 MASK = (1 << 64) - 1

@@ -13,6 +13,7 @@ from fedsim.scenario.training import (
     CosineRate,
     ExponentialRate,
     InverseSqrtRate,
+    PiecewiseRate,
     Sgd,
     Training,
 )
@@ -35,6 +36,11 @@ def rate(schedule: Any) -> Any:
             CosineRate(name="cosine", length=10.0, floor=0.5),
             {0: 0.2, 5: 0.15, 10: 0.1, 99: 0.1},
         ),
+        (
+            PiecewiseRate(name="piecewise", points=[(10, 0.5), (20, 1.0), (20, 0.1), (30, 0.1)]),
+            {0: 0.1, 10: 0.1, 14: 0.14, 19: 0.19, 20: 0.02, 25: 0.02, 99: 0.02},
+        ),
+        (PiecewiseRate(name="piecewise", points=[(5, 0.5)]), {0: 0.1, 5: 0.1, 6: 0.1}),
     ],
 )
 def test_by_round(schedule: Any, values: dict[int, float]) -> None:
@@ -45,3 +51,16 @@ def test_by_round(schedule: Any, values: dict[int, float]) -> None:
 def test_by_time() -> None:
     by_time = rate(InverseSqrtRate(name="inverse_sqrt", scale=60.0, by="time"))
     assert by_time(1000, 60.0) == pytest.approx(0.2 / math.sqrt(2), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ([(10, 1.0), (5, 0.5)], "in order of t"),
+        ([(0, 1.0), (5, 0.0)], "above zero"),
+        ([], "at least 1"),
+    ],
+)
+def test_points_that_make_no_schedule(points: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PiecewiseRate(name="piecewise", points=points)

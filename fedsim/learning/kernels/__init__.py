@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedsim.errors import UserError
+from fedsim.learning.augmentation import augmenter
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel, Session
@@ -58,7 +59,15 @@ def choose(
         return Choice(QuadraticKernel(task, seed), 1)
     if not isinstance(task, SupervisedTask) or samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
-    order = BatchOrder(seed, task.offsets, task.rows, training.batch_size, execution.device)
+    device = execution.device
+    order = BatchOrder(
+        seed,
+        task.offsets,
+        task.rows,
+        training.batch_size,
+        device,
+        augmenter(training, task, seed, device),
+    )
     executor = training.executor
     linear = (
         task.model_family in ("linear", "mlp")

@@ -114,7 +114,7 @@ class _LinearStackSession(SupervisedSession):
         """Losses (b,), gradients of the mean losses by the logits (b, classes, places), and every layer's inputs."""
         active = len(weights)
         rows, _ = self.draw(step, active)
-        inputs = self.samples.gather(rows.reshape(-1), self._scratch)
+        inputs = self.inputs(step, rows, scratch=self._scratch)
         values = inputs.view(active, self.width, -1).transpose(1, 2)
         activations: list[Tensor] = []
         for index, layer in enumerate(self._layers):

@@ -142,7 +142,7 @@ class _LoopSession(SupervisedSession):
         at = step - self._first
         # Its own samples and no padding: statistics of normalisation layers must not see any.
         count = self._counts[at][row]
-        inputs = self.samples.gather(rows[row, :count])
+        inputs = self.inputs(step, rows[row : row + 1, :count], first=row)
         bound = self._bound
         bound.bind(self._views[row])
         if bound.drops:

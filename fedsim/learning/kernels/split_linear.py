@@ -51,7 +51,7 @@ class _SplitLinearSession(SupervisedSession):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         active, features = len(weights), self._kernel.features
         rows, _ = self.draw(step, active)
-        inputs = self._kernel.module.arranged(self.samples.gather(rows.reshape(-1)))
+        inputs = self._kernel.module.arranged(self.inputs(step, rows))
         x = inputs.view(active, self.width, features)
         logits = torch.bmm(weights[:, :features].unsqueeze(1), x.transpose(1, 2)).squeeze(1)
         if self._kernel.biased:

@@ -60,6 +60,10 @@ class SupervisedSession(Session):
         self._phase = phase
         self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
         self._drawn: Batches | None = None
+        self._augmenter = self.order.augmenter
+        self._streams: Tensor | None = None
+        if self._augmenter is not None:
+            self._streams = self._augmenter.keys(clients, sequences, phase)
 
     def draw(self, step: int, active: int) -> tuple[Tensor, Tensor]:
         """Sample numbers (b, width) and sample counts (b,) of the first b = ``active`` dispatches at ``step``."""
@@ -77,6 +81,28 @@ class SupervisedSession(Session):
             self._on_draw(drawn)
         at = step - drawn.first
         return drawn.rows[at, :active], drawn.counts[at, :active]
+
+    def inputs(
+        self,
+        step: int,
+        rows: Tensor,
+        *,
+        first: int = 0,
+        scratch: dict[str, Tensor] | None = None,
+    ) -> Tensor:
+        """Inputs of the samples ``rows`` (b, places) at ``step``, (b x places, *shape), augmented where that is asked.
+
+        Args:
+            step: number of the local step.
+            rows: sample numbers of b dispatches, from the first place of their batches on.
+            first: number of the first of these dispatches.
+            scratch: as in :meth:`fedsim.learning.samples.Samples.gather`.
+        """
+        moves = None
+        if self._augmenter is not None and self._streams is not None:
+            streams = self._streams[first : first + len(rows)]
+            moves = self._augmenter.moves(streams, step, rows.shape[1])
+        return self.samples.gather(rows.reshape(-1), scratch, moves)
 
     @abstractmethod
     def _on_draw(self, drawn: Batches) -> None:

@@ -49,7 +49,7 @@ class _VmapSession(SupervisedSession):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         active = len(weights)
         rows, _ = self.draw(step, active)
-        gathered = self.samples.gather(rows.reshape(-1))
+        gathered = self.inputs(step, rows)
         inputs = gathered.view(active, self.width, *gathered.shape[1:])
         at = step - self._first
         layout = self._kernel.task.layout

@@ -1,0 +1,125 @@
+"""Random crops and mirror images of training samples, drawn on the device without a loop over samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.errors import UserError
+from fedsim.learning.counters import fold, shift, signed
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.training import Augmentation, Training
+from fedsim.tasks.base import Task
+from fedsim.tasks.supervised import SupervisedTask
+
+IntArray = npt.NDArray[np.int64]
+
+_WHERE = "training.augmentation"
+# Bits of a hash that one offset is drawn from.
+_OFFSET_BITS = 31
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Which piece of its image each of m samples shows.
+
+    Attributes:
+        down, right: pixels by which the piece lies below and right of the image, (m,) int64; negative the other way.
+        mirrored: whether the piece is then turned left to right, (m,) bool.
+    """
+
+    down: Tensor
+    right: Tensor
+    mirrored: Tensor
+
+
+class Augmenter:
+    """Draws :class:`Moves` from counters: client, sequence, phase, local step and place in the mini-batch.
+
+    They depend on nothing else: not on the group, the device or the number of workers.
+
+    Args:
+        augmentation: what is drawn.
+        seed: the scenario's seed.
+        device: where they are computed and used.
+    """
+
+    def __init__(self, augmentation: Augmentation, seed: int, device: torch.device) -> None:
+        self._padding = augmentation.crop_padding
+        self._flip = augmentation.flip
+        self._key = signed(Stream(seed, Purpose.AUGMENTATION).key)
+        self._device = device
+
+    def keys(self, clients: IntArray, sequences: IntArray, phase: int) -> Tensor:
+        """The streams of these dispatches in a phase, (B,) int64."""
+        client, sequence = torch.from_numpy(np.stack([clients, sequences])).to(self._device)
+        keys = fold(torch.full_like(client, self._key), client)
+        return fold(fold(keys, sequence), torch.full_like(client, phase))
+
+    def moves(self, keys: Tensor, step: int, places: int) -> Moves:
+        """The moves of ``places`` samples each of the dispatches with ``keys`` (b,) at a local step; b x places."""
+        of_step = fold(keys, torch.full_like(keys, step)).unsqueeze(1)
+        hashes = fold(of_step, torch.arange(places, device=self._device)).view(-1)
+        choices = 2 * self._padding + 1
+
+        def offset(bits: Tensor) -> Tensor:
+            return ((bits & _OFFSET_MASK) * choices >> _OFFSET_BITS) - self._padding
+
+        mirrored = (hashes & 1).bool() if self._flip else torch.zeros_like(hashes).bool()
+        return Moves(offset(shift(hashes, 1)), offset(shift(hashes, 32)), mirrored)
+
+
+def augmenter(training: Training, task: Task, seed: int, device: torch.device) -> Augmenter | None:
+    """What augments the samples of a task; None where the training section asks for nothing.
+
+    Raises:
+        UserError: the samples cannot be augmented.
+    """
+    check_augmentation(training, task)
+    augmentation = training.augmentation
+    return None if augmentation is None else Augmenter(augmentation, seed, device)
+
+
+def check_augmentation(training: Training, task: Task) -> None:
+    """Whether a task's samples can be augmented as the training section asks.
+
+    Raises:
+        UserError: they are not images, or too small.
+    """
+    if training.augmentation is None:
+        return
+    shape = task.dataset.input_shape if isinstance(task, SupervisedTask) else ()
+    if len(shape) != 3:
+        raise UserError(
+            "only images (channels, height, width) can be augmented; "
+            + (f"samples have shape {shape}" if shape else "the task has no samples"),
+            where=_WHERE,
+            hint="leave it out, or use an image data set",
+        )
+    padding = training.augmentation.crop_padding
+    if padding >= min(shape[1:]):
+        raise UserError(
+            f"with {padding} pixels added, a piece may show nothing of an image of {shape[1]} x {shape[2]}",
+            where=f"{_WHERE}.crop_padding",
+        )
+
+
+def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:
+    """The pieces of ``images`` (m, c, h, w) that ``moves`` name; what is outside shows ``black`` (c, h, w)."""
+    count, channels, height, width = images.shape
+    row = torch.arange(height, device=images.device) + moves.down.unsqueeze(1)
+    place = torch.arange(width, device=images.device)
+    place = torch.where(moves.mirrored.unsqueeze(1), width - 1 - place, place)
+    column = place + moves.right.unsqueeze(1)
+    inside = ((row >= 0) & (row < height)).unsqueeze(2) & (
+        (column >= 0) & (column < width)
+    ).unsqueeze(1)
+    source = row.clamp(0, height - 1).unsqueeze(2) * width + column.clamp(0, width - 1).unsqueeze(1)
+    pixels = images.reshape(count, channels, -1)
+    found = pixels.gather(2, source.view(count, 1, -1).expand(-1, channels, -1))
+    return torch.where(inside.unsqueeze(1), found.view_as(images), black)
