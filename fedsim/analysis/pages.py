@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,11 @@ def cell_of(value: Any, kind: str) -> str:
             return f"{number:.4g}"
 
 
+def unbroken(value: str) -> str:
+    """A quantity whose numbers stay on the line of their units."""
+    return re.sub(r"(?<=\d) (?=[^\W\d])", "\u00a0", value)
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """Where templates are found, with what they may use."""
@@ -74,6 +80,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters["cell_of"] = cell_of
+    made.filters["unbroken"] = unbroken
     made.globals["zip"] = zip
 
     def inlined(name: str) -> Markup:

@@ -47,6 +47,10 @@ def where_time_went(
     seconds = {name: float(getattr(spent, f"{name}_s").sum()) for name in WORK_PHASES}
     if clients is not None:
         seconds |= {name: float(clients[f"{name}_s"].sum()) for name in ("idle", "offline")}
+        # What is left over of a client's time is a difference: below a nanosecond each it is rounding.
+        seconds = {
+            name: 0.0 if part < 1e-9 * len(clients) else part for name, part in seconds.items()
+        }
     return seconds
 
 
@@ -112,7 +116,7 @@ def gini(counts: Integers) -> float:
     if not len(counts) or not counts.sum():
         return float("nan")
     curve = lorenz_curve(counts)
-    return float(1.0 - (curve[1:] + curve[:-1]).mean())
+    return max(float(1.0 - (curve[1:] + curve[:-1]).mean()), 0.0)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,11 @@ def prefixed_text(value: float, unit: str) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration, or a dash where there is none."""
-    return format_duration(seconds) if math.isfinite(seconds) else "–"
+    """A duration, or a dash where there is none; sums over many clients are in whole days, thousands separated."""
+    if not math.isfinite(seconds):
+        return "–"
+    days = seconds / 86_400
+    return f"{days:,.0f} d" if days >= 1000 else format_duration(seconds)
 
 
 def is_share(metric: str) -> bool:

@@ -14,12 +14,13 @@ import pytest
 from click.testing import CliRunner
 from synthetic_runs import build_run
 
-from fedsim.analysis.figures import base
+from fedsim.analysis.figures import base, time
 from fedsim.analysis.figures.learning import target_levels
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.headline import headline, notice, tiles
-from fedsim.analysis.pages import cell_of
+from fedsim.analysis.pages import cell_of, unbroken
 from fedsim.analysis.report import render
+from fedsim.analysis.statistics import gini, where_time_went
 from fedsim.analysis.text import duration_text, percent_text, prefixed_text
 from fedsim.cli.report import command
 from fedsim.errors import UserError
@@ -73,12 +74,14 @@ def test_learning_curve(run: Run, document: dict[str, Any]) -> None:
 def test_times_to_target(run: Run, document: dict[str, Any]) -> None:
     shown, metrics = columns(document, "targets"), parquet(run, "metrics")
     assert 0.8 in shown["level"]
-    for level, stated, time_s, version in zip(
-        shown["level"], shown["stated"], shown["time_s"], shown["version"], strict=True
+    for level, time_s, version in zip(
+        shown["level"], shown["time_s"], shown["version"], strict=True
     ):
         first = metrics[metrics["accuracy"] >= level].iloc[0]
         assert (time_s, version) == (first["time_s"], first["version"])
-        assert (stated == "target") == (level == 0.8)
+    marked = re.findall(r'<th scope="row">([\d.]+%) <span class="mark">target</span>', render(run))
+    assert marked == ["80.0%"]
+    assert shown["level"][document["targets"]["stated"]] == 0.8
 
 
 def test_time_spent_and_work(run: Run, document: dict[str, Any]) -> None:
@@ -102,6 +105,42 @@ def test_outcomes_over_time(run: Run, document: dict[str, Any]) -> None:
         expected, _ = np.histogram(of_label, [*shown["from_s"], shown["to_s"][-1]])
         assert shown[label] == expected.tolist()
     assert sum(document["outcomes"]["totals"].values()) == len(dispatches)
+
+
+def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=12, hours=3)
+    shown = columns(embedded(render(run)), "outcomes")
+    moments = parquet(run, "dispatches")["dispatched_s"].unique()
+    assert 10 < len(moments) <= base.MAX_BINS
+    assert shown["from_s"] == [0.0, *moments[1:]]
+    assert shown["to_s"] == [*moments[1:], 3 * 3600.0]
+
+
+def test_stretches_of_time() -> None:
+    """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
+    rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
+    assert time._stretches(rounds, 150.0).tolist() == [0.0, 100.0, 150.0]
+    many = time._stretches(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
+    assert many.tolist() == [*range(0, 2100, 28), 2100]
+    alone = np.arange(0.0, 3600.0, 7.3)
+    assert time._stretches(alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
+    assert time._stretches(alone[:0], 60.0).tolist() == base.time_bins(60.0).tolist()
+
+
+def test_rounding_is_not_taken_for_time(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=10, hours=1)
+    clients = run.clients.assign(idle_s=2.3e-14, offline_s=-1e-13)
+    spent = where_time_went(run.dispatches, run.aggregations, run.simulated_s, clients)
+    assert (spent["idle"], spent["offline"]) == (0.0, 0.0)
+    assert spent["compute"] > 0
+    assert f"{gini(np.full(10, 76)):.2f}" == "0.00"
+
+
+def test_work_without_a_loss(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=10, hours=1)
+    assert time.work(run).finding.endswith("went into updates that were never aggregated.")
+    run.dispatches = run.dispatches[run.dispatches["outcome"] == "aggregated"]
+    assert time.work(run).finding == "No work was lost."
 
 
 def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
@@ -288,4 +327,10 @@ def test_cells() -> None:
     assert cell_of(1_234_567, "count") == "1,234,567"
     assert cell_of(999_600, "bytes") == "1 MB"
     assert cell_of(90_061.0, "time") == "1 d 1 h"
+    assert cell_of(17_333.4 * 86_400, "time") == "17,333 d"
     assert cell_of("late", "text") == "late"
+
+
+def test_numbers_stay_with_their_units() -> None:
+    assert unbroken("24 min 30 s") == "24\u00a0min 30\u00a0s"
+    assert unbroken("1,234") == "1,234"

@@ -9,7 +9,7 @@ import pytest
 from browser import CHROMIUM, Page, browser
 from synthetic_runs import build_run
 
-from fedsim.runs import Run
+from fedsim.runs import Run, load_run
 
 pytestmark = [
     pytest.mark.browser,
@@ -87,6 +87,44 @@ def test_fits_every_width(page: Page, width: int) -> None:
     drawn = page.run("document.querySelector('#chart-learning svg').viewBox.baseVal.width")
     shown = page.run("document.querySelector('#chart-learning').clientWidth")
     assert drawn == shown
+
+
+def test_tables_are_not_clipped_on_a_laptop(page: Page) -> None:
+    for width in (1300, 1220, 1100):
+        page.resize(width)
+        page.settle()
+        clipped = page.run(
+            """[...document.querySelectorAll("figure .scroll")]
+                .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel)"""
+        )
+        assert clipped == []
+
+
+CROSSED = """(() => {
+    const svg = document.querySelector("#chart-learning svg");
+    const curve = [...svg.querySelectorAll("path")].at(-1), length = curve.getTotalLength();
+    return [...svg.querySelectorAll(".note")].filter((note) => {
+        const box = note.getBBox();
+        return Array.from({ length: 2000 }, (_, i) => curve.getPointAtLength((i / 1999) * length))
+            .some((p) => box.x < p.x && p.x < box.x + box.width && box.y < p.y && p.y < box.y + box.height);
+    }).map((note) => note.textContent);
+})()"""
+
+
+@pytest.mark.parametrize("width", [400, 1300])
+@pytest.mark.parametrize("target", [0.3, 0.8, 0.99])
+def test_the_curve_does_not_run_through_words(
+    page: Page, tmp_path: Path, width: int, target: float
+) -> None:
+    run = build_run(tmp_path / "run", clients=12, hours=30)
+    text = run.folder.scenario.read_text().replace("accuracy: 0.8", f"accuracy: {target}")
+    run.folder.scenario.write_text(text)
+    load_run(run.path).report()
+    page.open(run.folder.report)
+    page.resize(width)
+    page.settle()
+    assert page.run("document.querySelectorAll('#chart-learning .note').length") > 0
+    assert page.run(CROSSED) == []
 
 
 def test_tab_reaches_every_control(page: Page) -> None:

@@ -146,15 +146,9 @@ def time_to_targets(run: Run) -> Figure | None:
         "targets",
         "Time to target",
         f"First evaluation at which {metric_label(name)} reached each level, and what it had cost.",
-        "A dash stands for a level that was not reached; the stated target is marked.",
+        "A dash stands for a level that was not reached; the scenario's target is marked.",
         (
             Column("level", metric_label(name), "share" if is_share(name) else "number", levels),
-            Column(
-                "stated",
-                "target",
-                "text",
-                ["target" if level == stated else "" for level in levels],
-            ),
             Column("time_s", "simulated time", "time", times),
             Column("version", "updates", "count", versions),
             *(
@@ -162,6 +156,7 @@ def time_to_targets(run: Run) -> Figure | None:
                 for c, label in zip(costs, ("data", "compute"), strict=True)
             ),
         ),
+        {"stated": levels.index(stated) if stated is not None else None},
     )
 
 

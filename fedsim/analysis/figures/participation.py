@@ -140,7 +140,7 @@ def delay(run: Run) -> Figure:
         "delay",
         "Absence of the longest absent client",
         f"At most {count_text(found.tau_max)} server updates (tau max), "
-        f"{found.tau_avg:.1f} on average (tau avg){absent}.",
+        f"{found.tau_avg:,.1f} on average (tau avg){absent}.",
         "After each server update: how many updates ago the client that has been away for longest last contributed; "
         "it keeps growing while a client has never taken part.",
         (

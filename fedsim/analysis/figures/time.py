@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
+    MAX_BINS,
     Column,
     Figure,
     thin,
@@ -76,12 +78,15 @@ def work(run: Run) -> Figure:
     steps = sum(amount.steps for amount in by_outcome.values())
     moved = sum(amount.bytes for amount in by_outcome.values())
     lost_steps, lost_bytes = sum(a.steps for a in lost), sum(a.bytes for a in lost)
-    finding = (
-        f"{percent_text(lost_steps / steps)} of the local steps and {percent_text(lost_bytes / moved)} of the bytes "
-        f"({prefixed_text(lost_bytes, 'B')}) went into updates that were never aggregated."
-        if steps and moved
-        else "No work was done."
-    )
+    if not (steps and moved):
+        finding = "No work was done."
+    elif not any(amount.dispatches for amount in lost):
+        finding = "No work was lost."
+    else:
+        finding = (
+            f"{percent_text(lost_steps / steps)} of the local steps and {percent_text(lost_bytes / moved)} of the "
+            f"bytes ({prefixed_text(lost_bytes, 'B')}) went into updates that were never aggregated."
+        )
     return Figure(
         "work",
         "What the work was good for",
@@ -113,12 +118,11 @@ def work(run: Run) -> Figure:
 def outcomes(run: Run) -> Figure:
     """What became of the dispatches, over the time they were handed out."""
     table = run.dispatches
-    edges = time_bins(run.simulated_s)
+    begun = table["dispatched_s"].to_numpy()
+    edges = _stretches(begun, run.simulated_s)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
-    place = np.minimum(
-        np.searchsorted(edges, table["dispatched_s"].to_numpy(), side="right") - 1, len(edges) - 2
-    )
+    place = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
     counts = np.zeros((len(OUTCOME_LABELS), len(edges) - 1), np.int64)
     np.add.at(counts, (codes, place), 1)
     totals = statistics.outcome_counts(table)
@@ -133,7 +137,8 @@ def outcomes(run: Run) -> Figure:
         "outcomes",
         "What became of the dispatches",
         finding,
-        "Each bar counts the dispatches handed out in that stretch of simulated time, by how they ended.",
+        "Each bar counts the dispatches handed out in that stretch of simulated time, by how they ended; "
+        "where work is handed out to many at once, a bar goes from one such moment to the next, or to a later one.",
         (
             Column("from_s", "from", "time", edges[:-1]),
             Column("to_s", "to", "time", edges[1:]),
@@ -147,6 +152,25 @@ def outcomes(run: Run) -> Figure:
     )
 
 
+def _stretches(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
+    """Edges of the stretches of time in which dispatches are counted.
+
+    Where work is handed out to many clients at once, as in rounds, a stretch goes from one such moment to the
+    next (or to one some moments later): bins of a round width would hold now one, now two, now none.
+    """
+    moments, counts = np.unique(begun_s, return_counts=True)
+    usual = float(np.median(np.repeat(counts, counts))) if len(counts) else 0.0
+    # A few that are handed out between two rounds make no round.
+    many = counts >= max(usual / 4, 2.0)
+    if not many.any() or counts[many].sum() < 0.9 * len(begun_s):
+        return time_bins(duration_s)
+    starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]
+    edges = np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
+    # What comes before the first such moment belongs to it.
+    edges[0] = 0.0
+    return edges
+
+
 def online(run: Run) -> Figure:
     """Clients online, and at work, over simulated time."""
     table = run.online
@@ -155,7 +179,11 @@ def online(run: Run) -> Figure:
         times = table["time_s"].to_numpy()[rows]
         present = table["online"].to_numpy()[rows]
         low, high = int(table["online"].min()), int(table["online"].max())
-        finding = f"Between {count_text(low)} and {count_text(high)} clients were online at a time."
+        finding = (
+            f"Between {count_text(low)} and {count_text(high)} clients were online at a time."
+            if low < high
+            else f"{count_text(low)} clients were online all the time."
+        )
         columns = [Column("online", "online", "count", present)]
     else:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))

@@ -8,6 +8,7 @@ const fedsim = (() => {
   const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   function timeText(seconds) {
     if (seconds < 0) return "−" + timeText(-seconds);
+    if (seconds >= 1000 * 86400) return `${Math.round(seconds / 86400).toLocaleString("en")} d`;
     if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
     let rest = Math.round(seconds);
     const parts = [];
@@ -93,6 +94,8 @@ const fedsim = (() => {
     }
     return list;
   }
+  const repaints = new Map();
+  const repaint = () => repaints.forEach((paint) => paint());
   const live = document.getElementById("live");
   function tooltip(host) {
     const tip = add(host, "div", { class: "tip", "aria-hidden": "true" });
@@ -147,6 +150,7 @@ const fedsim = (() => {
       event.preventDefault();
       point(current < 0 && step > 0 ? 0 : current + step, true);
     });
+    repaints.set(host, redraw);
     new ResizeObserver(redraw).observe(host);
     redraw();
     return redraw;
@@ -176,6 +180,27 @@ const fedsim = (() => {
     return { box, sx, sy };
   }
 
+  /* Of the places [x, anchor, baseline] for a text of a width, the first that no curve (points, null where it is broken)
+     passes through, else the one that is touched least. */
+  function clearest(places, width, curves) {
+    const touched = ([x, anchor, base]) => {
+      const left = anchor === "start" ? x : anchor === "end" ? x - width : x - width / 2, right = left + width;
+      let hits = 0;
+      for (const points of curves) {
+        points.forEach((to, index) => {
+          const from = points[index - 1] || to;
+          if (to === null || from === null || to[0] < left || from[0] > right) return;
+          const at = (px) => from[1] + ((px - from[0]) / (to[0] - from[0] || 1)) * (to[1] - from[1]);
+          const ends = [at(Math.max(left, from[0])), at(Math.min(right, to[0]))];
+          hits += Math.min(...ends) < base + 5 && Math.max(...ends) > base - 14;
+        });
+      }
+      return hits;
+    };
+    const hits = places.map(touched);
+    return places[hits.indexOf(Math.min(...hits))];
+  }
+
   // -- charts -----------------------------------------------------------------------------------------------------------
   /* spec: x {kind, label, values}, y {kind, label, zero}, series [{label, colour, values, fill, dash, points}],
      target {value, at, label}. */
@@ -198,9 +223,6 @@ const fedsim = (() => {
         { kind: y.kind, label: y.label, low, high, ticks: marks });
       if (target) {
         add(svg, "line", { x1: box.left, x2: box.right, y1: sy(target.value), y2: sy(target.value), style: "stroke:var(--waiting);stroke-width:2", "stroke-dasharray": "6 4" });
-        // Below the line where the curve has passed it, above where it has not.
-        const above = target.at === null && sy(target.value) - 20 > box.top;
-        add(svg, "text", { class: "note", x: box.right - 4, y: sy(target.value) + (above ? -7 : 17), "text-anchor": "end" }, target.label);
       }
       for (const s of series) {
         let path = "", open = false;
@@ -215,12 +237,23 @@ const fedsim = (() => {
           s.values.forEach((value, index) => value !== null && add(svg, "circle", { cx: sx(x.values[index]), cy: sy(value), r: 2.75, style: `fill:var(--${s.colour})` }));
         }
       }
-      if (target && target.at !== null) {
-        const cx = sx(target.at), cy = sy(target.value);
-        add(svg, "line", { x1: cx, x2: cx, y1: cy, y2: box.bottom, style: "stroke:var(--waiting);stroke-width:2", "stroke-dasharray": "6 4" });
-        add(svg, "circle", { cx, cy, r: 6, style: "fill:var(--waiting);stroke:var(--card);stroke-width:2" });
-        const text = show(x.kind, target.at), right = cx + text.length * 7.5 + 12 < box.right;
-        add(svg, "text", { class: "note", x: cx + (right ? 8 : -8), y: box.bottom - 8, "text-anchor": right ? "start" : "end" }, text);
+      if (target) {
+        const cy = sy(target.value);
+        const drawn = series.map((s) => s.values.map((value, index) => (value === null ? null : [sx(x.values[index]), sy(value)])));
+        const note = (text, places) => {
+          const [place, anchor, base] = clearest(places, text.length * 7.5, drawn);
+          add(svg, "text", { class: "note", x: place, y: base, "text-anchor": anchor }, text);
+        };
+        note(target.label, [[box.left + 6, "start"], [box.right - 10, "end"], [(box.left + box.right) / 2, "middle"]]
+          .flatMap(([place, anchor]) => [[place, anchor, cy - 7], [place, anchor, cy + 17]])
+          .filter(([, , base]) => base > box.top - 6 && base < box.bottom));
+        if (target.at !== null) {
+          const cx = sx(target.at), text = show(x.kind, target.at);
+          add(svg, "line", { x1: cx, x2: cx, y1: cy, y2: box.bottom, style: "stroke:var(--waiting);stroke-width:2", "stroke-dasharray": "6 4" });
+          add(svg, "circle", { cx, cy, r: 6, style: "fill:var(--waiting);stroke:var(--card);stroke-width:2" });
+          const [place, anchor] = cx + 8 + text.length * 7.5 < width ? [cx + 8, "start"] : [cx - 8, "end"];
+          note(text, [[place, anchor, box.bottom - 8], [place, anchor, (cy + box.bottom) / 2]]);
+        }
       }
       const shown = series.filter((s) => !s.silent);
       return x.values.map((value, index) => {
@@ -276,8 +309,6 @@ const fedsim = (() => {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   }
-  const repaints = [];
-  const repaint = () => repaints.forEach((paint) => paint());
   function canvas(host, label, paint) {
     host.replaceChildren();
     const element = add(host, "canvas", { tabindex: 0, role: "img", "aria-label": label });
@@ -291,7 +322,7 @@ const fedsim = (() => {
       context.font = "12px system-ui, sans-serif";
       paint(context, width, height);
     };
-    repaints.push(redraw);
+    repaints.set(host, redraw);
     new ResizeObserver(redraw).observe(host);
     return { element, redraw };
   }
@@ -323,7 +354,7 @@ const fedsim = (() => {
       const every = Math.ceil(14 / cell.height);
       rows.names.forEach((name, r) => { if (r % every === 0) context.fillText(name, box.left - 6, box.top + (r + 0.5) * cell.height + 4); });
       context.textAlign = "center";
-      const skip = Math.ceil(48 / cell.width);
+      const skip = Math.max(1, niceStep(across.names.length, (width - box.left - box.right) / 48));
       across.names.forEach((name, c) => { if (c % skip === 0) context.fillText(name, box.left + (c + 0.5) * cell.width, height - box.bottom + 14); });
       context.textAlign = "right";
       context.fillText(across.label, width - box.right, height - 4);
@@ -409,8 +440,9 @@ const fedsim = (() => {
     setTheme(theme);
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  window.addEventListener("beforeprint", () => { root.dataset.theme = "light"; repaint(); });
-  window.addEventListener("afterprint", () => setTheme(theme));
+  // Paper is light, and narrower than a screen: charts are drawn for its width, or their words would shrink with them.
+  window.addEventListener("beforeprint", () => { root.dataset.theme = "light"; root.classList.add("printing"); repaint(); });
+  window.addEventListener("afterprint", () => { root.classList.remove("printing"); setTheme(theme); });
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const column = (figure, key) => data[figure].columns.find((c) => c.key === key);

@@ -79,7 +79,8 @@
   const seen = column("delay", "tau_seen");
   const absence = [
     { label: "all clients", colour: "series", values: column("delay", "tau").values },
-    ...(seen ? [{ label: "clients that took part", colour: "waiting", values: seen.values }] : []),
+    // Broken, for it often runs along the other.
+    ...(seen ? [{ label: "clients that took part", colour: "waiting", values: seen.values, dash: "7 5" }] : []),
   ];
   if (seen) legendBefore(host("delay"), absence.map((s) => ({ label: s.label, colour: s.colour, line: true })));
   lines(host("delay"), finding("delay"), {

@@ -4,7 +4,7 @@
   const host = document.getElementById("chart-timeline");
   const figure = fedsim.data.timeline;
   const values = (key) => fedsim.column("timeline", key).values;
-  const ROW = 20, TOP = 22, RIGHT = 10, BOTTOM = 38;
+  const TOP = 22, RIGHT = 10, BOTTOM = 46;
   const LEFT = 12 + 8 * Math.max(5, ...figure.clients.map((client) => String(client).length));
   const PHASES = [["download", "dispatched_s", "downloaded_s"], ["compute", "downloaded_s", "computed_s"], ["upload", "computed_s", "arrived_s"]];
   const MARKS = {
@@ -27,6 +27,7 @@
   const span = whole[1] * Math.min(1, (8 * rows.length) / Math.max(count, 1));
   let view = span < whole[1] ? [start, Math.min(start + span, whole[1])] : [...whole];
   let selected = null, row = 0;
+  const tall = () => (host.clientHeight - TOP - BOTTOM) / Math.max(rows.length, 1);
 
   const present = Object.keys(MARKS).filter((name) => outcome.includes(name));
   fedsim.legend(document.getElementById("timeline-legend"), [
@@ -40,7 +41,7 @@
   const endOf = (index) => time.waited_s[index] ?? time.ended_s[index];
 
   function paint(context, width, height) {
-    const sx = x(width);
+    const sx = x(width), high = tall();
     const ink = Object.fromEntries(["text", "muted", "grid", "card", "waiting", "accent", ...PHASES.map(([n]) => n), ...present].map((n) => [n, fedsim.colour(n)]));
     context.textBaseline = "middle";
     context.strokeStyle = ink.grid;
@@ -55,7 +56,7 @@
     context.textAlign = "right";
     context.fillText("simulated time", width - RIGHT, height - 9);
     figure.clients.forEach((client, place) => {
-      const y = TOP + (place + 0.5) * ROW;
+      const y = TOP + (place + 0.5) * high;
       context.fillStyle = place === row && document.activeElement === element ? ink.text : ink.muted;
       context.textAlign = "right";
       context.fillText(client, LEFT - 8, y);
@@ -68,11 +69,9 @@
     context.rect(LEFT, 0, width - LEFT - RIGHT + 6, height - BOTTOM);
     context.clip();
     rows.forEach((indices, place) => {
-      const y = TOP + (place + 0.5) * ROW;
-      let lastMark = -Infinity;
-      for (const index of indices) {
-        const end = endOf(index);
-        if (end < view[0] || time.dispatched_s[index] > view[1]) continue;
+      const y = TOP + (place + 0.5) * high;
+      const inView = indices.filter((index) => endOf(index) >= view[0] && time.dispatched_s[index] <= view[1]);
+      for (const index of inView) {
         for (const [name, from, to] of PHASES) {
           const a = time[from][index];
           if (a === null) break;
@@ -84,7 +83,11 @@
           context.fillStyle = ink.waiting;
           context.fillRect(sx(time.arrived_s[index]), y - 1.5, Math.max(sx(time.waited_s[index]) - sx(time.arrived_s[index]), 0.8), 3);
         }
-        const at = sx(end);
+      }
+      // Marks lie on top of the work that follows at once.
+      let lastMark = -Infinity;
+      for (const index of inView) {
+        const at = sx(endOf(index));
         if (at - lastMark > 8) {
           lastMark = at;
           context.save();
@@ -147,13 +150,13 @@
     text.push(`${steps[index]} steps, ${outcome[index]}`);
     const sx = x(host.clientWidth);
     const middle = (Math.max(t("dispatched_s"), view[0]) + Math.min(endOf(index), view[1])) / 2;
-    tip.show(sx(middle), TOP + (figure.order[index] + 0.5) * ROW, text, say);
+    tip.show(sx(middle), TOP + (figure.order[index] + 0.5) * tall(), text, say);
   }
   /* The dispatch under the pointer. */
   function at(event) {
     const area = element.getBoundingClientRect();
     const perPixel = (view[1] - view[0]) / (host.clientWidth - LEFT - RIGHT);
-    const place = Math.floor((event.clientY - area.top - TOP) / ROW);
+    const place = Math.floor((event.clientY - area.top - TOP) / tall());
     const when = view[0] + (event.clientX - area.left - LEFT) * perPixel, slack = 5 * perPixel;
     return (rows[place] || []).find((index) => time.dispatched_s[index] - slack <= when && when <= endOf(index) + slack);
   }
