@@ -190,8 +190,6 @@ class Training(Parameters):
     """Largest Euclidean norm of a mini-batch gradient; longer ones are scaled down to it."""
     batch_size: int = Field(default=32, ge=1)
     """Samples of a mini-batch; a client with fewer uses all it has, and the last batch of an epoch may be short."""
-    augmentation: Augmentation | None = None
-    """Random crops and mirror images of training samples (image data sets); none when not given."""
     local_steps: int | None = Field(default=None, ge=1)
     """Local steps of one dispatch. Give this, local_epochs or time_budget; 10 steps when none is given."""
     local_epochs: float | None = Field(default=None, gt=0)
@@ -200,6 +198,8 @@ class Training(Parameters):
     """Compute seconds of one dispatch: each client does as many whole steps as fit, at least one."""
     limited: LimitedWork | None = None
     """Clients that do less than this by a draw; all do what they are asked to when not given."""
+    augmentation: Augmentation | None = None
+    """Random crops and mirror images of training samples (image data sets); none when not given."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where tensors live and steps are executed; auto is CUDA where there is a device."""
     dtype: Literal["float32", "float64"] = "float32"
