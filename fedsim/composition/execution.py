@@ -80,6 +80,26 @@ def default_folder(loaded: LoadedScenario) -> Path:
     return Path("runs") / f"{loaded.scenario.name}-seed{loaded.scenario.seed}"
 
 
+@contextlib.contextmanager
+def rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage seldom, and that of the run at its end.
+
+    Columns and events hold no cycles worth looking for every few hundred objects. But the parts of a run refer to each
+    other, and the collector does not know how large the tensors and columns are that they hold: of many runs in one
+    process it would keep dozens. As all that was there before is out of its sight, the end costs next to nothing.
+    """
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+
+
+@rare_garbage_collection()
 def execute(
     loaded: LoadedScenario,
     output: Path | None = None,
@@ -157,6 +177,7 @@ def _assemble(
     return assembly
 
 
+@rare_garbage_collection()
 def resume(
     path: Path,
     *,
@@ -287,11 +308,10 @@ class _Execution:
             InvariantViolation: the finished run contradicts itself.
         """
         try:
-            with rare_garbage_collection():
-                self._server.run()
-                if self._learner is not None:
-                    with self.learning():
-                        self._learner.close()
+            self._server.run()
+            if self._learner is not None:
+                with self.learning():
+                    self._learner.close()
             self._close()
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
@@ -415,16 +435,3 @@ class _Nobody:
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         raise AssertionError("nothing is simulated")
-
-
-@contextlib.contextmanager
-def rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage seldom: columns and events hold no cycles worth looking for every few hundred objects."""
-    threshold = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*threshold)
-        gc.unfreeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import traceback
 from collections.abc import Callable
@@ -74,11 +75,15 @@ class Performer:
         try:
             self._perform(task, tell)
         except UserError as error:
-            return Result(task, str(error), users=True)
+            result = Result(task, str(error), users=True)
         except Exception as error:
             _keep(task, traceback.format_exc())
-            return Result(task, f"{type(error).__name__}: {error}")
-        return Result(task)
+            result = Result(task, f"{type(error).__name__}: {error}")
+        else:
+            return Result(task)
+        # The traceback held the run until now; its tensors are not to stay until a collector happens to come by.
+        gc.collect()
+        return result
 
     def _perform(self, task: Task, tell: Callable[[float], None] | None) -> None:
         from fedsim.catalog import CATALOG

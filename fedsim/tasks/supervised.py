@@ -117,14 +117,15 @@ class SupervisedTask(Task):
     @cached_property
     def _activations_per_sample(self) -> int:
         parameters = {value.untyped_storage().data_ptr() for value in self.module.parameters()}
-        kept: dict[int, Tensor] = {}
+        kept: dict[int, int] = {}
 
         def keep(tensor: Tensor) -> Tensor:
             # Layers keep views of one tensor, such as an output that is the next one's input: it is there once.
             storage = tensor.untyped_storage().data_ptr()
-            if storage not in parameters and storage not in kept:
-                kept[storage] = tensor
-            return tensor
+            if storage not in parameters:
+                kept.setdefault(storage, tensor.numel())
+            # Detached: a node that held its own output would hold itself, where no garbage collector sees it.
+            return tensor.detach()
 
         was_training = self.module.training
         self.module.eval()
@@ -132,7 +133,7 @@ class SupervisedTask(Task):
             outputs = self.module(self._probe())
             self.loss.per_sample(outputs, self.train_y[self._probe_rows()]).sum()
         self.module.train(was_training)
-        return sum(tensor.numel() for tensor in kept.values()) // len(outputs)
+        return sum(kept.values()) // len(outputs)
 
     def _probe(self) -> Tensor:
         """A few inputs."""
