@@ -27,21 +27,38 @@ LIMITS = {
 }
 
 
-def bare_timeout_us(count: int = 300_000) -> float:
-    """Processor time of one SimPy timeout in one process, in microseconds."""
+class BareTimeouts:
+    """SimPy timeouts of one process, timed in many short turns between pieces of the simulation.
 
-    def waiting(env: simpy.Environment) -> Any:
-        for _ in range(count):
-            yield env.timeout(1)
+    Both then meet the same clock rate and the same neighbours on the machine, so that their ratio is steadier than
+    either.
+    """
 
-    best = float("inf")
-    for _ in range(3):
-        env = simpy.Environment()
-        env.process(waiting(env))
-        began = time.process_time()
-        env.run()
-        best = min(best, (time.process_time() - began) / count * 1e6)
-    return best
+    TURN = 10_000
+    EVERY = 400
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.processor_s = 0.0
+        self.wall_s = 0.0
+        self._calls = 0
+        self._env = simpy.Environment()
+        self._env.process(self._waiting())
+
+    def _waiting(self) -> Any:
+        while True:
+            yield self._env.timeout(1)
+
+    def on_progress(self) -> None:
+        """Every so many server updates take a turn."""
+        self._calls += 1
+        if self._calls % self.EVERY:
+            return
+        wall, processor = time.perf_counter(), time.process_time()
+        self._env.run(until=self._env.now + self.TURN)
+        self.processor_s += time.process_time() - processor
+        self.wall_s += time.perf_counter() - wall
+        self.count += self.TURN
 
 
 def scenario(
@@ -104,13 +121,16 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as output:
         writer = RunWriter(RunFolder(Path(output) / "run"), clients=clients)
         _, simulated = build_server(assembly, None, writer)
+        bare = BareTimeouts()
+        simulated.on_progress = bare.on_progress
         started_wall, started = time.perf_counter(), time.process_time()
         with rare_garbage_collection():
             simulated.run()
-        wall_s, processor_s = time.perf_counter() - started_wall, time.process_time() - started
+        wall_s = time.perf_counter() - started_wall - bare.wall_s
+        processor_s = time.process_time() - started - bare.processor_s
         writer.close()
     count = simulated.dispatched
-    bare_us = bare_timeout_us()
+    bare_us = bare.processor_s / bare.count * 1e6
     return {
         "dispatches": count,
         "start_up_wall_s": started_wall - began_wall,

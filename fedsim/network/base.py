@@ -64,6 +64,15 @@ class Network(abc.ABC):
             sequence: how many dispatches the client had before; keys its rate where that is drawn for each.
         """
 
+    def constant_transfers_ns(
+        self, direction: Direction, size_bytes: float
+    ) -> npt.NDArray[np.int64] | None:
+        """How long a transfer of this size takes each client, shape ``(clients,)``; :data:`NEVER` where it never ends.
+
+        None where that depends on when it starts or on the dispatch.
+        """
+        return None
+
     @abc.abstractmethod
     def bytes_by(
         self,

@@ -114,6 +114,21 @@ class StaticNetwork(Network):
             return NEVER
         return start_ns + self._latency_ns[client] if size_bytes == 0 else NEVER
 
+    def constant_transfers_ns(
+        self, direction: Direction, size_bytes: float
+    ) -> npt.NDArray[np.int64] | None:
+        """See :meth:`Network.constant_transfers_ns`."""
+        latency_ns = np.asarray(self._latency_ns)
+        rates_bps = np.asarray(self._rates[direction])
+        wire_ns = np.zeros(len(rates_bps))
+        if size_bytes:
+            with np.errstate(divide="ignore"):
+                wire_ns = size_bytes * BIT_NS_PER_BYTE / rates_bps
+        ends = wire_ns < NEVER - latency_ns
+        return np.where(
+            ends, np.rint(np.where(ends, wire_ns, 0)).astype(np.int64) + latency_ns, NEVER
+        )
+
     def bytes_by(
         self,
         client: int,
@@ -204,6 +219,12 @@ class VaryingNetwork(StaticNetwork):
         # Half the rate is twice the bytes at the nominal one.
         size_bytes = size_bytes / self.factor(client, direction, sequence)
         return super().transfer_end_ns(client, direction, size_bytes, start_ns)
+
+    def constant_transfers_ns(
+        self, direction: Direction, size_bytes: float
+    ) -> npt.NDArray[np.int64] | None:
+        """See :meth:`Network.constant_transfers_ns`: rates are drawn."""
+        return None
 
     def bytes_by(
         self,

@@ -128,19 +128,19 @@ class RunWriter:
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Add one server update; staleness and delay follow from its contributions."""
         version = aggregate.version
+        contributions = aggregate.contributions
+        ids = [item.dispatch_id for item in contributions]
+        staleness = [item.staleness for item in contributions]
+        multiplicities = [item.multiplicity for item in contributions]
         last, order = self._last_version, self._order
-        ids: list[int] = []
-        staleness: list[int] = []
-        multiplicities: list[int] = []
-        for contribution in aggregate.contributions:
-            ids.append(contribution.dispatch_id)
-            staleness.append(contribution.staleness)
-            multiplicities.append(contribution.multiplicity)
-            client = contribution.client
-            if order is None:
+        if order is None:
+            for item in contributions:
+                client = item.client
                 self._unseen -= not last[client]
                 last[client] = version
-            else:
+        else:
+            for item in contributions:
+                client = item.client
                 order[client] = version
                 order.move_to_end(client)
         if order is None and not self._unseen:

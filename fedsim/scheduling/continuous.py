@@ -79,7 +79,10 @@ class Continuous(Schedule):
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """See :class:`fedsim.scheduling.base.Schedule`."""
-        self._watch_for_standstill(dispatch)
+        if dispatch.arrived_ns == self._instant_ns:
+            self._watch_for_standstill()
+        else:
+            self._instant_ns, self._instant_updates = dispatch.arrived_ns, 1
         if self._timeout_ns is not None:
             self._timers.pop(dispatch.dispatch_id).cancel()
         self.received(dispatch)
@@ -98,10 +101,7 @@ class Continuous(Schedule):
         self.server.cut(dispatch)
         self.lost(dispatch)
 
-    def _watch_for_standstill(self, dispatch: Dispatch) -> None:
-        if dispatch.arrived_ns != self._instant_ns:
-            self._instant_ns, self._instant_updates = dispatch.arrived_ns, 1
-            return
+    def _watch_for_standstill(self) -> None:
         self._instant_updates += 1
         if self._instant_updates > self.MAX_INSTANT_UPDATES + 2 * self.server.clients:
             raise UserError(

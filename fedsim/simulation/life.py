@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import simpy
-from simpy.events import EventPriority
 
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import Engine
@@ -32,20 +31,22 @@ class Life(Protocol):
 
 
 class _End(simpy.Event):
-    """The end of a dispatch; ends of one instant are processed in order of dispatching."""
+    """The end of a dispatch; ends of one instant are processed in order of dispatching.
+
+    An event that has happened as far as SimPy is concerned, made without what SimPy's own constructor does for others.
+    """
+
+    _ok = True
+    _value = None
 
     def __init__(
         self,
-        env: simpy.Environment,
         dispatch: Dispatch,
         plan: Plan,
         deadline_ns: int | None,
-        callback: Callable[[Any], None],
+        callbacks: list[Any],
     ) -> None:
-        self.env = env
-        self._ok = True
-        self._value = None
-        self.callbacks: list[Any] = [callback]
+        self.callbacks = callbacks
         self.dispatch = dispatch
         self.plan = plan
         self.deadline_ns = deadline_ns
@@ -62,10 +63,13 @@ class PlannedLife:
 
     def __init__(self, engine: Engine, planner: Planner, on_end: OnEnd) -> None:
         self._env = engine.env
+        # Priorities are integers to SimPy, whatever it calls them.
+        self._schedule: Any = engine.env.schedule
         self._planner = planner
         self._on_end = on_end
         self._at_work: dict[int, _End] = {}
-        self._callback = self._ended
+        # SimPy reads this list and never writes to it, so that all events can share one.
+        self._callbacks = [self._ended]
         self._one_plan = planner.plan if planner.plans_all else None
 
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
@@ -80,10 +84,11 @@ class PlannedLife:
             NEVER,
             online_until_ns,
         )
-        end = _End(self._env, dispatch, plan, deadline_ns, self._callback)
-        self._at_work[dispatch.dispatch_id] = end
-        if plan.end_ns < NEVER:
-            self._env.schedule(end, EventPriority(dispatch.dispatch_id), plan.end_ns - now)
+        dispatch_id = dispatch.dispatch_id
+        self._at_work[dispatch_id] = end = _End(dispatch, plan, deadline_ns, self._callbacks)
+        end_ns = plan[0]
+        if end_ns < NEVER:
+            self._schedule(end, dispatch_id, end_ns - now)
 
     def _ended(self, event: Any) -> None:
         dispatch = event.dispatch

@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction, Network
 from fedsim.randomness import Purpose, Stream
@@ -22,6 +24,9 @@ from fedsim.units import NS_PER_S
 
 _DOWN, _UP = Direction.DOWN, Direction.UP
 _NS_PER_HOUR = 3600 * NS_PER_S
+_BEYOND = 2 * NEVER - 1
+# A named tuple's own constructor costs a call more, which every dispatch would pay.
+_NEW_TUPLE = tuple.__new__
 
 
 class Plan(NamedTuple):
@@ -94,6 +99,28 @@ class Planner:
         self._crash_stream = Stream(seed, Purpose.FAILURE, 0)
         self._loss_stream = Stream(seed, Purpose.FAILURE, 1)
         self._reliable = failures.crash_rate == 0 and failures.upload_loss == 0
+        self._phases, self._steps_vary = self._constant_phases()
+
+    def _constant_phases(self) -> tuple[memoryview[int] | None, bool]:
+        """What dispatches that nothing interrupts take; and whether local steps are still to be asked for.
+
+        Download, local step and upload (ns) of client 0, of client 1 and so on, since they are read together; None
+        where there is more to a dispatch than that.
+        """
+        population = self.population
+        compute = population.compute
+        plain = self._policy == "drop" and self._reliable and not self._shortens
+        if population.network.contended or not plain or not compute.steady:
+            return None, True
+        down_ns = self._network.constant_transfers_ns(_DOWN, self.bytes_down)
+        up_ns = self._network.constant_transfers_ns(_UP, self.bytes_up)
+        if down_ns is None or up_ns is None:
+            return None, True
+        step_ns = compute.constant_steps_ns()
+        steps = np.zeros_like(up_ns) if step_ns is None else step_ns
+        # What never ends must end after every instant, NEVER included.
+        phases = [np.where(column < NEVER, column, _BEYOND) for column in (down_ns, steps, up_ns)]
+        return np.stack(phases, axis=1).reshape(-1).data, step_ns is None
 
     @property
     def plans_all(self) -> bool:
@@ -129,14 +156,43 @@ class Planner:
             online_until_ns: when the client goes offline, where that is known already.
         """
         population = self.population
-        network, availability, compute = self._network, population.availability, population.compute
         if not self._reliable:
             cut_ns = min(cut_ns, self.crash_ns(client, sequence, start_ns))
         if self._policy != "drop":
             return self._plan_with_pauses(client, sequence, start_ns, steps, deadline_ns, cut_ns)
         if online_until_ns is None:
-            online_until_ns = availability.online_until(client, start_ns)
+            online_until_ns = population.availability.online_until(client, start_ns)
         off_ns = online_until_ns if online_until_ns < cut_ns else cut_ns
+        compute = population.compute
+        phases = self._phases
+        if phases is not None:
+            at = client * 3
+            download_ns, upload_ns = phases[at], phases[at + 2]
+            if self._steps_vary:
+                compute_ns = compute.step_ns(client, sequence, start_ns) * steps
+            else:
+                compute_ns = phases[at + 1] * steps
+            downloaded = start_ns + download_ns
+            computed = downloaded + compute_ns
+            end = computed + upload_ns
+            if end <= off_ns:
+                down, up = self.bytes_down, self.bytes_up
+                return _NEW_TUPLE(
+                    Plan,
+                    (
+                        end,
+                        True,
+                        downloaded,
+                        computed,
+                        steps,
+                        down,
+                        up,
+                        download_ns,
+                        compute_ns,
+                        upload_ns,
+                    ),
+                )
+        network = self._network
         downloaded = network.transfer_end_ns(client, _DOWN, self.bytes_down, start_ns, sequence)
         if downloaded > off_ns:
             return self._dropped_in_download(client, sequence, start_ns, off_ns)

@@ -22,6 +22,8 @@ from fedsim.traces.availability import NEVER, OnlineSampler
 from fedsim.units import NS_PER_S, to_ns
 
 _NAN = float("nan")
+# A named tuple's own constructor costs a call more, which every update would pay.
+_NEW_TUPLE = tuple.__new__
 _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 
 
@@ -156,6 +158,8 @@ class Server:
         self._plane = plane
         self._recorder = recorder
         self._limits = limits
+        self._last_dispatch = -1 if limits.dispatches is None else limits.dispatches
+        self._last_arrival = -1 if limits.arrivals is None else limits.arrivals
         self._detection_ns = None if failure_detection == "never" else to_ns(failure_detection)
         self._aggregation_ns = to_ns(aggregation_time_s)
         self._expected_duration_s = expected_duration_s
@@ -176,7 +180,10 @@ class Server:
         self._steps_unmeasured = 0
         self._busy_until_ns = 0
         self._handed_out_ns = 0
-        self._held: dict[int, tuple[Dispatch, Plan]] = {}
+        # Updates that have arrived and were not used yet, in order of arrival.
+        self._held: dict[Dispatch, Plan] = {}
+        # The client drawn last, and what was seen of it then.
+        self._drawn = self._drawn_ns = -1
         self._waiting: dict[int, _Handout] = {}
         self._waiters: list[Callable[[], None]] = []
         self._wake_ns = -1
@@ -279,7 +286,8 @@ class Server:
         self._draws += 1
         now = self._clock.now
         if count == 1:
-            client = self._sampler.sample_one(now, self._busy, self._draws)
+            self._drawn = client = self._sampler.sample_one(now, self._busy, self._draws)
+            self._drawn_ns = now
             return [client] if client >= 0 else []
         clients: list[int] = self._sampler.sample(count, now, self._busy, self._draws).tolist()
         return clients
@@ -313,7 +321,10 @@ class Server:
             raise RuntimeError(f"work for client {client} is waiting already")
         now = self._clock.now
         if now >= self._busy_until_ns and not self._is_busy[client]:
-            online_until_ns = self._availability.online_until(client, now)
+            if client == self._drawn and now == self._drawn_ns:
+                online_until_ns = self._sampler.online_until_ns
+            else:
+                online_until_ns = self._availability.online_until(client, now)
             if online_until_ns > now:
                 self._hand_out(client, steps, deadline_ns, on_dispatched, online_until_ns)
                 return _DONE
@@ -354,8 +365,8 @@ class Server:
         on_dispatched: Callable[[Dispatch], None] | None,
         online_until_ns: int,
     ) -> None:
-        limit = self._limits.dispatches
-        if limit is not None and self._dispatched >= limit:
+        dispatch_id = self._dispatched
+        if dispatch_id == self._last_dispatch:
             return
         now = self._clock.now
         sequence = self._sequences[client]
@@ -369,12 +380,10 @@ class Server:
                 steps = max(1, self._work.time_budget_ns // step_ns) if step_ns else 1
         elif callable(steps):
             steps = steps()
-        dispatch = Dispatch(
-            self._dispatched, client, sequence, self._version, self._round, steps, now
-        )
+        dispatch = Dispatch(dispatch_id, client, sequence, self._version, self._round, steps, now)
         if self._selection_counts:
             dispatch.multiplicity = self._selection.multiplicity(client)
-        self._dispatched += 1
+        self._dispatched = dispatch_id + 1
         self._handed_out_ns = now
         if self._batteries is not None:
             self._batteries.begin(client, now)
@@ -384,7 +393,7 @@ class Server:
         if on_dispatched is not None:
             on_dispatched(dispatch)
         self._life.begin(dispatch, deadline_ns, online_until_ns)
-        if self._dispatched == limit:
+        if self._dispatched == self._last_dispatch:
             self._engine.call_at(now, self._engine.stop)
 
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
@@ -418,7 +427,7 @@ class Server:
 
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
         """See :class:`fedsim.scheduling.base.ServerPort`."""
-        _, plan = self._held.pop(dispatch.dispatch_id)
+        plan = self._held.pop(dispatch)
         self._close(dispatch, plan, Outcome.LATE if late else Outcome.DISCARDED)
 
     def cut(self, dispatch: Dispatch) -> None:
@@ -444,12 +453,15 @@ class Server:
         marks = groups if groups is not None else [0] * len(dispatches)
         contributions = tuple(
             [
-                Contribution(
-                    dispatch.dispatch_id,
-                    dispatch.client,
-                    dispatch.staleness,
-                    mark,
-                    dispatch.multiplicity,
+                _NEW_TUPLE(
+                    Contribution,
+                    (
+                        dispatch.dispatch_id,
+                        dispatch.client,
+                        dispatch.staleness,
+                        mark,
+                        dispatch.multiplicity,
+                    ),
                 )
                 for dispatch, mark in zip(dispatches, marks, strict=True)
             ]
@@ -460,9 +472,8 @@ class Server:
                 self._plane.submit(_train(dispatch, dispatch.steps_done))
             self._plane.submit(aggregate)
         for dispatch, mark in zip(dispatches, marks, strict=True):
-            _, plan = self._held.pop(dispatch.dispatch_id)
             dispatch.used = True
-            self._write(dispatch, plan, Outcome.AGGREGATED, version, mark)
+            self._write(dispatch, self._held.pop(dispatch), Outcome.AGGREGATED, version, mark)
         self._recorder.append_aggregation(aggregate)
         if self._aggregation_ns:
             self._busy_until_ns = now + self._aggregation_ns
@@ -500,27 +511,28 @@ class Server:
         self._engine.run(limits.until_ns)
         for dispatch, plan in list(self._life.unfinished()):
             self._close(dispatch, plan, Outcome.UNFINISHED)
-        for dispatch, plan in list(self._held.values()):
+        for dispatch, plan in list(self._held.items()):
             self._close(dispatch, plan, Outcome.UNFINISHED)
         if self._evaluated is None or self._evaluated[0] != self._version:
             self._evaluate()
 
     def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         """A dispatch has ended by itself: it arrived, or its client is gone."""
+        client = dispatch.client
         if self._batteries is None:
-            self._is_busy[dispatch.client] = False
+            self._is_busy[client] = False
         else:
-            self._release(dispatch.client, plan)
+            self._release(client, plan)
         if plan.arrives:
             self._arrived += 1
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
             dispatch.staleness = self._version - dispatch.version
-            self._held[dispatch.dispatch_id] = (dispatch, plan)
+            self._held[dispatch] = plan
             if self._selection_listens:
                 self._selection.on_arrival(dispatch)
             self._schedule.on_arrival(dispatch)
-            if self._arrived == self._limits.arrivals:
+            if self._arrived == self._last_arrival:
                 self._engine.stop()
         else:
             self._close(dispatch, plan, Outcome.DROPPED)
@@ -528,8 +540,8 @@ class Server:
                 self._engine.call_at(
                     self.now_ns + self._detection_ns, lambda: self._notice(dispatch)
                 )
-        if self._waiters or dispatch.client in self._waiting:
-            self._client_is_free(dispatch.client)
+        if self._waiters or client in self._waiting:
+            self._client_is_free(client)
 
     def _release(self, client: int, plan: Plan) -> None:
         """The client is done working; with a low battery it takes no work until it has recharged."""

@@ -455,8 +455,7 @@ class Sweep:
 
     Attributes:
         online: who is online, shape (clients,).
-        change_us: when that changes next (us of simulated time; FAR_US if it does not), shape (clients,). Where an
-            interval crosses the seam of two laps, it is the instant of the seam.
+        change_us: when that changes next (us of simulated time; FAR_US if it does not), shape (clients,).
     """
 
     _STEPS = 4
@@ -523,6 +522,14 @@ class Sweep:
             over &= ~again
         edge_us = self._index._edges.take(edge, mode="clip")
         change: Int64Array = np.where(over | (edge_us == FAR_US), FAR_US, edge_us + to_time)
+        if self._index._wraps:
+            # An interval that touches the end of its lap goes on in the next one where that begins online. (The cursor
+            # stays here until that has come; then it walks over the seam.)
+            tail = np.flatnonzero((edge == last - 1) & (edge_us == period) & (period > 0))
+            tail = tail[self._index._edges[first[tail]] == 0]
+            end = first[tail] + 1
+            end_us = self._index._edges[end] + period[tail] + to_time[tail]
+            change[tail] = np.where(end == edge[tail], FAR_US, end_us)
         self._cursor[clients] = edge
         self._to_time[clients] = to_time
         self.change_us[clients] = change
@@ -541,6 +548,10 @@ class OnlineSampler:
     Args:
         index: the population.
         stream: random numbers of these draws; one sampler a stream.
+
+    Attributes:
+        online_until_ns: how long the client that :meth:`sample_one` returned last is online, as
+            :meth:`AvailabilityIndex.online_until` says.
     """
 
     # Uniform numbers are made for many draws at once, and for the attempts that most draws need.
@@ -562,6 +573,7 @@ class OnlineSampler:
         self._uniforms: list[float] = []
         self._busy: BoolArray | None = None
         self._busy_view = np.zeros(0, np.bool_).data
+        self.online_until_ns = 0
 
     def sample(self, k: int, t_ns: int, busy: BoolArray, draw: int) -> Int64Array:
         """``k`` different clients that are online at ``t_ns`` and not busy, in random order.
@@ -614,20 +626,29 @@ class OnlineSampler:
             ahead = self._stream.uniforms(draws[:, None], np.arange(self._AHEAD))
             self._uniforms, self._block = ahead.ravel().tolist(), block
         count = self._count
-        first = (draw & ((1 << self._BLOCK_BITS) - 1)) * self._AHEAD
+        at = (draw & ((1 << self._BLOCK_BITS) - 1)) * self._AHEAD
+        uniforms = self._uniforms
         for attempt in range(self._ATTEMPTS if count else 0):
             if attempt < self._AHEAD:
-                uniform = self._uniforms[first + attempt]
+                place = int(uniforms[at + attempt] * count)
             else:
-                uniform = self._stream.uniform(draw, attempt)
-            at = int(uniform * count)
-            client = self._listed_view[at]
-            if not self._busy_view[client] and (
-                self._sure_until_view[at] > t_ns or self._index.is_online(client, t_ns)
-            ):
-                return client
+                place = int(self._stream.uniform(draw, attempt) * count)
+            client = self._listed_view[place]
+            if self._busy_view[client]:
+                continue
+            until_ns = self._sure_until_view[place]
+            if until_ns <= t_ns:
+                until_ns = self._index.online_until(client, t_ns)
+                if until_ns == t_ns:
+                    continue
+            self.online_until_ns = until_ns
+            return client
         chosen = self._sample_exactly(1, t_ns, busy, draw)
-        return int(chosen[0]) if len(chosen) else -1
+        if not len(chosen):
+            return -1
+        client = int(chosen[0])
+        self.online_until_ns = self._index.online_until(client, t_ns)
+        return client
 
     def _sample_exactly(self, k: int, t_ns: int, busy: BoolArray, draw: int) -> Int64Array:
         """The draw from a list of all acceptable clients, ordered by a random key of each."""
@@ -657,7 +678,8 @@ class OnlineSampler:
         self._listed = np.flatnonzero(listed)
         self._count = len(self._listed)
         # Whoever is online when the bin starts is so until its next change; nothing is known here of the others.
-        self._sure_until = change_us.take(self._listed) * _NS
+        change_us = change_us.take(self._listed)
+        self._sure_until = np.where(change_us < FAR_US, change_us * _NS, NEVER)
         self._sure_until *= online.take(self._listed)
         self._listed_view = self._listed.data
         self._sure_until_view = self._sure_until.data

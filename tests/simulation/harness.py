@@ -15,6 +15,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
+from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
@@ -129,6 +130,44 @@ def star() -> Topology:
     return Topology.from_graph(graph, server="server", access=["hub"])
 
 
+def make_population(
+    step_s: list[float],
+    network: Network | SharedNetwork,
+    availability: AvailabilityIndex | None = None,
+    on_disconnect: Any = "drop",
+    *,
+    compute: dict[str, Any] | None = None,
+    energy: dict[str, Any] | None = None,
+    seed: int = 0,
+) -> Population:
+    """Clients with these seconds a step."""
+    clients = len(step_s)
+    context = DeviceContext(
+        clients=clients,
+        seed=seed,
+        folder=Path(),
+        bundle=None,
+        device_rows=np.empty(0, dtype=np.int64),
+        batch_samples=np.ones(clients, dtype=np.int64),
+        flops_per_sample=None,
+        eligible=np.ones(clients, dtype=np.bool_),
+    )
+    params = ValuesParams(step=step_s, **(compute or {}))
+    return Population(
+        clients=clients,
+        availability=availability
+        if availability is not None
+        else AvailabilityIndex.always(clients),
+        on_disconnect=on_disconnect,
+        compute=ComputeTimes(Values(params, context), params, context),
+        network=network,
+        power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
+        batteries=Batteries(Energy(**energy), clients) if energy else None,
+        eligible=context.eligible,
+        device_ids=np.array([str(client) for client in range(clients)], dtype=object),
+    )
+
+
 def simulate(
     *,
     step_s: list[float],
@@ -166,17 +205,6 @@ def simulate(
     """
     clients = len(step_s)
     counts = np.asarray(samples if samples is not None else [1] * clients, dtype=np.int64)
-    context = DeviceContext(
-        clients=clients,
-        seed=seed,
-        folder=Path(),
-        bundle=None,
-        device_rows=np.empty(0, dtype=np.int64),
-        batch_samples=np.ones(clients, dtype=np.int64),
-        flops_per_sample=None,
-        eligible=np.ones(clients, dtype=np.bool_),
-    )
-    params = ValuesParams(step=step_s, **(compute or {}))
     links = {"latency_s": latency_s, "down_bps": down_bps, "up_bps": up_bps}
     network: StaticNetwork | SharedNetwork
     if shared:
@@ -189,18 +217,8 @@ def simulate(
         )
     else:
         network = StaticNetwork(clients=clients, **links)
-    population = Population(
-        clients=clients,
-        availability=availability
-        if availability is not None
-        else AvailabilityIndex.always(clients),
-        on_disconnect=on_disconnect,
-        compute=ComputeTimes(Values(params, context), params, context),
-        network=network,
-        power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
-        batteries=Batteries(Energy(**energy), clients) if energy else None,
-        eligible=context.eligible,
-        device_ids=np.array([str(client) for client in range(clients)], dtype=object),
+    population = make_population(
+        step_s, network, availability, on_disconnect, compute=compute, energy=energy, seed=seed
     )
     book, engine = Book(), Engine()
     server = Server(

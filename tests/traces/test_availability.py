@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.traces.availability import NEVER, AvailabilityIndex, OnlineSampler
+from fedsim.traces.availability import NEVER, AvailabilityIndex, OnlineSampler, Sweep
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 
@@ -199,6 +199,19 @@ def test_the_sweep_answers_the_same_in_any_order_of_instants(case, instants):
         assert index.online_clients(t_ns).tolist() == np.flatnonzero(table[:, t_ns // US]).tolist()
 
 
+@settings(max_examples=100, deadline=None)
+@given(population(), st.lists(st.integers(0, 40 * US), min_size=1, max_size=8))
+def test_the_sweep_knows_until_when_clients_are_online(case, instants):
+    index = make_index(case)
+    sweep = Sweep(index)
+    for t_ns in sorted(instants):
+        sweep.advance(t_ns)
+        for client in np.flatnonzero(sweep.online).tolist():
+            change_us = int(sweep.change_us[client])
+            until_ns = change_us * US if change_us < NEVER // 1000 else NEVER
+            assert until_ns == index.online_until(client, t_ns)
+
+
 def one(intervals, window=(0, 10), **more):
     return bundle_of([{"window": window, "intervals": intervals, **more}])
 
@@ -359,6 +372,19 @@ def test_a_sample_is_online_not_busy_without_repeats_and_the_same_when_asked_aga
     again = OnlineSampler(index, Stream(1, Purpose.SELECTION))
     for (draw, t_ns), expected in reversed(seen.items()):
         assert again.sample(k, t_ns, busy.copy(), draw).tolist() == expected
+
+
+def test_the_client_drawn_is_known_to_be_online_until_it_leaves():
+    index = busy_week(100)
+    busy = np.zeros(100, np.bool_)
+    busy[::3] = True
+    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    for draw, t_ns in enumerate(range(0, 1_500_000_000_000, 7_000_000_001)):
+        client = sampler.sample_one(t_ns, busy, draw)
+        if client < 0:
+            assert not t_ns  # everybody's trace begins offline
+            continue
+        assert sampler.online_until_ns == index.online_until(client, t_ns) > t_ns
 
 
 @pytest.mark.parametrize(("k", "busy_share"), [(1, 0.0), (1, 0.97), (3, 0.0), (3, 0.9), (30, 0.0)])

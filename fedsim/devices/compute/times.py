@@ -99,6 +99,12 @@ class ComputeTimes:
             return round(nominal)
         return round(nominal * self._special_factor(client, sequence, start_ns))
 
+    def constant_steps_ns(self) -> npt.NDArray[np.int64] | None:
+        """Work of a local step of each client, (N,), where :meth:`step_ns` depends on nothing else; otherwise None."""
+        if self._cv or not self._plain:
+            return None
+        return np.rint(self._step_ns).astype(np.int64)
+
     def _special_factor(self, client: int, sequence: int, start_ns: int) -> float:
         factor = 1.0
         if self._model.redraws:
