@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedsim.errors import UserError
-from fedsim.sweeps.local import THREAD_VARIABLES
+from fedsim.cluster import connect_to_ray
+from fedsim.sweeps.local import ONE_THREAD
 from fedsim.sweeps.task import Performer, Result, Task
 
 _LOOK_S = 0.5
@@ -31,22 +31,12 @@ def run_on_ray(
     Raises:
         UserError: Ray is not installed, or there is no cluster at the address.
     """
-    ray = _import_ray()
-    environment = {"env_vars": dict.fromkeys(THREAD_VARIABLES, "1")}
-    local: dict[str, Any] = {"num_cpus": jobs, "include_dashboard": False}
-    try:
-        ray.init(
-            address=address if address is not None else "local",
-            runtime_env=environment,
-            log_to_driver=False,
-            **({} if address is not None else local),
-        )
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"cannot connect to Ray: {error}",
-            where=f"option --address {address}" if address else "option --engine ray",
-            hint="start a cluster with `ray start --head`, or leave --address out to use this machine",
-        ) from error
+    ray = connect_to_ray(
+        address,
+        f"option --address {address}" if address else "option --engine ray",
+        runtime_env={"env_vars": ONE_THREAD},
+        **({} if address is not None else {"num_cpus": jobs}),
+    )
     try:
         gpus = ray.cluster_resources().get("GPU", 0)
         remote = ray.remote(_perform)
@@ -78,18 +68,6 @@ def _result(ray: Any, reference: Any, task: Task) -> Result:
     except ray.exceptions.RayError as error:
         return Result(task, f"Ray lost this run: {str(error).splitlines()[0]}")
     return result
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UserError(
-            "Ray is not installed",
-            where="option --engine ray",
-            hint='install it with: pip install "fedsim-des[ray]"; or leave the option out',
-        ) from None
-    return ray
 
 
 def _perform(task: Task) -> Result:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from ctypes import Array, c_bool, c_double
@@ -17,11 +18,8 @@ from fedsim.sweeps.task import Performer, Result, Task
 
 _NOT_STARTED = -1.0
 _LOOK_S = 0.2
-THREAD_VARIABLES = (
-    "OMP_NUMTHREAD_VARIABLES",
-    "OPENBLAS_NUMTHREAD_VARIABLES",
-    "MKL_NUMTHREAD_VARIABLES",
-)
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment of a process that is to keep to one core; numerical libraries read it when they are loaded."""
 
 
 class Shares:
@@ -99,8 +97,10 @@ class _Pool:
     def perform(self, tasks: Sequence[Task]) -> Iterator[Result | None]:
         pending: dict[Future[Result | None], Task] = {}
         try:
-            for task in tasks:
-                pending[self._executor.submit(_perform, task)] = task
+            # Processes are started as tasks come in, and load numpy before anything could be said to them.
+            with _environment(ONE_THREAD):
+                for task in tasks:
+                    pending[self._executor.submit(_perform, task)] = task
             while pending:
                 done, _ = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -115,6 +115,21 @@ class _Pool:
             # Left early, by an interrupt: runs that are under way note so in their folders and end.
             self._shares.stop.value = bool(pending)
             self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 # -- in the processes of the pool ----------------------------------------------------------------------------------
@@ -132,7 +147,6 @@ _process: _Process | None = None
 def _start(shares: Any, stop: Any) -> None:
     """Make this process ready for tasks: one thread, deaf to Ctrl-C, and gone when its parent is."""
     global _process
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -27,6 +27,7 @@ from fedsim.runs.folder import RunFolder
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.folder import claimed
+from fedsim.sweeps.local import ONE_THREAD
 from fedsim.sweeps.plan import PlannedRun, plan_runs
 from tests.composition.worlds import quadratic
 
@@ -397,6 +398,26 @@ def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     whole = fedsim.sweep(scenario(grid={"server.method": methods[:1]}), tmp_path / "here", jobs=1)
     done = sweep.record.runs[0].run
     assert digests(sweep.path / done) == digests(whole.path / done)
+
+
+def test_a_process_of_the_pool_keeps_to_one_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries under numpy take all cores where nobody says otherwise."""
+    for variable in ONE_THREAD:
+        monkeypatch.delenv(variable)
+    body = (
+        "import json, pathlib, threadpoolctl; "
+        f"pathlib.Path({str(tmp_path / 'found.json')!r}).write_text(json.dumps(threadpoolctl.threadpool_info())); "
+        "return super().aggregate(server, updates)"
+    )
+    data = scenario(grid={"server.method": [{"name": broken(tmp_path, body)}]}, seeds=[0, 1])
+    before = dict(os.environ)
+    assert fedsim.sweep(data, tmp_path / "sweep", jobs=2).failures == {}
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found
+    assert [each["num_threads"] for each in found] == [1] * len(found)
+    assert dict(os.environ) == before
 
 
 # -- ray --------------------------------------------------------------------------------------------------------------
