@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
 import struct
 from collections import Counter
@@ -31,10 +30,67 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def trace(run: Run) -> list[dict[str, Any]]:
-    document = json.loads(export(run, "perfetto").read_text())
-    assert document["displayTimeUnit"] == "ms"
+    return read_trace(export(run, "perfetto"))
+
+
+def read_trace(path: Path) -> list[dict[str, Any]]:
+    """The events of a Chrome trace."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    document = json.loads(path.read_text(), parse_constant=refuse)
+    assert document["displayTimeUnit"] in ("ms", "ns")
     events: list[dict[str, Any]] = document["traceEvents"]
     return events
+
+
+def check_format(events: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
+    """Hold a trace against the Trace Event Format (Google, 2016); how deep each track is.
+
+    Beyond the format: viewers take track 0, or one with its process's number, for the process itself, and process 2
+    for the kernel; slices of a track must lie inside or beside each other, those outside first.
+    """
+    named: dict[str, set[tuple[int, ...]]] = {"process_name": set(), "thread_name": set()}
+    open_until: dict[tuple[int, int], list[int]] = {}
+    depth: dict[tuple[int, int], int] = {}
+    slices = []
+    for event in events:
+        assert event["name"]
+        assert type(event["pid"]) is int
+        assert event["pid"] not in (0, 2)
+        track = (event["pid"], event.get("tid", -1))
+        if event["ph"] == "M":
+            kinds = {"process_name", "thread_name", "process_sort_index", "thread_sort_index"}
+            assert event["name"] in kinds
+            (value,) = event["args"].values()
+            assert type(value) is (int if event["name"].endswith("index") else str)
+            if event["name"] in named:
+                key = track if event["name"] == "thread_name" else track[:1]
+                assert key not in named[event["name"]]
+                named[event["name"]].add(key)
+            continue
+        assert (event["pid"],) in named["process_name"]
+        assert event["ts"] >= 0
+        if event["ph"] == "C":
+            assert all(type(value) in (int, float) for value in event["args"].values())
+            continue
+        assert event["ph"] == "X"
+        assert event["cat"]
+        assert event["tid"] not in (0, event["pid"])
+        assert track in named["thread_name"]
+        slices.append((round(event["ts"] * 1000), -round(event["dur"] * 1000), len(slices), track))
+    # The sort is stable: of slices that begin and end together, the one that comes first is outside.
+    for begin, negative, _, track in sorted(slices):
+        assert negative <= 0
+        end = begin - negative
+        around = open_until.setdefault(track, [])
+        while around and around[-1] <= begin and not (negative == 0 and around[-1] == begin):
+            around.pop()
+        assert not around or end <= around[-1], f"{track} at {begin} ns"
+        around.append(end)
+        depth[track] = max(depth.get(track, 0), len(around))
+    return depth
 
 
 def parquet(run: Run, table: str) -> pd.DataFrame:
@@ -44,57 +100,86 @@ def parquet(run: Run, table: str) -> pd.DataFrame:
 def test_slices_are_the_phases_of_the_dispatches(run: Run, trace: list[dict[str, Any]]) -> None:
     table = parquet(run, "dispatches").set_index("dispatch_id")
     made = parquet(run, "aggregations").set_index("version")["time_s"]
-    slices = [event for event in trace if event["ph"] == "X"]
     following = table.groupby("client_id")["dispatched_s"].shift(-1)
     columns = {
         "download": ("dispatched_s", "downloaded_s"),
         "compute": ("downloaded_s", "computed_s"),
         "upload": ("computed_s", "arrived_s"),
     }
-    for event in slices:
-        row = table.loc[event["args"]["dispatch_id"]]
-        assert event["tid"] == row["client_id"] + 1
-        if event["name"] == "waiting":
-            entered = row["aggregated_version"]
-            until = run.simulated_s if pd.isna(entered) else made[entered]
-            begin, end = row["arrived_s"], np.fmin(until, following[row.name])
-        else:
-            begin, end = (row[name] for name in columns[event["name"]])
-            end = row["ended_s"] if np.isnan(end) else end
-        assert event["ts"] == pytest.approx(begin * 1e6, abs=1e-3)
-        assert event["ts"] + event["dur"] == pytest.approx(end * 1e6, abs=2e-3)
-    counts = Counter(event["name"] for event in slices)
+    carried = {"download": "bytes_down", "compute": "steps_done", "upload": "bytes_up"}
+    told = ["round", "version", "aggregated_version", "staleness", "steps_assigned", "steps_done"]
+    told += ["bytes_down", "bytes_up", "energy_j"]
+    of_clients = [event for event in trace if event["ph"] == "X" and event["cat"] != "version"]
+    dispatches: dict[int, list[dict[str, Any]]] = {}
+    for event in of_clients:
+        if event["cat"] == "dispatch":
+            current = dispatches[event["args"]["dispatch_id"]] = []
+        current.append(event)
+    assert sorted(dispatches) == table.index.tolist()
+    for number, (whole, *inner) in dispatches.items():
+        row = table.loc[number]
+        assert whole["name"] == row["outcome"]
+        assert whole["args"] == {"dispatch_id": number} | row[told].dropna().to_dict()
+        assert {event["tid"] for event in (whole, *inner)} == {10_000_000 + row["client_id"]}
+        for event in inner:
+            if event["name"] == "waiting":
+                entered = row["aggregated_version"]
+                until = run.simulated_s if pd.isna(entered) else made[entered]
+                begin, end = row["arrived_s"], np.fmin(until, following[number])
+                assert event["args"] == {}
+            else:
+                begin, end = (row[name] for name in columns[event["name"]])
+                end = row["ended_s"] if np.isnan(end) else end
+                key = carried[event["name"]]
+                assert event["args"] == {key: row[key]}
+            assert event["ts"] == pytest.approx(begin * 1e6, abs=1e-3)
+            assert event["ts"] + event["dur"] == pytest.approx(end * 1e6, abs=2e-3)
+        assert whole["ts"] == inner[0]["ts"]
+        ends = [event["ts"] + event["dur"] for event in inner]
+        assert whole["ts"] + whole["dur"] == pytest.approx(max(ends), abs=1e-4)
+    counts = Counter(event["name"] for event in of_clients if event["cat"] == "phase")
     for name, (begin_column, _) in columns.items():
         assert counts[name] == table[begin_column].notna().sum()
     assert counts["waiting"] > 100
 
 
-def test_slices_of_a_track_do_not_overlap(trace: list[dict[str, Any]]) -> None:
-    """To the nanosecond, or a viewer would nest them."""
-    tracks: dict[int, list[tuple[int, int]]] = {}
-    for event in trace:
-        if event["ph"] == "X":
-            begin = round(event["ts"] * 1000)
-            tracks.setdefault(event["tid"], []).append((begin, begin + round(event["dur"] * 1000)))
-    assert len(tracks) == 25
-    for spans in tracks.values():
-        spans.sort()
-        assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+def test_the_trace_keeps_to_its_format(trace: list[dict[str, Any]]) -> None:
+    depth = check_format(trace)
+    assert len(depth) == 26
+    assert depth.pop((1, 2)) == 1
+    assert set(depth.values()) == {2}
 
 
-def test_outcomes_updates_and_names(run: Run, trace: list[dict[str, Any]]) -> None:
-    table, updates = parquet(run, "dispatches"), parquet(run, "aggregations")
-    instants = [event for event in trace if event["ph"] == "i"]
-    outcomes = Counter(event["name"] for event in instants if event["cat"] == "outcome")
-    assert outcomes == Counter(table["outcome"])
-    ends = {e["args"]["dispatch_id"]: e["ts"] for e in instants if e["cat"] == "outcome"}
-    expected = table.set_index("dispatch_id")["ended_s"] * 1e6
-    assert ends == pytest.approx(expected.to_dict(), abs=1e-3)
-    versions = [event for event in instants if event["cat"] == "update"]
-    assert [event["name"] for event in versions] == [f"version {v}" for v in updates["version"]]
-    assert [e["ts"] for e in versions] == pytest.approx((updates["time_s"] * 1e6).tolist())
+def test_the_check_of_the_format_can_fail(trace: list[dict[str, Any]]) -> None:
+    place = next(i for i, event in enumerate(trace) if event.get("cat") == "dispatch")
+    for spoiled in (
+        {"dur": trace[place]["dur"] / 2},
+        {"tid": 0},
+        {"tid": 5},
+        {"ts": -1.0},
+        {"ph": "B"},
+        {"pid": 7},
+    ):
+        broken = [*trace]
+        broken[place] = {**trace[place], **spoiled}
+        with pytest.raises(AssertionError):
+            check_format(broken)
+
+
+def test_versions_and_names(run: Run, trace: list[dict[str, Any]]) -> None:
+    updates = parquet(run, "aggregations")
+    versions = [event for event in trace if event.get("cat") == "version"]
+    assert [event["name"] for event in versions] == [
+        "version 0",
+        *(f"version {version}" for version in updates["version"]),
+    ]
+    times = [0.0, *(updates["time_s"] * 1e6)]
+    assert [event["ts"] for event in versions] == pytest.approx(times)
+    ends = [event["ts"] + event["dur"] for event in versions]
+    assert ends == pytest.approx([*times[1:], run.simulated_s * 1e6])
+    assert [e["args"]["contributors"] for e in versions[1:]] == updates["contributors"].tolist()
     names = {e["args"]["name"] for e in trace if e["ph"] == "M" and e["name"] == "thread_name"}
-    assert {"updates", "client 0", "client 24"} <= names
+    assert {"model versions", "client 0", "client 24"} <= names
 
 
 def test_counters(run: Run, trace: list[dict[str, Any]]) -> None:
@@ -103,18 +188,18 @@ def test_counters(run: Run, trace: list[dict[str, Any]]) -> None:
     for event in trace:
         if event["ph"] == "C":
             counters.setdefault(event["name"], []).append(event)
-    assert [e["args"]["value"] for e in counters["accuracy"]] == metrics["accuracy"].tolist()
-    assert [e["ts"] for e in counters["accuracy"]] == pytest.approx(
-        (metrics["time_s"] * 1e6).tolist()
-    )
+    shown = counters["accuracy (%)"]
+    assert [e["args"][""] for e in shown] == pytest.approx((100 * metrics["accuracy"]).tolist())
+    assert [e["ts"] for e in shown] == pytest.approx((metrics["time_s"] * 1e6).tolist())
+    assert [e["args"][""] for e in counters["loss"]] == metrics["loss"].tolist()
     work = counters["clients at work"]
-    assert work[-1]["args"]["value"] == 0
+    assert work[-1]["args"][""] == 0
     for event in work[:: len(work) // 20]:
         now = event["ts"] / 1e6 + 1e-10
         going = (table["dispatched_s"] <= now) & (table["ended_s"] > now)
-        assert event["args"]["value"] == going.sum()
+        assert event["args"][""] == going.sum()
     online = parquet(run, "online")
-    assert [e["args"]["value"] for e in counters["clients online"]] == online["online"].tolist()
+    assert [e["args"][""] for e in counters["clients online"]] == online["online"].tolist()
 
 
 def test_csv_holds_every_table(run: Run, tmp_path: Path) -> None:
@@ -237,7 +322,10 @@ def test_runs_that_were_killed_or_only_timed_are_exported_too(name: str, tmp_pat
     killed = build_run(tmp_path / "killed", hours=3, finish=False)
     timed = build_run(tmp_path / "timed", hours=3, learning=False)
     for run in (killed, timed):
-        assert export(run, name).exists()
+        path = export(run, name)
+        assert path.exists()
+        if name == "perfetto":
+            assert check_format(read_trace(path))
 
 
 def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:

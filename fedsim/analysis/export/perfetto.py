@@ -1,8 +1,9 @@
 """A run as a Chrome trace: the JSON that https://ui.perfetto.dev and chrome://tracing open.
 
-One track a client holds slices for download, compute, upload and waiting (from the arrival of an update to its
-aggregation) and an instant for each outcome; the server's track holds its updates. Counters show clients online,
-clients at work, and the metrics. Simulated time zero is the trace's time zero.
+One track a client holds a slice for each of its dispatches, named after its outcome and lasting until the client is
+done with it: the arrival and the wait for the aggregation, or the loss. Inside it lie the phases download, compute,
+upload and waiting. The server's track holds its model versions, each from the update that made it to the next.
+Counters show clients online, clients at work, and the metrics. Simulated time zero is the trace's time zero.
 
 Format: Trace Event Format (Google, 2016); ``ts`` and ``dur`` are microseconds, written to the nanosecond.
 """
@@ -11,21 +12,41 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from fedsim.analysis.text import is_share, metric_label
 from fedsim.runs import Run
 from fedsim.runs.phases import phases
 
-SERVER, CLIENTS = 1, 2
-"""Process numbers of the tracks."""
+SERVER, CLIENTS = 1, 3
+"""Process numbers of the tracks; 2 would be taken for the kernel of Linux."""
+VERSIONS, FIRST_CLIENT = 2, 10_000_000
+"""Track numbers. Viewers take track 0, and one with its process's number, for the process itself, and show the number
+behind the name: so that it is not taken for the client's, but ends with it, clients have large ones."""
 _PHASES = ("download", "compute", "upload")
+_PHASE_ARGUMENT = {"download": "bytes_down", "compute": "steps_done", "upload": "bytes_up"}
 _MARKS = ("dispatched_s", "downloaded_s", "computed_s", "arrived_s")
-_ARGUMENTS = ("dispatch_id", "version", "steps_assigned", "steps_done", "bytes_down", "bytes_up")
+_ARGUMENTS = (
+    "dispatch_id",
+    "round",
+    "version",
+    "aggregated_version",
+    "staleness",
+    "steps_assigned",
+    "steps_done",
+    "bytes_down",
+    "bytes_up",
+    "energy_j",
+)
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 Nanoseconds = npt.NDArray[np.int64]
 Event = dict[str, Any]
@@ -51,8 +72,8 @@ def write_perfetto(run: Run, path: Path) -> None:
 
 def _events(run: Run) -> Iterator[Event]:
     yield from _names(run)
-    yield from _slices(run)
-    yield from _updates(run)
+    yield from _dispatches(run)
+    yield from _versions(run)
     yield from _counters(run)
 
 
@@ -60,85 +81,59 @@ def _names(run: Run) -> Iterator[Event]:
     def name(kind: str, process: int, track: int, arguments: dict[str, Any]) -> Event:
         return {"ph": "M", "name": kind, "pid": process, "tid": track, "args": arguments}
 
-    yield name("process_name", SERVER, 0, {"name": "server"})
-    yield name("process_name", CLIENTS, 0, {"name": "clients"})
-    yield name("process_sort_index", SERVER, 0, {"sort_index": 0})
-    yield name("process_sort_index", CLIENTS, 0, {"sort_index": 1})
-    yield name("thread_name", SERVER, 1, {"name": "updates"})
+    yield name("process_name", SERVER, VERSIONS, {"name": "server"})
+    yield name("process_name", CLIENTS, FIRST_CLIENT, {"name": "clients"})
+    yield name("process_sort_index", SERVER, VERSIONS, {"sort_index": 0})
+    yield name("process_sort_index", CLIENTS, FIRST_CLIENT, {"sort_index": 1})
+    yield name("thread_name", SERVER, VERSIONS, {"name": "model versions"})
     for client in np.unique(run.dispatches["client_id"]).tolist():
-        yield name("thread_name", CLIENTS, client + 1, {"name": f"client {client}"})
-        yield name("thread_sort_index", CLIENTS, client + 1, {"sort_index": client})
+        track = FIRST_CLIENT + client
+        yield name("thread_name", CLIENTS, track, {"name": f"client {client}"})
+        yield name("thread_sort_index", CLIENTS, track, {"sort_index": client})
 
 
-def _slices(run: Run) -> Iterator[Event]:
+def _dispatches(run: Run) -> Iterator[Event]:
     table = run.dispatches
     ended = table["ended_s"].to_numpy()
+    waited = phases(table, run.aggregations, run.simulated_s).waiting_s
     marks = [table[name].to_numpy() for name in _MARKS]
-    # Track 0 is no good: viewers take it for the process itself.
-    tracks = (table["client_id"].to_numpy() + 1).tolist()
-    arguments = [
-        dict(zip(_ARGUMENTS, row, strict=True))
-        for row in zip(*(table[name].tolist() for name in _ARGUMENTS), strict=True)
-    ]
     spans = [
         (name, begin, np.where(np.isnan(end), ended, end))
         for name, (begin, end) in zip(_PHASES, itertools.pairwise(marks), strict=True)
     ]
-    waited = phases(table, run.aggregations, run.simulated_s).waiting_s
     spans.append(("waiting", np.where(waited > 0, marks[3], np.nan), marks[3] + waited))
-    for name, begin, end in spans:
-        rows = np.flatnonzero(~np.isnan(begin))
-        starts, ends = _ns(begin[rows]), _ns(end[rows])
-        for row, start, finish in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
-            yield {
-                "ph": "X",
-                "name": name,
-                "cat": "dispatch",
-                "pid": CLIENTS,
-                "tid": tracks[row],
-                "ts": start,
-                "dur": finish - start,
-                "args": arguments[row],
-            }
+    whole = _ns(marks[0]).tolist(), _ns(np.fmax(ended, marks[3] + waited)).tolist()
+    inner = [(name, _ns(begin).tolist(), _ns(end).tolist()) for name, begin, end in spans]
+    tracks = (FIRST_CLIENT + table["client_id"].to_numpy()).tolist()
     outcomes = table["outcome"].astype(str).tolist()
-    for row, at in enumerate(_ns(ended).tolist()):
-        yield {
-            "ph": "i",
-            "name": outcomes[row],
-            "cat": "outcome",
-            "pid": CLIENTS,
-            "tid": tracks[row],
-            "ts": at,
-            "s": "t",
-            "args": {"dispatch_id": arguments[row]["dispatch_id"]},
-        }
+    for row, arguments in enumerate(_rows(table, _ARGUMENTS)):
+        track = CLIENTS, tracks[row]
+        # A slice stands before those inside it, which tells viewers how to nest those that begin together.
+        yield _slice("dispatch", outcomes[row], track, (whole[0][row], whole[1][row]), arguments)
+        for name, begins, ends in inner:
+            if begins[row] >= 0:
+                key = _PHASE_ARGUMENT.get(name)
+                own = {key: arguments[key]} if key is not None else {}
+                yield _slice("phase", name, track, (begins[row], ends[row]), own)
 
 
-def _updates(run: Run) -> Iterator[Event]:
+def _versions(run: Run) -> Iterator[Event]:
     table = run.aggregations
-    rows = zip(
-        _ns(table["time_s"].to_numpy()).tolist(),
-        table["version"].tolist(),
-        table["round"].tolist(),
-        table["contributors"].tolist(),
-        strict=True,
-    )
-    for at, version, round_, contributors in rows:
-        yield {
-            "ph": "i",
-            "name": f"version {version}",
-            "cat": "update",
-            "pid": SERVER,
-            "tid": 1,
-            "ts": at,
-            "s": "t",
-            "args": {"round": round_, "contributors": contributors},
-        }
+    times = _ns(table["time_s"].to_numpy()).tolist()
+    until = max(round(run.simulated_s * 1e9), *times, 0)
+    facts = _rows(table, ("round", "contributors", "staleness_mean", "staleness_max"))
+    track = SERVER, VERSIONS
+    yield _slice("version", "version 0", track, (0, times[0] if times else until), {})
+    for version, arguments, begin, end in zip(
+        table["version"].tolist(), facts, times, [*times[1:], until], strict=True
+    ):
+        yield _slice("version", f"version {version}", track, (begin, end), arguments)
 
 
 def _counters(run: Run) -> Iterator[Event]:
     def counter(process: int, name: str, at: int, value: float) -> Event:
-        return {"ph": "C", "name": name, "pid": process, "ts": at, "args": {"value": value}}
+        # Viewers show the name of the counter and that of the value together.
+        return {"ph": "C", "name": name, "pid": process, "ts": at, "args": {"": value}}
 
     begun = _ns(run.dispatches["dispatched_s"].to_numpy())
     ended = _ns(run.dispatches["ended_s"].to_numpy())
@@ -157,21 +152,48 @@ def _counters(run: Run) -> Iterator[Event]:
     metrics = run.metrics
     measured_at = _ns(metrics["time_s"].to_numpy()).tolist()
     for name in metrics.columns[3:]:
+        # A viewer writes 0.95 as 950m.
+        percent = is_share(name)
+        label = f"{metric_label(name)} (%)" if percent else metric_label(name)
         for at, value in zip(measured_at, metrics[name].tolist(), strict=True):
-            if value == value:
-                yield counter(SERVER, str(name), at, value)
+            if math.isfinite(value):
+                yield counter(SERVER, label, at, 100.0 * value if percent else value)
+
+
+def _slice(
+    kind: str, name: str, track: tuple[int, int], span: tuple[int, int], arguments: dict[str, Any]
+) -> Event:
+    """A slice over nanoseconds ``span`` of a track (process, number)."""
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": kind,
+        "pid": track[0],
+        "tid": track[1],
+        "ts": span[0],
+        "dur": span[1] - span[0],
+        "args": arguments,
+    }
+
+
+def _rows(table: pd.DataFrame, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The columns of each row; absent values, which JSON cannot hold, are left out."""
+    values = [table[name].astype(object).where(table[name].notna(), None) for name in columns]
+    for row in zip(*(column.tolist() for column in values), strict=True):
+        yield {name: value for name, value in zip(columns, row, strict=True) if value is not None}
 
 
 def _ns(seconds: npt.NDArray[np.float64]) -> Nanoseconds:
-    return np.round(seconds * 1e9).astype(np.int64)
+    """Whole nanoseconds; -1 for absent ones."""
+    return np.round(np.nan_to_num(seconds * 1e9, nan=-1.0)).astype(np.int64)
 
 
 def _text(event: Event) -> str:
     """One event; its times go from whole nanoseconds to microseconds with three decimals, which is exact."""
-    times = {
-        key: f"{event[key] // 1000}.{event[key] % 1000:03d}"
+    times = "".join(
+        f',"{key}":{event[key] // 1000}.{event[key] % 1000:03d}'
         for key in ("ts", "dur")
         if key in event
-    }
-    rest = json.dumps({key: value for key, value in event.items() if key not in times})
-    return rest[:-1] + "".join(f', "{key}": {value}' for key, value in times.items()) + "}"
+    )
+    rest = _ENCODER.encode({key: value for key, value in event.items() if key not in ("ts", "dur")})
+    return f"{rest[:-1]}{times}}}"
