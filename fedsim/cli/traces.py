@@ -108,7 +108,7 @@ def _validated(model: type[BaseModel], values: dict[str, Any]) -> Any:
         raise UserErrors(
             [
                 UserError(
-                    item["msg"],
+                    "unknown key" if item["type"] == "extra_forbidden" else item["msg"],
                     where="-s " + ".".join(map(str, item["loc"])),
                     hint=f"known keys: {known}" if item["type"] == "extra_forbidden" else None,
                 )

@@ -147,7 +147,20 @@ def availability_cycle_s(devices: Devices, bundles: Bundles) -> float:
 def _bundle_of(devices: Devices, part: Part, bundles: Bundles) -> TraceBundle | None:
     own = part.options.get("trace")
     path = own if own is not None else devices.trace
-    return bundles.read(Path(path)) if path is not None else None
+    if path is None:
+        return None
+    if not Path(path).exists():
+        key = next(
+            name
+            for name in ("compute", "availability", "network")
+            if getattr(devices, name) is part
+        )
+        raise UserError(
+            f"no such trace bundle: {path}",
+            where="devices.trace" if own is None else f"devices.{key}.trace",
+            hint="'fedsim traces import' and 'fedsim traces synthesize' make them",
+        )
+    return bundles.read(Path(path))
 
 
 def _device_rows(

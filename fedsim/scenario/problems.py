@@ -190,6 +190,8 @@ def _translate(entry: _Entry, model: type[BaseModel], data: Any, prefix: KeyPath
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         hint = "write its keys below it, or as {name: ...}" if value is not None else None
         return Problem(path, f"must be a mapping of keys to values, not {shown(value)}", hint)
+    if kind == "path_type":
+        return Problem(path, f"must be a path, not {shown(value)}")
     message = error["msg"].replace("Input should be", "must be").replace("a valid ", "a ")
     message = message.replace("a integer", "an integer")
     return Problem(path, f"{message[0].lower()}{message[1:].split(', ')[0]}, not {shown(value)}")

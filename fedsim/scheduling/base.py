@@ -237,7 +237,13 @@ class ServerPort(Protocol):
 
 
 class Selection(Component, ABC):
-    """Whom to dispatch."""
+    """Whom to dispatch.
+
+    Attributes:
+        chooses: whether it chooses among those that are available; otherwise who works is settled beforehand.
+    """
+
+    chooses: ClassVar[bool] = True
 
     def __init__(self, params: Any, server: ServerPort) -> None:
         self.params = params
@@ -270,6 +276,11 @@ class Selection(Component, ABC):
     def next_change_ns(self) -> int | None:
         """When the selection may draw other clients than now even if nobody checks in; None where it never does."""
         return None
+
+    @property
+    def allows_empty(self) -> bool:
+        """Whether a cohort without clients means a round in which nobody takes part, not that nobody can."""
+        return False
 
     def multiplicity(self, client: int) -> int:
         """How often ``client`` stands in the last draw that named it; 1 unless drawn with replacement."""

@@ -241,7 +241,35 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
             id="step times from no trace",
         ),
         # The trace is missing.
-        pytest.param(TRACED, ["week", "no such trace bundle"], id="missing trace"),
+        pytest.param(
+            TRACED, ["s.yaml", "devices.trace: no such trace bundle", "week"], id="missing trace"
+        ),
+        pytest.param(
+            PARABOLAS.replace("{name: values, step: 1s}", "{name: trace, trace: nowhere}"),
+            ["s.yaml:4:33: devices.compute.trace: no such trace bundle", "nowhere"],
+            id="missing trace of one part",
+        ),
+        pytest.param(
+            PARABOLAS.replace(
+                "stop:",
+                "server: {selection: {name: bernoulli, probability: 0.5, allow_empty: true}}\nstop:",
+            ),
+            ["s.yaml", "server.schedule.min_updates: a round that nobody takes part in"],
+            id="rounds that may be empty and may not",
+        ),
+        pytest.param(
+            PARABOLAS.replace(
+                "stop:",
+                "server: {schedule: {name: tiered, tiers: 2}, selection: {name: scripted, rounds: [[0], [1]]}}\nstop:",
+            ),
+            ["s.yaml", "server.selection: the scripted selection says who works when"],
+            id="a script and tiers",
+        ),
+        pytest.param(
+            PARABOLAS.replace("devices:", "devices:\n  trace: {bundle: week}"),
+            ["devices.trace: must be a path, not {'bundle': 'week'}"],
+            id="a mapping in place of a path",
+        ),
         pytest.param(TRACED.replace("week", "."), ["is not a trace bundle"], id="not a trace"),
     ],
 )

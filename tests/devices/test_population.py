@@ -263,6 +263,9 @@ def test_a_table_of_times_only_cannot_be_asked_for_relative_speeds(tmp_path: Pat
     devices["compute"] = {"train_factor": 3}
     times = assemble(fedsim.read_scenario(timing(devices))).population.compute.step_s
     assert times.tolist() == pytest.approx([3 * 16 * 0.1] * 4)
+    bundle = phones(tmp_path, "trained", compute={**columns, "phase": ["training"] * 4})
+    with pytest.raises(UserError, match="not measured for inference"):
+        assemble(fedsim.read_scenario(timing({**devices, "trace": bundle})))
 
 
 def test_rows_of_a_task_are_chosen_and_the_first_of_a_device_counts(tmp_path: Path) -> None:

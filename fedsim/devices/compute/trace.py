@@ -50,7 +50,14 @@ class TraceCompute(ComputeModel):
         if self.params.reference_step is not None:
             step = self.params.reference_step / table.column("relative_speed")
         else:
-            factor = np.where(table.is_inference(), self.params.train_factor, 1.0)
+            inference = table.is_inference()
+            if self.params.train_factor != 1 and not inference.any():
+                raise UserError(
+                    "the times of this bundle were not measured for inference, so the factor applies to none",
+                    where="devices.compute.train_factor",
+                    hint="leave it out; to make all devices slower, give reference_step or scale the bundle",
+                )
+            factor = np.where(inference, self.params.train_factor, 1.0)
             fixed_s = np.nan_to_num(table.column("step_fixed_s"))
             step = factor * (fixed_s + table.column("sample_s") * self.context.batch_samples)
         missing = np.flatnonzero(~np.isfinite(step))

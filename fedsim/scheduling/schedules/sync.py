@@ -61,6 +61,12 @@ class Sync(Schedule):
                 where="server.schedule",
                 hint="give a deadline, or a server.failure_detection other than never",
             )
+        if selection.allows_empty and params.min_updates > 0:
+            raise UserError(
+                "a round that nobody takes part in has fewer updates than the schedule asks for",
+                where="server.schedule.min_updates",
+                hint="give min_updates: 0, or leave out the selection's allow_empty",
+            )
         self._outstanding: dict[int, Dispatch] = {}
         self._arrived: list[Dispatch] = []
         self._waiting: set[int] = set()

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
 from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
@@ -39,6 +40,12 @@ class Tiered(Continuous):
 
     def __init__(self, params: TieredParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
+        if not selection.chooses:
+            raise UserError(
+                f"the {selection.name} selection says who works when, and so do tiers",
+                where="server.selection",
+                hint="use another selection, or another schedule",
+            )
         durations = profile(server)
         tiers = (
             tiers_by_ratio(durations, params.speed_ratio)

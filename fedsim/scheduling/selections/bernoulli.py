@@ -80,6 +80,12 @@ class Bernoulli(Selection):
         swung: npt.NDArray[np.float64] = np.clip(self._probability * factor, 0.0, 1.0)
         return swung
 
+    @property
+    def allows_empty(self) -> bool:
+        """See :attr:`fedsim.scheduling.base.Selection.allows_empty`."""
+        allowed: bool = self.params.allow_empty
+        return allowed
+
     def cohort_size(self, factor: float = 1.0) -> int:
         """Clients expected in the next round, times ``factor``, rounded up."""
         expected = float(self.probabilities(self._round).sum())

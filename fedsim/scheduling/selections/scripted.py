@@ -26,6 +26,7 @@ class Scripted(Selection):
     """
 
     name: ClassVar[str] = "scripted"
+    chooses: ClassVar[bool] = False
     Params = ScriptedParams
 
     def __init__(self, params: ScriptedParams, server: ServerPort) -> None:
