@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import doctest
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from ruamel.yaml import YAML
 
+from fedsim import run as fedsim_run
+from fedsim.analysis.report import figures
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
-from tests.docs.pages import Block, blocks, commands, exit_code, fedsim, make_workshop, working_in
+from fedsim.scenario.model import Scenario
+from fedsim.scenario.shapes import field_shape
+from tests.docs.pages import (
+    Block,
+    blocks,
+    commands,
+    exit_code,
+    fedsim,
+    make_workshop,
+    quick,
+    working_in,
+)
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Pages that have tests of their own.
@@ -26,6 +41,7 @@ PAGES = sorted(
         CHECKOUT / "scenarios" / "README.md",
         *CHECKOUT.glob("docs/*.md"),
         *CHECKOUT.glob("docs/tutorials/*.md"),
+        *CHECKOUT.glob("docs/papers/*.md"),
     ]
     if path.name not in ELSEWHERE and not path.name.startswith("compare")
 )
@@ -34,6 +50,11 @@ MINIMAL = {
     "task": {"name": "timing", "clients": 2},
     "devices": {"compute": {"name": "values", "step": 1}, "network": {"down": 1e6, "up": 1e6}},
     "stop": {"rounds": 1},
+}
+PARTS = {
+    "task": ("dataset", "partition", "model"),
+    "devices": ("compute", "availability", "network"),
+    "server": ("method", "selection", "schedule"),
 }
 A_METHOD = """
 from fedsim.components import Parameters
@@ -82,6 +103,10 @@ def _run_commands(block: Block) -> None:
             assert re.search(rf"^{target}:.*## ", makefile, flags=re.MULTILINE), (
                 f"{block}: {target}"
             )
+        elif command.text.startswith("fedsim sweep scenarios/papers/"):
+            _check_sweep(command.text.split()[2])
+        elif command.text.startswith("fedsim compare runs/") and command.text.endswith("-sweep"):
+            assert Path(command.text.split()[2]).is_dir(), f"{block}: {command.text}"
         elif command.output is None:
             if command.text.startswith(("fedsim resume", "fedsim report", "fedsim export")):
                 _make_run(command.text.split()[2])
@@ -93,6 +118,14 @@ def _run_commands(block: Block) -> None:
             assert checker.check_output(command.output, output, FLAGS), (
                 f"{block}: {command.text}\n{output}"
             )
+
+
+def _check_sweep(path: str) -> None:
+    """A paper's sweep takes minutes: it is checked, and leaves an empty folder for the comparison that follows."""
+    scenario = CHECKOUT / path
+    assert exit_code(f"fedsim scenario check {scenario}") == 0
+    name = YAML(typ="safe", pure=True).load(scenario.read_text(encoding="utf-8"))["name"]
+    Path("runs", f"{name}-sweep").mkdir(parents=True)
 
 
 def _make_run(folder: str) -> None:
@@ -167,3 +200,49 @@ def test_every_schedule_and_selection_stands_in_its_page() -> None:
     for kind in ("schedule", "selection"):
         for name in CATALOG.kinds[kind].registry():
             assert f"`{name}`" in text, name
+
+
+def _keys(model: type[BaseModel]) -> Iterator[str]:
+    for key, info in model.model_fields.items():
+        yield key
+        for inner in field_shape(info).models:
+            yield from (f"{key}.{name}" for name in _keys(inner))
+
+
+PAPERS = sorted((CHECKOUT / "docs" / "papers").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda path: path.stem)
+def test_a_page_of_a_paper_shows_the_readme_of_its_sweeps(page: Path) -> None:
+    included = re.findall(r'^--8<-- "(\S+):2:"$', page.read_text(encoding="utf-8"), re.MULTILINE)
+    expected = [] if page.stem == "index" else [f"scenarios/papers/{page.stem}/README.md"]
+    assert included == expected
+    assert all((CHECKOUT / path).is_file() for path in included)
+
+
+def test_every_paper_has_a_page() -> None:
+    folders = {path.parent.name for path in CHECKOUT.glob("scenarios/papers/*/README.md")}
+    assert folders == {path.stem for path in PAPERS} - {"index"}
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda path: path.stem)
+def test_options_of_a_paper_are_options(page: Path) -> None:
+    """Keys written with their dots lead through a section, or through some part of the kind they name."""
+    options = re.findall(r"`([a-z_]+(?:\.[a-z_0-9]+)+)[`:]", page.read_text(encoding="utf-8"))
+    options = [option for option in options if option.split(".")[0] in Scenario.model_fields]
+    assert options or page.stem == "index"
+    known = set(_keys(Scenario))
+    for section, kinds in PARTS.items():
+        for kind in kinds:
+            for part in CATALOG.kinds[kind].registry().values():
+                known |= {f"{section}.{kind}.{key}" for key in ("name", *_keys(part.Params))}
+    assert [option for option in options if option not in known] == []
+
+
+def test_every_figure_of_the_report_is_explained(tmp_path: Path) -> None:
+    scenario = quick(CHECKOUT / "scenarios" / "fedcompass.yaml", rounds=12)
+    scenario["task"]["partition"]["test"] = "split"
+    titles = {figure.title for figure in figures(fedsim_run(scenario, tmp_path / "run")).values()}
+    assert len(titles) == 15
+    text = (CHECKOUT / "docs" / "runs.md").read_text(encoding="utf-8")
+    assert titles == set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))
