@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,10 +124,22 @@ fedsim.run(sys.argv[1], sys.argv[2])
 """
 
 
-@pytest.mark.parametrize("evaluations", [1, 40])
-def test_a_killed_run_is_resumed_to_the_same_bits(tmp_path: Path, evaluations: int) -> None:
+@pytest.mark.parametrize(
+    ("evaluations", "server"),
+    [
+        (1, None),
+        (40, None),
+        (40, {"selection": {"name": "oort", "cohort": 4}}),
+        (40, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
+    ],
+    ids=["no checkpoint", "a checkpoint", "selection by losses", "clients with memories"],
+)
+def test_a_killed_run_is_resumed_to_the_same_bits(
+    tmp_path: Path, evaluations: int, server: dict[str, Any] | None
+) -> None:
     """kill -9 before and after the first checkpoint; flushed rows are readable; resume ends with the same bits."""
     world = digits(stop={"rounds": 100}, evaluation={"every_rounds": 2})
+    world["server"] = server or world["server"]
     scenario, killed = tmp_path / "scenario.yaml", tmp_path / "killed"
     YAML(typ="safe").dump(world, scenario)
     command = [sys.executable, "-c", KILLED_PROGRAM, str(scenario), str(killed), str(evaluations)]
