@@ -96,10 +96,7 @@ class LocalTrainer:
         )
         counts = active_rows(steps)
         if self._plain and move and rule is None and learning_rate_scale is None and not collect:
-            for step, active in enumerate(counts.tolist()):
-                sums.loss[:active] += session.descend(
-                    step, weights[:active], cohort.learning_rates[:active]
-                )
+            sums.loss = session.descend(weights, cohort.learning_rates, counts)
         else:
             self._general(
                 session,

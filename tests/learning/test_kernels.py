@@ -22,6 +22,7 @@ from fedsim.learning.kernels import (
     choose,
 )
 from fedsim.learning.kernels.loop import refuse_hidden_randomness
+from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
@@ -110,8 +111,19 @@ def test_gradients_are_those_of_plain_torch(kind: str, model: str, dtype: torch.
             assert (out[row, task.layout.trainable :] == 0).all()
 
 
-@pytest.mark.parametrize(("kind", "model"), [pair for pair in PAIRS if pair[0] != "vmap"])
-def test_fused_step_is_the_gradient_step(kind: str, model: str) -> None:
+FUSED = [pair for pair in PAIRS if pair[0] != "vmap"]
+
+
+@pytest.fixture(params=[False, True], ids=["together", "client by client"])
+def client_by_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """How stacks of linear layers take plain steps, whatever the size of the model."""
+    monkeypatch.setattr(LinearStackKernel, "client_by_client", request.param)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("client_by_client")
+@pytest.mark.parametrize(("kind", "model"), FUSED)
+def test_fused_steps_are_gradient_steps(kind: str, model: str) -> None:
     task = supervised_task(model)
     weights = models_of(task, 4, torch.float64)
     out = torch.zeros_like(weights)
@@ -121,12 +133,44 @@ def test_fused_step_is_the_gradient_step(kind: str, model: str) -> None:
         build(kind, task, torch.float64).session(CLIENTS, np.zeros(4, int), STEPS, 0)
         for _ in range(2)
     ]
+    active = active_rows(STEPS)
+    losses = torch.zeros(4, dtype=torch.float64)
     with torch.no_grad():
-        fused = sessions[0].descend(0, moved, rates)
-        losses = sessions[1].gradients(0, followed, out)
-        followed -= rates.unsqueeze(1) * out
-    torch.testing.assert_close(moved, followed, atol=1e-14, rtol=1e-13)
-    torch.testing.assert_close(fused, losses, atol=0, rtol=0)
+        fused = sessions[0].descend(moved, rates, active)
+        for step, rows in enumerate(active.tolist()):
+            losses[:rows] += sessions[1].gradients(step, followed[:rows], out[:rows])
+            followed[:rows] -= rates[:rows].unsqueeze(1) * out[:rows]
+    trained = slice(0, task.layout.trainable)
+    torch.testing.assert_close(moved[:, trained], followed[:, trained], atol=1e-13, rtol=1e-12)
+    torch.testing.assert_close(fused, losses, atol=1e-13, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("client_by_client")
+@pytest.mark.parametrize(("kind", "model"), FUSED)
+def test_fused_steps_are_bitwise_the_same_in_every_group(
+    kind: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long enough for several pieces, and for several draws of the batch order where the group is large.
+    monkeypatch.setattr("fedsim.learning.kernels.supervised._MOST_PLACES", 1500)
+    task = supervised_task(model, sizes=(50,) * 12)
+    kernel = build(kind, task)
+    clients, steps = np.arange(12), np.array([41] * 4 + [33] * 4 + [1] * 4)
+    weights = row_matrix(12, task.layout.size, like=torch.zeros(1))
+    weights.copy_(models_of(task, 12, torch.float32))
+    rates = torch.linspace(0.01, 0.1, 12)
+
+    def run(pick: list[int]) -> tuple[Tensor, Tensor]:
+        moved = row_matrix(len(pick), task.layout.size, like=weights)
+        moved.copy_(weights[pick])
+        session = kernel.session(clients[pick], np.full(len(pick), 2), steps[pick], 0)
+        with reproducible(), torch.no_grad():
+            return moved, session.descend(moved, rates[pick], active_rows(steps[pick]))
+
+    together, losses = run(list(range(12)))
+    for pick in ([0], [7], [11], [2, 3], [0, 5, 9], list(range(1, 12))):
+        apart, own = run(pick)
+        assert torch.equal(apart, together[pick])
+        assert torch.equal(own, losses[pick])
 
 
 def run_gradients(

@@ -31,18 +31,18 @@ class Session(ABC):
             Mini-batch losses, (b,).
         """
 
-    def descend(self, step: int, weights: Tensor, rates: Tensor) -> Tensor:
-        """Move the first b models against their gradients in place: ``weights -= rates x gradients``.
+    def descend(self, weights: Tensor, rates: Tensor, active: IntArray) -> Tensor:
+        """Take all local steps in place: at each, ``weights -= rates x gradients`` for those still at work.
 
-        Only on kernels that are :attr:`Kernel.fused`.
+        Only on kernels that are :attr:`Kernel.fused`, and in place of :meth:`gradients`.
 
         Args:
-            step: as in :meth:`gradients`.
-            weights: local models, (b, P).
-            rates: learning rates, (b,).
+            weights: local models, (B, P).
+            rates: learning rates, (B,).
+            active: how many of the dispatches, from the first on, do local step 0, 1, ...
 
         Returns:
-            Mini-batch losses at the models before the step, (b,).
+            Sums of the mini-batch losses at the models before each step, (B,).
         """
         raise NotImplementedError
 

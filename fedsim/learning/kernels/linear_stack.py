@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from fedsim.learning.batches import Batches
 from fedsim.learning.kernels.base import IntArray, Session
-from fedsim.learning.kernels.supervised import (
-    SupervisedKernel,
-    SupervisedSession,
-    group_rows,
-    place_weights,
-)
-from fedsim.tasks.layout import Layout
+from fedsim.learning.kernels.linear_layers import LinearLayer, SingleDescent, layers_of
+from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 
-# Group sizes: measured on CPU, where models, inputs and gradients of a group should stay in the cache.
-_CPU_GROUP_BYTES = 8 << 20
-_CPU_GROUPS = (4, 32)
-_CUDA_GROUP_BYTES = 4 << 30
-_CUDA_GROUPS = (32, 2048)
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """Where a linear layer lies in the flat vector."""
-
-    weight: slice
-    bias: slice | None
-    shape: tuple[int, int]
-
-    def weights(self, flat: Tensor) -> Tensor:
-        """(b, out, in) view."""
-        return flat[:, self.weight].view(len(flat), *self.shape)
-
-    def biases(self, flat: Tensor) -> Tensor | None:
-        """(b, out, 1) view."""
-        return None if self.bias is None else flat[:, self.bias].unsqueeze(2)
-
-
-def layers_of(layout: Layout) -> list[_Layer]:
-    """The linear layers of a layout of alternating weights and biases."""
-    layers: list[_Layer] = []
-    entries = list(zip(layout.shapes, layout.offsets, layout.offsets[1:], strict=False))
-    for index, (shape, start, end) in enumerate(entries):
-        if len(shape) != 2:
-            continue
-        follows = entries[index + 1] if index + 1 < len(entries) else None
-        biased = follows is not None and len(follows[0]) == 1
-        bias = slice(follows[1], follows[2]) if follows is not None and biased else None
-        layers.append(_Layer(slice(start, end), bias, (shape[0], shape[1])))
-    return layers
+# On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
+_SINGLE_BYTES = 256 << 10
+# Steps of one client whose losses are computed together.
+_PIECE = 32
 
 
 class _LinearStackSession(SupervisedSession):
-    """All activations are kept transposed, (b, features, places).
+    """All activations of a group are kept transposed, (b, features, places).
 
     Products with few outputs are then twice as fast on CPU.
     """
@@ -70,6 +34,7 @@ class _LinearStackSession(SupervisedSession):
         phase: int,
     ) -> None:
         super().__init__(kernel, clients, sequences, steps, phase)
+        self._kernel = kernel
         self._layers = kernel.layers
         self._scratch = kernel.scratch
         self._dtype = kernel.execution.dtype
@@ -90,12 +55,20 @@ class _LinearStackSession(SupervisedSession):
             torch.bmm(delta, values.transpose(1, 2), out=layer.weights(out))
             bias = layer.biases(out)
             if bias is not None:
-                torch.sum(delta, 2, keepdim=True, out=bias)
+                torch.sum(delta, 2, out=bias)
             if index:
                 delta = self._back(layer, weights, delta, values)
         return loss
 
-    def descend(self, step: int, weights: Tensor, rates: Tensor) -> Tensor:
+    def descend(self, weights: Tensor, rates: Tensor, active: IntArray) -> Tensor:
+        if self._kernel.client_by_client:
+            return self._descend_singly(weights, rates)
+        losses = weights.new_zeros(len(weights))
+        for step, rows in enumerate(active.tolist()):
+            losses[:rows] += self._descend_together(step, weights[:rows], rates[:rows])
+        return losses
+
+    def _descend_together(self, step: int, weights: Tensor, rates: Tensor) -> Tensor:
         loss, delta, activations = self._forward(step, weights)
         # Gradients are linear in the last layer's deltas: scaled once here, products add straight to the weights.
         delta.mul_(rates.neg().view(-1, 1, 1))
@@ -106,9 +79,39 @@ class _LinearStackSession(SupervisedSession):
             layer.weights(weights).baddbmm_(delta, values.transpose(1, 2))
             bias = layer.biases(weights)
             if bias is not None:
-                bias.add_(delta.sum(2, keepdim=True))
+                bias.add_(delta.sum(2))
             delta = below
         return loss
+
+    def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
+        # Summed one after the other: how many steps are drawn at once depends on the group.
+        losses = [0.0] * len(weights)
+        descent = SingleDescent(self._layers, self.width, self._dtype)
+        begin, most = 0, int(self._steps[0])
+        while begin < most:
+            self.draw(begin, int((self._steps > begin).sum()))
+            assert self._drawn is not None
+            rows = self._drawn.rows
+            drawn_to = begin + len(rows)
+            for row, rate in enumerate(rates[: rows.shape[1]].tolist()):
+                until = min(drawn_to, int(self._steps[row]))
+                for first in range(begin, until, _PIECE):
+                    at = slice(first - begin, min(first + _PIECE, until) - begin)
+                    for loss in descent.run(
+                        weights[row],
+                        partial(self._single_inputs, row, first, rows[at, row : row + 1].unbind()),
+                        self._labels[at, row, 0],
+                        self._place_weights[at, row, 0],
+                        rate,
+                    ).tolist():
+                        losses[row] += loss
+            begin = drawn_to
+        return weights.new_tensor(losses)
+
+    def _single_inputs(self, row: int, first: int, rows: Sequence[Tensor], step: int) -> Tensor:
+        """Samples ``rows[step]`` (1, width) of dispatch ``row`` at local step ``first + step``, (width, features)."""
+        inputs = self.inputs(first + step, rows[step], first=row, scratch=self._scratch)
+        return inputs.view(self.width, -1)
 
     def _forward(self, step: int, weights: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Losses (b,), gradients of the mean losses by the logits (b, classes, places), and every layer's inputs."""
@@ -123,7 +126,7 @@ class _LinearStackSession(SupervisedSession):
             if bias is None:
                 values = torch.bmm(layer.weights(weights), values)
             else:
-                values = torch.baddbmm(bias, layer.weights(weights), values)
+                values = torch.baddbmm(bias.unsqueeze(2), layer.weights(weights), values)
             if index + 1 < len(self._layers):
                 values.relu_()
         at = step - self._first
@@ -135,25 +138,25 @@ class _LinearStackSession(SupervisedSession):
         return loss, delta.mul_(places), activations
 
     @staticmethod
-    def _back(layer: _Layer, weights: Tensor, delta: Tensor, values: Tensor) -> Tensor:
+    def _back(layer: LinearLayer, weights: Tensor, delta: Tensor, values: Tensor) -> Tensor:
         """Deltas of the layer's inputs, which left a ReLU as ``values``."""
         below = torch.bmm(layer.weights(weights).transpose(1, 2), delta)
         return below.mul_(values > 0)
 
 
-class LinearStackKernel(SupervisedKernel):
+class LinearStackKernel(StackedKernel):
     """Batched matrix products with gradients written out, for logistic regression and multi-layer perceptrons.
 
     For tasks of the families ``linear`` and ``mlp`` with cross-entropy.
     """
 
     name = "linear_stack"
-    revision = 1
+    revision = 2
     group_invariant = True
     fused = True
 
     @property
-    def layers(self) -> list[_Layer]:
+    def layers(self) -> list[LinearLayer]:
         """The linear layers, first to last."""
         return layers_of(self.task.layout)
 
@@ -170,17 +173,8 @@ class LinearStackKernel(SupervisedKernel):
         """Batched products over these dispatches."""
         return _LinearStackSession(self, clients, sequences, steps, phase)
 
-    def shape_class(self, clients: IntArray) -> IntArray:
-        """The width of a client's batches."""
-        return self.order.widths(clients)
-
-    def largest_group(self) -> int:
-        """As many as fit the caches of a core, or a part of the GPU's memory."""
-        cuda = self.execution.device.type == "cuda"
-        fewest, most = _CUDA_GROUPS if cuda else _CPU_GROUPS
-        return group_rows(
-            self.task.layout.size * self.execution.dtype.itemsize,
-            budget_bytes=_CUDA_GROUP_BYTES if cuda else _CPU_GROUP_BYTES,
-            fewest=fewest,
-            most=most,
-        )
+    @property
+    def client_by_client(self) -> bool:
+        """Whether plain steps are taken for one client after the other."""
+        on_cpu = self.execution.device.type == "cpu"
+        return on_cpu and self.model_bytes > _SINGLE_BYTES

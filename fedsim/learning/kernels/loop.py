@@ -107,7 +107,6 @@ class _LoopSession(SupervisedSession):
         self._labels: Tensor
         self._counts: list[list[int]]
         self._views: list[list[Tensor]] = []
-        self._rates: list[float] = []
 
     def _on_draw(self, drawn: Batches) -> None:
         self._labels = self.samples.y[drawn.rows]
@@ -123,16 +122,16 @@ class _LoopSession(SupervisedSession):
             losses.append(loss)
         return torch.stack(losses)
 
-    def descend(self, step: int, weights: Tensor, rates: Tensor) -> Tensor:
-        if not self._rates:
-            self._rates = rates.tolist()
-        losses = []
-        for row in range(len(weights)):
-            loss, gradients = self._backward(step, row, weights)
-            targets = self._views[row][: len(gradients)]
-            torch._foreach_add_(targets, gradients, alpha=-self._rates[row])
-            losses.append(loss)
-        return torch.stack(losses)
+    def descend(self, weights: Tensor, rates: Tensor, active: IntArray) -> Tensor:
+        factors = rates.neg().tolist()
+        losses = weights.new_zeros(len(weights))
+        for step, rows in enumerate(active.tolist()):
+            for row in range(rows):
+                loss, gradients = self._backward(step, row, weights[:rows])
+                targets = self._views[row][: len(gradients)]
+                torch._foreach_add_(targets, gradients, alpha=factors[row])
+                losses[row] += loss
+        return losses
 
     def _backward(self, step: int, row: int, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Mini-batch loss and gradients of one client at its row of ``weights``."""
@@ -208,10 +207,6 @@ class LoopKernel(SupervisedKernel):
     ) -> Session:
         """Automatic differentiation client by client."""
         return _LoopSession(self, clients, sequences, steps, phase)
-
-    def shape_class(self, clients: IntArray) -> IntArray:
-        """The width of a client's batches."""
-        return self.order.widths(clients)
 
     def largest_group(self) -> int:
         """One: a model that is trained to its end stays in the cache."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 
 import torch
@@ -11,21 +12,10 @@ from torch.nn import functional
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Session
-from fedsim.learning.kernels.supervised import (
-    SupervisedKernel,
-    SupervisedSession,
-    group_rows,
-    place_weights,
-)
+from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
 from fedsim.tasks.models.linear import SplitLinear
 from fedsim.tasks.supervised import SupervisedTask
-
-# As of the linear stack; inputs of a group should stay in the cache.
-_CPU_GROUP_BYTES = 8 << 20
-_CPU_GROUPS = (4, 32)
-_CUDA_GROUP_BYTES = 4 << 30
-_CUDA_GROUPS = (32, 2048)
 
 
 class _SplitLinearSession(SupervisedSession):
@@ -75,7 +65,7 @@ class _SplitLinearSession(SupervisedSession):
         return loss
 
 
-class SplitLinearKernel(SupervisedKernel):
+class SplitLinearKernel(StackedKernel):
     """Batched products with gradients written out, for the model ``linear`` with logistic loss and penalty."""
 
     name = "split_linear"
@@ -92,7 +82,7 @@ class SplitLinearKernel(SupervisedKernel):
         self.parts = [slice(start, end) for start, end in itertools.pairwise(offsets)]
         self.biased = layout.names[-1] == "bias"
         self.features = layout.size - int(self.biased)
-        self.module = task.module.to(execution.device)
+        self.module = copy.deepcopy(task.module).to(execution.device)
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
@@ -104,18 +94,3 @@ class SplitLinearKernel(SupervisedKernel):
     ) -> Session:
         """Batched products over these dispatches."""
         return _SplitLinearSession(self, clients, sequences, steps, phase)
-
-    def shape_class(self, clients: IntArray) -> IntArray:
-        """The width of a client's batches."""
-        return self.order.widths(clients)
-
-    def largest_group(self) -> int:
-        """As many as fit the caches of a core, or a part of the GPU's memory."""
-        cuda = self.execution.device.type == "cuda"
-        fewest, most = _CUDA_GROUPS if cuda else _CPU_GROUPS
-        return group_rows(
-            self.task.layout.size * self.execution.dtype.itemsize,
-            budget_bytes=_CUDA_GROUP_BYTES if cuda else _CPU_GROUP_BYTES,
-            fewest=fewest,
-            most=most,
-        )

@@ -16,6 +16,11 @@ from fedsim.tasks.supervised import SupervisedTask
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22
+# Groups of stacked kernels: measured on CPU, where what a group works on should stay in the cache.
+_CPU_GROUP_BYTES = 8 << 20
+_CPU_GROUPS = (4, 32)
+_CUDA_GROUP_BYTES = 4 << 30
+_CUDA_GROUPS = (32, 2048)
 
 
 class SupervisedKernel(Kernel):
@@ -39,6 +44,30 @@ class SupervisedKernel(Kernel):
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""
         return type(self)(self.task, self.samples, self.order, self.execution)
+
+    @property
+    def model_bytes(self) -> int:
+        """Size of one local model."""
+        return self.task.layout.size * self.execution.dtype.itemsize
+
+    def shape_class(self, clients: IntArray) -> IntArray:
+        """The width of a client's batches."""
+        return self.order.widths(clients)
+
+
+class StackedKernel(SupervisedKernel):
+    """A kernel whose products are those of all clients of a group at once."""
+
+    def largest_group(self) -> int:
+        """As many as fit the caches of a core, or a part of the GPU's memory."""
+        cuda = self.execution.device.type == "cuda"
+        fewest, most = _CUDA_GROUPS if cuda else _CPU_GROUPS
+        return group_rows(
+            self.model_bytes,
+            budget_bytes=_CUDA_GROUP_BYTES if cuda else _CPU_GROUP_BYTES,
+            fewest=fewest,
+            most=most,
+        )
 
 
 class SupervisedSession(Session):

@@ -123,17 +123,13 @@ class VmapKernel(SupervisedKernel):
         """Vectorised differentiation over these dispatches."""
         return _VmapSession(self, clients, sequences, steps, phase)
 
-    def shape_class(self, clients: IntArray) -> IntArray:
-        """The width of a client's batches."""
-        return self.order.widths(clients)
-
     def largest_group(self) -> int:
         """A part of the GPU's memory; a few clients on CPU."""
         if self.execution.device.type != "cuda":
             return _CPU_GROUP
         fewest, most = _CUDA_GROUPS
         return group_rows(
-            self.task.layout.size * self.execution.dtype.itemsize,
+            self.model_bytes,
             budget_bytes=_CUDA_GROUP_BYTES,
             fewest=fewest,
             most=most,
