@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Processes of this machine, or a Ray cluster (needs the extra 'ray').",
 )
-@click.option("--address", metavar="ADDRESS", help="Address of a Ray cluster, such as auto.")
+@click.option("--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port.")
 @json_option
 def command(
     scenario: Path,

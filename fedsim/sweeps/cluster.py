@@ -11,6 +11,7 @@ from fedsim.sweeps.local import ONE_THREAD
 from fedsim.sweeps.task import Performer, Result, Task
 
 _LOOK_S = 0.5
+_LEAVE_S = 10.0
 _performer: Performer | None = None
 
 
@@ -25,8 +26,8 @@ def run_on_ray(
     Args:
         tasks: the tasks.
         jobs: runs at a time; as many as the cluster takes where None.
-        address: of a cluster (``auto`` for the one on this machine, ``ray://host:port``); starts one on this machine
-            where None.
+        address: of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); starts one on
+            this machine where None.
 
     Raises:
         UserError: Ray is not installed, or there is no cluster at the address.
@@ -37,11 +38,11 @@ def run_on_ray(
         runtime_env={"env_vars": ONE_THREAD},
         **({} if address is not None else {"num_cpus": jobs}),
     )
+    pending: dict[Any, Task] = {}
     try:
         gpus = ray.cluster_resources().get("GPU", 0)
         remote = ray.remote(_perform)
         waiting = list(reversed(tasks))
-        pending: dict[Any, Task] = {}
         while waiting or pending:
             while waiting and (jobs is None or len(pending) < jobs):
                 task = waiting.pop()
@@ -59,6 +60,11 @@ def run_on_ray(
                 yield None
     finally:
         with contextlib.suppress(Exception):
+            # Left early, by an interrupt: runs that are under way note so in their folders and end.
+            for reference in pending:
+                ray.cancel(reference)
+            if pending:
+                ray.wait(list(pending), num_returns=len(pending), timeout=_LEAVE_S)
             ray.shutdown()
 
 
