@@ -71,7 +71,7 @@ def scenario_page() -> str:
         tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(task)}\n", *_table(task)]
     tasks += _parts("dataset", "partition", "model")
     training = ["## `training`\n", f"{_prose(Training)}\n", *_table(Training)]
-    for key in ("optimizer", "lr_schedule"):
+    for key in ("optimizer", "lr_schedule", "workers"):
         for model in field_shape(Training.model_fields[key]).models:
             name = field_shape(model.model_fields["name"]).choices[0]
             training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]

@@ -135,7 +135,7 @@ def assemble(
     world = scenario
     if world_seed is not None:
         world = scenario.model_copy(update={"seed": world_seed})
-    task = _build_task(replace(loaded, scenario=world), shared.datasets)
+    task = build_task(replace(loaded, scenario=world), shared.datasets)
     training = scenario.training
     timing = task is None or timing_only
     if timing and scenario.stop.target:
@@ -156,21 +156,12 @@ def assemble(
     if task is not None:
         check_augmentation(training, task)
     work = local_work(scenario, samples)
-    method_class, method_params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
-    method: Method = method_class(
-        method_params,
-        MethodContext(
-            layout=layout,
-            clients=len(samples),
-            samples=samples,
-            learning_rate=learning_rate(training),
-            local_steps=work.steps,
-            dtype=execution.dtype if execution else torch.float32,
-            device=execution.device if execution else torch.device("cpu"),
-            seed=scenario.seed,
-            availability_cycle_s=availability_cycle_s(scenario.devices, shared.bundles),
-            optimizer=training.optimizer,
-        ),
+    method = build_method(
+        loaded,
+        layout,
+        samples,
+        execution,
+        availability_cycle_s(scenario.devices, shared.bundles),
     )
     bytes_down, bytes_up = _traffic(scenario, Prologue(method.download(), method.upload()))
     population = build_population(
@@ -308,7 +299,12 @@ def _traffic(scenario: Scenario, work: Prologue) -> tuple[float, float]:
     return down * item * server.download_compression, up * item * server.compression
 
 
-def _build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
+def build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
+    """What is learned from which data; None where only time is simulated.
+
+    Raises:
+        UserError: its parts do not fit together, or data is missing.
+    """
     section = loaded.scenario.task
     if isinstance(section, TimingTask):
         return None
@@ -325,6 +321,45 @@ def _build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
         dataset, Stream(loaded.scenario.seed, Purpose.PARTITION), loaded.folder
     )
     return SupervisedTask(dataset, partition, model_class(model_params))
+
+
+def build_method(
+    loaded: LoadedScenario,
+    layout: Layout,
+    samples: npt.NDArray[np.int64],
+    execution: Execution | None,
+    cycle_s: float,
+) -> Method:
+    """The learning rules.
+
+    Args:
+        loaded: the scenario.
+        layout: of the model.
+        samples: training samples of each client, (N,).
+        execution: where tensors live; None where only time is simulated.
+        cycle_s: length of one availability cycle of the devices in seconds.
+
+    Raises:
+        UserError: the method cannot work on such a model.
+    """
+    scenario = loaded.scenario
+    method_class, params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
+    method: Method = method_class(
+        params,
+        MethodContext(
+            layout=layout,
+            clients=len(samples),
+            samples=samples,
+            learning_rate=learning_rate(scenario.training),
+            local_steps=local_work(scenario, samples).steps,
+            dtype=execution.dtype if execution else torch.float32,
+            device=execution.device if execution else torch.device("cpu"),
+            seed=scenario.seed,
+            availability_cycle_s=cycle_s,
+            optimizer=scenario.training.optimizer,
+        ),
+    )
+    return method
 
 
 def local_work(scenario: Scenario, samples: npt.NDArray[np.int64]) -> Work:

@@ -27,6 +27,7 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
+from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
@@ -208,7 +209,14 @@ def resume(
     with RunWriter(folder, clients=len(assembly.samples), resume=True) as writer:
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
         return _Execution(
-            assembly, folder, writer, on_progress, began, timeline=timeline, threads=threads
+            assembly,
+            folder,
+            writer,
+            on_progress,
+            began,
+            timeline=timeline,
+            threads=threads,
+            resumed=True,
         ).run()
 
 
@@ -225,8 +233,10 @@ class _Execution:
         *,
         timeline: Run | None,
         threads: int | None,
+        resumed: bool = False,
     ) -> None:
         self._assembly = assembly
+        self._resumed = resumed
         self._folder = folder
         self._writer = writer
         self._on_progress = on_progress
@@ -235,7 +245,11 @@ class _Execution:
         self._checkpointed_at = time.monotonic()
         self._learning_s = 0.0
         self._metrics: Mapping[str, float] = {}
-        self._learner = self._make_learner(threads) if assembly.execution is not None else None
+        self._learner = (
+            self._make_learner(threads, None if timeline is None else world_seed(timeline))
+            if assembly.execution is not None
+            else None
+        )
         self._plane = _TimedPlane(self._learner, self) if self._learner is not None else None
         self._server: Server | RecordedTimeline
         if timeline is None:
@@ -246,7 +260,7 @@ class _Execution:
         if on_progress is not None:
             self._server.on_progress = self._report_progress
 
-    def _make_learner(self, threads: int | None) -> Learner:
+    def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
         scenario, task = self._assembly.scenario, self._assembly.task
         assert task is not None
         training = scenario.training
@@ -262,6 +276,7 @@ class _Execution:
             per_client=scenario.evaluation.per_client,
             objective=scenario.evaluation.objective,
             folder=self._folder.path,
+            workers=remote_workers(self._assembly, training, seed_of_world),
         )
         saved = self._checkpoints.load()
         if saved is not None:
@@ -308,6 +323,9 @@ class _Execution:
             InvariantViolation: the finished run contradicts itself.
         """
         try:
+            if self._learner is not None:
+                with self.learning():
+                    self._learner.start()
             self._server.run()
             if self._learner is not None:
                 with self.learning():
@@ -317,13 +335,17 @@ class _Execution:
             self._leave(Status.INTERRUPTED)
             raise
         except Exception as error:
-            if isinstance(error, UserError) and not self._server.dispatched:
+            begun = self._resumed or self._server.dispatched
+            if isinstance(error, UserError) and not begun:
                 # A mistake that only the run could show, before anything was done: leave nothing behind.
                 self._writer.close()
                 self._folder.remove()
                 raise
             self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
             raise
+        finally:
+            if self._learner is not None:
+                self._learner.stop()
         run = Run(self._folder)
         run.report()
         return run

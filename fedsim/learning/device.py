@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
+from fedsim.cluster import require_ray
 from fedsim.errors import UserError
-from fedsim.scenario.training import Training
+from fedsim.scenario.training import DeviceWorkers, RayWorkers, Training
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -27,19 +28,22 @@ class Execution:
         dtype: floating-point type of models and gradients.
         autocast: reduced precision inside forward and backward passes, or None.
         threads: worker threads of local training (1 on CUDA); never changes a result.
+        others: further devices for local training, where there are several.
     """
 
     device: torch.device
     dtype: torch.dtype
     autocast: torch.dtype | None
     threads: int
+    others: tuple[torch.device, ...] = ()
 
     @classmethod
     def of(cls, training: Training) -> Execution:
         """What a scenario's training section asks for on this machine.
 
         Raises:
-            UserError: CUDA is asked for and there is none, or bfloat16 autocast without CUDA.
+            UserError: CUDA is asked for and there is none, bfloat16 autocast without CUDA, more devices than there
+                are, or Ray where it is not installed.
         """
         cuda = torch.cuda.is_available()
         if training.device == "cuda" and not cuda:
@@ -57,13 +61,15 @@ class Execution:
             )
         if on_cuda:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _CUBLAS_WORKSPACE)
+        if isinstance(training.workers, RayWorkers):
+            require_ray("training.workers")
+        devices = _cuda_devices(training) if on_cuda else [torch.device("cpu")]
         return cls(
-            device=torch.device("cuda", torch.cuda.current_device())
-            if on_cuda
-            else torch.device("cpu"),
+            device=devices[0],
             dtype=_DTYPES[training.dtype],
             autocast=torch.bfloat16 if training.autocast == "bfloat16" else None,
-            threads=1 if on_cuda else training.threads or _usable_cores(),
+            threads=1 if on_cuda else training.threads or usable_cores(),
+            others=tuple(devices[1:]),
         )
 
     def describe(self) -> Mapping[str, str | int]:
@@ -83,26 +89,37 @@ class Execution:
         return described
 
 
-def _usable_cores() -> int:
+def _cuda_devices(training: Training) -> list[torch.device]:
+    """The CUDA devices to use; the current one comes first."""
+    first, visible = torch.cuda.current_device(), torch.cuda.device_count()
+    wanted = 1
+    if isinstance(training.workers, DeviceWorkers):
+        wanted = training.workers.count or visible
+        if wanted > visible:
+            raise UserError(
+                f"{wanted} CUDA devices are asked for, {visible} can be seen",
+                where="training.workers.count",
+                hint="leave it out to use all of them; CUDA_VISIBLE_DEVICES says which can be seen",
+            )
+    numbers = [first, *(number for number in range(visible) if number != first)]
+    return [torch.device("cuda", number) for number in numbers[:wanted]]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-@contextmanager
-def reproducible() -> Iterator[None]:
-    """Inside, torch works with deterministic algorithms and one intra-op thread; outside, as the caller had it.
+def make_reproducible() -> None:
+    """From here on torch works with deterministic algorithms and one intra-op thread.
 
     Where torch has no deterministic algorithm (a few backward passes on CUDA) it warns.
 
     With more intra-op threads sums are split otherwise and differ in the last bit; parallel work comes from worker
     threads.
     """
-    threads = torch.get_num_threads()
-    deterministic = torch.get_deterministic_debug_mode()
-    fill = torch._C._get_deterministic_fill_uninitialized_memory()
-    cudnn_benchmark = torch.backends.cudnn.benchmark
-    precision = torch.get_float32_matmul_precision()
     torch.set_num_threads(1)
     # Not use_deterministic_algorithms, which imports the compiler and takes seconds.
     torch.set_deterministic_debug_mode("warn")
@@ -110,6 +127,17 @@ def reproducible() -> Iterator[None]:
     torch._C._set_deterministic_fill_uninitialized_memory(False)
     torch.backends.cudnn.benchmark = False
     torch.set_float32_matmul_precision("highest")
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Inside, torch works as after :func:`make_reproducible`; outside, as the caller had it."""
+    threads = torch.get_num_threads()
+    deterministic = torch.get_deterministic_debug_mode()
+    fill = torch._C._get_deterministic_fill_uninitialized_memory()
+    cudnn_benchmark = torch.backends.cudnn.benchmark
+    precision = torch.get_float32_matmul_precision()
+    make_reproducible()
     try:
         yield
     finally:

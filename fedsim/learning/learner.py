@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +16,13 @@ from torch import Tensor
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.evaluation import ClientMetrics, evaluator, personal_model
-from fedsim.learning.kernels import choose
-from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.objective import Objective
 from fedsim.learning.rates import learning_rate
-from fedsim.learning.samples import Samples
 from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.learning.versions import Versions
-from fedsim.methods.base import Cohort, LocalUpdate, Method, MethodContext, ServerState
-from fedsim.randomness import Purpose, Stream
+from fedsim.learning.workers import Group, Pool, Received, Station, Workers, local_workers
+from fedsim.methods.base import Method, MethodContext, ServerState
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.supervised import SupervisedTask
@@ -42,11 +38,11 @@ _PENDING_EVALUATIONS = 32
 _LEDGER_START = 1024
 # Groups are not made smaller than this for the sake of more workers: it takes some milliseconds.
 _SHARE_FLOPS = 100_000_000
+# The same for one local step on CUDA, which then takes longer than its launch, and into how many groups at most.
+_CUDA_SHARE_FLOPS = 50_000_000_000
+_CUDA_SHARES = 8
 # Personal models put together at once, to be saved.
 _PERSONAL_ROWS = 64
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 def method_context(
@@ -94,6 +90,8 @@ class Learner:
         eager: execute every instruction when it is submitted, one dispatch at a time: for verification.
         max_pending: pending dispatches after which execution starts; by device where None.
         folder: for rows that do not fit into memory.
+        execution: where, if not as the training section asks.
+        workers: who trains, if not this process.
     """
 
     def __init__(
@@ -110,10 +108,12 @@ class Learner:
         eager: bool = False,
         max_pending: int | None = None,
         folder: Path | None = None,
+        execution: Execution | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.task = task
         self.method = method
-        self.execution = execution = Execution.of(training)
+        self.execution = execution = Execution.of(training) if execution is None else execution
         self._on_metrics = on_metrics
         self._on_rest = on_rest
         self._per_client = per_client and not method.personal
@@ -121,29 +121,21 @@ class Learner:
         on_cuda = execution.device.type == "cuda"
         self._max_pending = max_pending or (_CUDA_PENDING if on_cuda else _CPU_PENDING)
 
+        self._station = station = Station(task, method, training, seed, execution)
+        self.kernel = station.kernel
+        self._server: ServerState = station.server
+        # Evaluates, and trains where that is done in this process on one device.
+        self._pool = Pool(station.threads)
+        self.workers = local_workers(station, self._pool) if workers is None else workers
+        self._started = False
+        self._step_flops = task.flops_per_sample() * training.batch_size
         with reproducible():
-            samples = (
-                Samples(task, task.train_x, task.train_y, execution)
-                if isinstance(task, SupervisedTask)
-                else None
-            )
-            choice = choose(task, training, execution, samples, seed)
-            self.kernel = choice.kernel
-            self._workers = choice.workers
-            self._step_flops = task.flops_per_sample() * training.batch_size
             self._evaluator = evaluator(task, execution)
             self._objective = (
-                Objective(task, samples, execution)
-                if objective and isinstance(task, SupervisedTask) and samples is not None
+                Objective(task, station.samples, execution)
+                if objective and isinstance(task, SupervisedTask) and station.samples is not None
                 else None
             )
-            model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
-            self._server: ServerState = method.initial_state(model.to(execution.device))
-        self._trainers: SimpleQueue[LocalTrainer] = SimpleQueue()
-        for number in range(self._workers):
-            kernel = self.kernel if number == 0 else self.kernel.replica()
-            self._trainers.put(LocalTrainer(kernel, task.layout, training))
-        self._pool: ThreadPoolExecutor | None = None
 
         memories = method.memories()
         budget = Budget.of(training, execution.device, folder)
@@ -253,12 +245,26 @@ class Learner:
         if self._on_rest is not None:
             self._on_rest()
 
+    def start(self) -> None:
+        """Make the workers ready, which else the first wave does.
+
+        Raises:
+            UserError: the scenario asks for workers that are not to be had.
+        """
+        if not self._started:
+            self.workers.start(self._station.describe())
+            self._started = True
+
     def close(self) -> None:
-        """Execute what is pending and end the worker threads."""
+        """Execute what is pending and end the workers."""
         self.flush()
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self.stop()
+
+    def stop(self) -> None:
+        """End the workers, whatever is pending."""
+        self._started = False
+        self.workers.stop()
+        self._pool.stop()
 
     # -- results ----------------------------------------------------------------------------------------------------
 
@@ -305,11 +311,7 @@ class Learner:
 
     def describe(self) -> dict[str, str | int]:
         """What the bits of the results may depend on, for ``run.json``."""
-        return {
-            **self.execution.describe(),
-            "kernel": f"{self.kernel.name}/{self.kernel.revision}",
-            "workers": self._workers,
-        }
+        return {**self._station.describe(), **self.workers.describe()}
 
     # -- checkpoints ------------------------------------------------------------------------------------------------
 
@@ -333,7 +335,7 @@ class Learner:
                 tensors[f"waiting/{dispatch_id}/{name}"] = self._waiting.row(dispatch_id, name)
         tensors["losses"] = torch.from_numpy(self._losses.copy())
         meta = {
-            "learning": self._identity(),
+            "learning": self._station.identity(),
             "version": self._version,
             "executed": self._submitted,
             "untrained": list(self._untrained),
@@ -352,9 +354,9 @@ class Learner:
         """
         if self._submitted:
             raise RuntimeError("restore comes before the first instruction")
-        if meta["learning"] != self._identity():
+        if meta["learning"] != self._station.identity():
             raise UserError(
-                f"the checkpoint was written with {meta['learning']}, this run uses {self._identity()}",
+                f"the checkpoint was written with {meta['learning']}, this run uses {self._station.identity()}",
                 where="checkpoint",
                 hint="resume on the same kind of device with the same version of fedsim, or run the scenario again",
             )
@@ -376,13 +378,6 @@ class Learner:
         self._executed_before = int(meta["executed"])
         self._untrained_before = frozenset(meta["untrained"])
         self._answers = {key: dict(values) for key, values in meta["answers"].items()}
-
-    def _identity(self) -> dict[str, str]:
-        return {
-            "kernel": f"{self.kernel.name}/{self.kernel.revision}",
-            "device": self.execution.device.type,
-            "dtype": str(self.execution.dtype).removeprefix("torch."),
-        }
 
     # -- execution --------------------------------------------------------------------------------------------------
 
@@ -450,8 +445,10 @@ class Learner:
         return list(wave.values())
 
     def _train(self, wave: Sequence[Train]) -> None:
+        self.start()
         groups = self._groups(wave)
-        for trains, update in zip(groups, self._spread(self._train_group, groups), strict=True):
+        updates = self.workers.train([self._group(trains) for trains in groups])
+        for trains, update in zip(groups, updates, strict=True):
             clients = np.array([train.client for train in trains])
             self._waiting.put([train.dispatch_id for train in trains], update.vectors)
             used = np.flatnonzero([train.used for train in trains])
@@ -480,40 +477,35 @@ class Learner:
         for shape in np.unique(shapes):
             members = order[shapes[order] == shape]
             pieces = -(-len(members) // largest)
-            if self.kernel.group_invariant:
-                # Every worker gets a share worth its while. (Where groups matter to the bits they must not follow
-                # the workers.)
+            # Every worker gets a share worth its while; where groups matter to the bits they must not follow the
+            # number of workers.
+            if self.execution.device.type == "cuda":
+                shares = len(members) * self._step_flops // _CUDA_SHARE_FLOPS
+                pieces = min(len(members), max(pieces, min(_CUDA_SHARES, shares)))
+            elif self.kernel.group_invariant:
                 shares = int(steps[members].sum()) * self._step_flops // _SHARE_FLOPS
-                fair = -(-pieces // self._workers) * self._workers
+                fair = -(-pieces // self.workers.count) * self.workers.count
                 pieces = min(len(members), max(pieces, min(fair, shares)))
             for piece in np.array_split(members, pieces):
                 groups.append([wave[index] for index in piece])
         return groups
 
-    def _train_group(self, trains: Sequence[Train]) -> LocalUpdate:
-        """Local training of one group; runs on any thread."""
+    def _group(self, trains: Sequence[Train]) -> Group:
         clients = np.array([train.client for train in trains])
-        rates = [self.method.context.learning_rate(t.round, t.dispatched_s) for t in trains]
         sent = [self._versions.sent(train.version) for train in trains]
-        cohort = Cohort(
+        learning_rate = self.method.context.learning_rate
+        return Group(
             clients=clients,
             sequences=np.array([train.sequence for train in trains]),
             versions=np.array([train.version for train in trains]),
             rounds=np.array([train.round for train in trains]),
             steps=np.array([train.steps for train in trains]),
             steps_assigned=np.array([train.steps_assigned for train in trains]),
-            learning_rates=torch.tensor(
-                rates, dtype=self.execution.dtype, device=self.execution.device
-            ),
             samples=self.task.samples[clients],
-            down={name: _stacked([vectors[name] for vectors in sent]) for name in sent[0]},
-            memory=self.store.rows(clients),
+            learning_rates=tuple(learning_rate(t.round, t.dispatched_s) for t in trains),
+            down={name: Received.of([vectors[name] for vectors in sent]) for name in sent[0]},
+            memory=partial(self.store.rows, clients),
         )
-        trainer = self._trainers.get()
-        try:
-            return self.method.local_update(cohort, trainer)
-        finally:
-            self._trainers.put(trainer)
 
     def _run_ready(self) -> bool:
         """Execute the aggregations and evaluations at the head of the queue that lack nothing; whether any was."""
@@ -555,7 +547,7 @@ class Learner:
         due, self._unmeasured = self._unmeasured, []
         versions = list(dict.fromkeys(instruction.version for instruction in due))
         states = [self._versions.whole(version) for version in versions]
-        measured = dict(zip(versions, self._spread(self._measure, states), strict=True))
+        measured = dict(zip(versions, self._pool.map(self._measure, states), strict=True))
         for instruction in due:
             self._versions.release_evaluation(instruction.version)
             self._answers[_key(instruction)] = measured[instruction.version]
@@ -581,26 +573,6 @@ class Learner:
         if self._on_metrics is not None:
             self._on_metrics(instruction, metrics)
 
-    def _spread(
-        self, work: Callable[[_Item], _Result], items: Sequence[_Item]
-    ) -> Iterator[_Result]:
-        """``work`` on all items, on the worker threads where there are several; results in order, as they come."""
-        if self._workers == 1 or len(items) < 2:
-            yield from map(work, items)
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(
-                self._workers, "fedsim-learning", initializer=torch.set_num_threads, initargs=(1,)
-            )
-        # No further ahead than this, so that finished results do not pile up.
-        ahead: deque[Future[_Result]] = deque()
-        for item in items:
-            ahead.append(self._pool.submit(work, item))
-            if len(ahead) > 2 * self._workers:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-
     def _note_loss(self, dispatch_id: int, loss: float) -> None:
         if dispatch_id >= len(self._losses):
             grown = np.full(2 * dispatch_id, np.nan)
@@ -614,14 +586,6 @@ class Learner:
             self._losses[np.where(inside, dispatch_ids, 0)]
         )
         return known
-
-
-def _stacked(vectors: Sequence[Tensor]) -> Tensor:
-    """Vectors as the rows of a matrix; without a copy where all are the same one."""
-    first = vectors[0]
-    if all(vector is first for vector in vectors):
-        return first.expand(len(vectors), -1)
-    return torch.stack(list(vectors))
 
 
 def _key(instruction: Evaluate) -> str:

@@ -178,6 +178,42 @@ class Augmentation(Parameters):
         return self
 
 
+class ThreadWorkers(Parameters):
+    """Threads on one device: ``training.threads`` of them on a CPU, one on CUDA."""
+
+    name: Literal["threads"] = "threads"
+    """Sort of workers."""
+
+
+class DeviceWorkers(Parameters):
+    """The CUDA devices of this machine, each with a copy of the data; threads where there is no such device."""
+
+    name: Literal["devices"]
+    """Sort of workers."""
+    count: int | None = Field(default=None, ge=1)
+    """How many of the visible devices are used; all when not given."""
+
+
+class RayWorkers(Parameters):
+    """Processes on a Ray cluster (``pip install "fedsim-des[ray]"``), each with a copy of the data.
+
+    Every node must have fedsim installed and see data and files under the same paths. Nodes must be of the same kind
+    as the machine that starts the run, which aggregates and evaluates.
+    """
+
+    name: Literal["ray"]
+    """Sort of workers."""
+    count: int | None = Field(default=None, ge=1)
+    """Processes. When not given, as many as there are CPUs free for, ``training.threads`` each (1 when not given); on
+    CUDA, GPUs."""
+    address: str | None = None
+    """Of the cluster: ``auto`` for the one on this machine, ``host:port``, ``ray://host:port``; one is started on this
+    machine, and stopped at the end, when not given."""
+
+
+Workers = Annotated[ThreadWorkers | DeviceWorkers | RayWorkers, Field(discriminator="name")]
+
+
 class Training(Parameters):
     """What a local step is, how many a client does, and where they are executed."""
 
@@ -210,6 +246,9 @@ class Training(Parameters):
     """How cohorts are trained: all in one tensor program, one at a time on worker threads, or one after another."""
     threads: int | None = Field(default=None, ge=1)
     """Worker threads of local training on CPU; all cores when not given. Never changes a result."""
+    workers: Workers = ThreadWorkers()
+    """Who trains: threads on one device, all devices of this machine, or processes on a Ray cluster. Never changes a
+    result."""
     memory: Literal["device", "host", "disk"] | None = None
     """Where clients' memories are kept; the first of these that has room when not given."""
 
@@ -226,4 +265,14 @@ class Training(Parameters):
             )
         if self.time_budget is not None and self.time_budget <= 0:
             raise ValueError("time_budget must be longer than zero")
+        return self
+
+    @model_validator(mode="after")
+    def _workers_can_be(self) -> Training:
+        if self.workers.name != "threads" and self.executor == "plain":
+            raise ValueError(
+                f"executor plain trains one client after another; there is nothing for workers: {self.workers.name}"
+            )
+        if self.workers.name == "devices" and self.device == "cpu":
+            raise ValueError("workers: devices are CUDA devices, but device is cpu")
         return self

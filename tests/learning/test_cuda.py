@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from fedsim.learning.device import Execution
+from fedsim.scenario.training import DeviceWorkers
 from tests.learning.problems import Remembering, make_training, supervised_task
 from tests.learning.test_learner import assert_same, buffered, execute
 
@@ -49,3 +52,32 @@ def test_bfloat16_autocast_learns() -> None:
     training = make_training(device="cuda", autocast="bfloat16")
     _, rows = execute(task, timeline, training=training)
     assert rows[-1][1]["loss"] < rows[0][1]["loss"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_two_workers_of_one_device_give_the_bits_of_one(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.learning.learner._CUDA_SHARE_FLOPS", 1)
+    task, timeline = supervised_task(model), buffered(30)
+    training = make_training(device="cuda")
+    execution = Execution.of(training)
+    twice = replace(execution, others=(execution.device,))
+    options: dict[str, Any] = {"training": training, "method": Remembering}
+    assert_same(
+        execute(task, timeline, **options, execution=twice), execute(task, timeline, **options)
+    )
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
+@pytest.mark.parametrize("model", MODELS)
+def test_all_devices_give_the_bits_of_one(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedsim.learning.learner._CUDA_SHARE_FLOPS", 1)
+    task, timeline = supervised_task(model), buffered(30)
+    one = make_training(device="cuda")
+    several = make_training(device="cuda", workers=DeviceWorkers(name="devices"))
+    assert len(Execution.of(several).others) == torch.cuda.device_count() - 1
+    assert_same(
+        execute(task, timeline, training=several, method=Remembering),
+        execute(task, timeline, training=one, method=Remembering),
+    )

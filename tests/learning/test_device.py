@@ -7,6 +7,7 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution, reproducible
+from fedsim.scenario.training import DeviceWorkers
 from tests.learning.problems import make_learner, make_training, supervised_task
 
 
@@ -15,6 +16,25 @@ def test_cuda_without_a_device_is_the_users_mistake(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UserError, match="no CUDA device"):
         Execution.of(make_training(device="cuda"))
     assert Execution.of(make_training(device="auto")).device.type == "cpu"
+
+
+def test_devices_are_those_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+
+    def devices(**workers: int) -> list[str]:
+        training = make_training(device="cuda", workers=DeviceWorkers(name="devices", **workers))
+        execution = Execution.of(training)
+        return [str(device) for device in (execution.device, *execution.others)]
+
+    assert devices() == ["cuda:1", "cuda:0", "cuda:2"]
+    assert devices(count=2) == ["cuda:1", "cuda:0"]
+    assert Execution.of(make_training(device="cuda")).others == ()
+    with pytest.raises(UserError, match="4 CUDA devices are asked for, 3 can be seen") as caught:
+        devices(count=4)
+    assert caught.value.where == "training.workers.count"
 
 
 def test_autocast_needs_cuda() -> None:

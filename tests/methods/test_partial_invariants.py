@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner, method_context
+from fedsim.learning.local_training import LocalTrainer
 from fedsim.methods import registry
 from fedsim.methods._split import Split
 from fedsim.scenario.training import Adam, AdamW, Sgd
@@ -313,10 +314,11 @@ def test_steps_below_the_rounding_of_the_model_count(method: str, options: Any) 
 def test_changes_summed_apart_are_the_changes(optimizer: Any) -> None:
     """``change`` equals model - start, and asking for it changes the model by no more than rounding."""
     task = quadratic([[1.0, -2.0], [0.5, 3.0]], [[1.0, 2.0], [0.5, 1.0]], [4.0, -4.0])
-    learner = make_learner(task, make_training(optimizer=optimizer, dtype="float64"))
+    training = make_training(optimizer=optimizer, dtype="float64")
+    learner = make_learner(task, training)
     start = learner.server["model"]
     cohort = make_cohort(learner.execution, start, [0, 1], [5, 3])
-    trainer = learner._trainers.get()
+    trainer = LocalTrainer(learner.kernel, task.layout, training)
     plain = trainer.run(cohort, cohort.down["model"])
     apart = trainer.run(cohort, cohort.down["model"], collect=("change",))
     assert apart.change is not None

@@ -1,0 +1,74 @@
+"""The learning of a run, built anew in another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedsim.catalog import CATALOG
+from fedsim.composition.assembly import Assembly, build_method, build_task
+from fedsim.composition.shared import Datasets
+from fedsim.learning.device import Execution
+from fedsim.learning.workers import Station
+from fedsim.learning.workers.remote import RemoteWorkers
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.scenario.training import RayWorkers, Training
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What it takes to build task, kernel and method; plain data, to be sent to other processes.
+
+    Attributes:
+        scenario: resolved, with absolute paths; its training section as it is to be followed there.
+        world_seed: seed of who holds which data.
+        cycle_s: length of one availability cycle of the devices in seconds.
+    """
+
+    scenario: dict[str, Any]
+    world_seed: int
+    cycle_s: float
+
+    def __call__(self) -> Station:
+        """Build them here.
+
+        Raises:
+            UserError: data or files are missing here.
+        """
+        # Resolved paths are absolute, so that no folder is needed to read them.
+        loaded = load_scenario_dict(self.scenario, Path("/"), CATALOG)
+        world = loaded.scenario.model_copy(update={"seed": self.world_seed})
+        task = build_task(replace(loaded, scenario=world), Datasets())
+        assert task is not None
+        training = loaded.scenario.training
+        execution = Execution.of(training)
+        method = build_method(loaded, task.layout, task.samples, execution, self.cycle_s)
+        return Station(task, method, training, loaded.scenario.seed, execution)
+
+
+def remote_workers(
+    assembly: Assembly, training: Training, world_seed: int | None
+) -> RemoteWorkers | None:
+    """The workers in other processes that a run asks for; None where it asks for none.
+
+    Args:
+        assembly: the run.
+        training: the training section with what the run was told besides.
+        world_seed: seed of who holds which data, where it is not the scenario's own.
+    """
+    workers, execution = training.workers, assembly.execution
+    if not isinstance(workers, RayWorkers) or execution is None:
+        return None
+    threads = training.threads or 1
+    scenario = assembly.loaded.resolved()
+    scenario["training"] |= {
+        "device": execution.device.type,
+        "threads": threads,
+        "workers": {"name": "threads"},
+    }
+    seed = assembly.scenario.seed if world_seed is None else world_seed
+    recipe = Recipe(scenario, seed, assembly.method.context.availability_cycle_s)
+    # On CUDA a process has a device, and one thread for it.
+    on_cuda = execution.device.type == "cuda"
+    return RemoteWorkers(recipe, workers, 1 if on_cuda else threads, execution.device)

@@ -1,0 +1,9 @@
+"""Who trains the groups of a wave: threads, several devices, or processes on a cluster."""
+
+from __future__ import annotations
+
+from fedsim.learning.workers.base import Group, Received, Workers
+from fedsim.learning.workers.local import LocalWorkers, Pool, local_workers
+from fedsim.learning.workers.station import Station
+
+__all__ = ["Group", "LocalWorkers", "Pool", "Received", "Station", "Workers", "local_workers"]

@@ -1,0 +1,110 @@
+"""Workers of this process: threads that share one device, or one thread for each of several."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import TypeVar
+
+import torch
+
+from fedsim.learning.workers.base import Group, Workers
+from fedsim.learning.workers.station import Station, Worker
+from fedsim.methods.base import LocalUpdate
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Pool:
+    """Threads for torch, with one intra-op thread each; started when they are needed.
+
+    Args:
+        threads: how many; one is the thread that asks.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._executor: ThreadPoolExecutor | None = None
+
+    def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
+        """``work`` on all items; results in order, as they come."""
+        if self._threads == 1 or len(items) < 2:
+            yield from map(work, items)
+            return
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(
+                self._threads, "fedsim-learning", initializer=torch.set_num_threads, initargs=(1,)
+            )
+        # No further ahead than this, so that finished results do not pile up.
+        ahead: deque[Future[_Result]] = deque()
+        for item in items:
+            ahead.append(self._executor.submit(work, item))
+            if len(ahead) > 2 * self._threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+    def stop(self) -> None:
+        """End the threads; what has not been begun is not done any more."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+            self._executor = None
+
+
+class LocalWorkers(Workers):
+    """Workers on the threads of a pool.
+
+    Args:
+        workers: at least as many as the pool has threads.
+        pool: the threads.
+        described: for :meth:`describe`.
+    """
+
+    def __init__(
+        self, workers: Sequence[Worker], pool: Pool, described: Mapping[str, str | int]
+    ) -> None:
+        self.count = len(workers)
+        self._described = described
+        self._pool = pool
+        self._free: SimpleQueue[Worker] = SimpleQueue()
+        for worker in workers:
+            self._free.put(worker)
+
+    def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
+        """See :class:`Workers`."""
+        return self._pool.map(self._train, groups)
+
+    def _train(self, group: Group) -> LocalUpdate:
+        worker = self._free.get()
+        try:
+            return worker.train(group)
+        finally:
+            self._free.put(worker)
+
+    def stop(self) -> None:
+        """See :class:`Workers`."""
+        self._pool.stop()
+
+    def describe(self) -> Mapping[str, str | int]:
+        """See :class:`Workers`."""
+        return {"workers": self.count, **self._described}
+
+
+def local_workers(station: Station, pool: Pool) -> LocalWorkers:
+    """The workers of this process that a station's :class:`fedsim.learning.device.Execution` asks for.
+
+    Args:
+        station: on the first device.
+        pool: its threads, for several workers on one device.
+    """
+    home, others = station.execution.device, station.execution.others
+    if not others:
+        return LocalWorkers(station.workers(station.threads), pool, {"workers_are": "threads"})
+    workers = station.workers(1)
+    for device in others:
+        workers += station.on(device).workers(1, home)
+    devices = ", ".join(str(device) for device in (home, *others))
+    return LocalWorkers(workers, Pool(len(workers)), {"workers_are": "devices", "devices": devices})

@@ -1,0 +1,284 @@
+"""Workers in processes on a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedsim.cluster import connect_to_ray
+from fedsim.errors import UserError
+from fedsim.learning.device import make_reproducible, usable_cores
+from fedsim.learning.workers.base import Group, Received, Workers
+from fedsim.learning.workers.local import LocalWorkers, Pool
+from fedsim.learning.workers.station import Station
+from fedsim.methods.base import LocalUpdate
+from fedsim.scenario.training import RayWorkers
+
+Build = Callable[[], Station]
+"""Makes the station of a run anew; goes to other processes, so it is a module's function or an object of plain data."""
+
+_WHERE = "training.workers"
+# How often, and how long apart, a busy cluster is asked for room before it is given up.
+_LOOKS = 60
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A tensor on its way to another process: its bits as an array, which Ray passes on without a copy."""
+
+    dtype: torch.dtype
+    shape: torch.Size
+    bits: npt.NDArray[np.uint8]
+
+
+def _pack(tensor: Tensor) -> _Packed:
+    plain = tensor.detach().cpu().contiguous()
+    return _Packed(plain.dtype, plain.shape, plain.view(-1).view(torch.uint8).numpy())
+
+
+def _unpack(packed: _Packed) -> Tensor:
+    """The tensor in memory of this process, on the CPU."""
+    result = torch.empty(packed.shape, dtype=packed.dtype)
+    result.view(-1).view(torch.uint8).numpy()[:] = packed.bits
+    return result
+
+
+class _Process:
+    """What runs in a process of the cluster.
+
+    Args:
+        build: makes the station there.
+        threads: groups that are trained there at once.
+    """
+
+    def __init__(self, build: Build, threads: int) -> None:
+        self._build = build
+        self._threads = threads
+        self._workers: LocalWorkers
+
+    def prepare(self) -> Mapping[str, str | int]:
+        """Build data, kernel and method; what the bits of the results depend on here."""
+        make_reproducible()
+        station = self._build()
+        self._workers = LocalWorkers(station.workers(self._threads), Pool(1), {})
+        return station.describe()
+
+    def train(
+        self,
+        group: Group,
+        memory: Mapping[str, _Packed],
+        down: Mapping[str, tuple[int, tuple[int, ...]]],
+        *vectors: _Packed,
+    ) -> tuple[Mapping[str, _Packed], _Packed, Mapping[str, _Packed]]:
+        """Train a group; its vectors, losses and memories.
+
+        Args:
+            group: the dispatches, without tensors.
+            memory: the rows that the clients keep.
+            down: for each vector received, how many different ones follow, and which of them each dispatch received.
+            vectors: these, one name after the other.
+        """
+        torch.set_num_threads(1)
+        rows = {name: _unpack(packed) for name, packed in memory.items()}
+        following = iter(vectors)
+        received = {
+            name: Received(tuple(_unpack(next(following)) for _ in range(count)), index)
+            for name, (count, index) in down.items()
+        }
+        complete = replace(group, down=received, memory=lambda: rows)
+        (update,) = self._workers.train([complete])
+        return _pack_all(update.vectors), _pack(update.loss), _pack_all(update.memory)
+
+
+def _pack_all(tensors: Mapping[str, Tensor]) -> dict[str, _Packed]:
+    return {name: _pack(tensor) for name, tensor in tensors.items()}
+
+
+def _nothing() -> Mapping[str, Tensor]:
+    return {}
+
+
+class RemoteWorkers(Workers):
+    """Processes on a Ray cluster, each with data, kernel and method of its own.
+
+    Groups go to the process that has the fewest before it. Vectors that many clients receive are sent once a wave.
+
+    Args:
+        build: makes the station in a process; on devices of the same type as ``device``.
+        settings: number of processes, and where the cluster is.
+        threads: groups that a process trains at once.
+        device: where updates are wanted.
+    """
+
+    def __init__(
+        self, build: Build, settings: RayWorkers, threads: int, device: torch.device
+    ) -> None:
+        self._build = build
+        self._settings = settings
+        self._threads = threads
+        self._device = device
+        self._ray: Any = None
+        self._connected = False
+        self._processes: list[Any] = []
+        self.count = 0
+
+    def start(self, expected: Mapping[str, str | int]) -> None:
+        """Connect to the cluster, or start one, and build a station in every process.
+
+        Raises:
+            UserError: there is no cluster, it has too little room, or its nodes would compute other bits.
+        """
+        try:
+            self._connect()
+            count = self._room()
+            resources = (
+                {"num_gpus": 1, "num_cpus": 0} if self._on_cuda else {"num_cpus": self._threads}
+            )
+            remote = self._ray.remote(_Process).options(
+                **resources,
+                max_restarts=0,
+                max_concurrency=self._threads,
+                scheduling_strategy="SPREAD",
+            )
+            self._processes = [remote.remote(self._build, self._threads) for _ in range(count)]
+            self.count = count * self._threads
+            waiting = [process.prepare.remote() for process in self._processes]
+            for described in map(self._get, waiting):
+                _require_same(dict(described), dict(expected))
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def _on_cuda(self) -> bool:
+        return self._device.type == "cuda"
+
+    def _connect(self) -> None:
+        import ray
+
+        self._ray = ray
+        # Inside a task of Ray, or of a program that uses Ray itself, the connection is there and not ours to end.
+        if ray.is_initialized():
+            return
+        settings, room = self._settings, {}
+        if settings.address is None and not self._on_cuda:
+            wanted = None if settings.count is None else settings.count * self._threads
+            room = {"num_cpus": wanted or usable_cores()}
+        connect_to_ray(settings.address, _WHERE, **room)
+        self._connected = True
+
+    def _room(self) -> int:
+        """How many processes to start."""
+        unit, each = ("GPU", 1) if self._on_cuda else ("CPU", self._threads)
+        count = self._settings.count
+        # What another program has just given back is free only after a while.
+        for _ in range(_LOOKS):
+            free = int(self._ray.available_resources().get(unit, 0))
+            if free >= (count or 1) * each:
+                return count or free // each
+            time.sleep(_LOOK_S)
+        raise UserError(
+            f"{count or 1} processes need {(count or 1) * each} {unit}s, and the cluster has {free} free",
+            where=f"{_WHERE}.count",
+            hint="ask for fewer, or leave it out to use what is free",
+        )
+
+    def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
+        """See :class:`Workers`."""
+        sent: dict[int, Any] = {}
+        busy: dict[Any, int] = {}
+        load = [0] * len(self._processes)
+        ahead: deque[Any] = deque()
+        for group in groups:
+            if busy:
+                done, _ = self._ray.wait(list(busy), num_returns=len(busy), timeout=0)
+                for reference in done:
+                    load[busy.pop(reference)] -= 1
+            number = load.index(min(load))
+            reference = self._submit(self._processes[number], group, sent)
+            load[number] += 1
+            busy[reference] = number
+            ahead.append(reference)
+            if len(ahead) > 2 * self.count:
+                yield self._update(ahead.popleft())
+        while ahead:
+            yield self._update(ahead.popleft())
+
+    def _submit(self, process: Any, group: Group, sent: dict[int, Any]) -> Any:
+        """Hand a group to a process; vectors are put into Ray's store the first time they are needed."""
+        references = []
+        for received in group.down.values():
+            for vector in received.vectors:
+                if id(vector) not in sent:
+                    sent[id(vector)] = self._ray.put(_pack(vector))
+                references.append(sent[id(vector)])
+        down = {
+            name: (len(received.vectors), received.index) for name, received in group.down.items()
+        }
+        bare = replace(group, down={}, memory=_nothing)
+        return process.train.remote(bare, _pack_all(group.memory()), down, *references)
+
+    def _update(self, reference: Any) -> LocalUpdate:
+        vectors, loss, memory = self._get(reference)
+        device = self._device
+
+        def unpack(rows: Mapping[str, _Packed]) -> dict[str, Tensor]:
+            return {name: _unpack(packed).to(device) for name, packed in rows.items()}
+
+        return LocalUpdate(unpack(vectors), _unpack(loss).to(device), unpack(memory))
+
+    def _get(self, reference: Any) -> Any:
+        """A result from a process; what went wrong there goes wrong here.
+
+        Raises:
+            UserError: the process is gone.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        except errors.RayError as error:
+            raise UserError(
+                f"a process of the cluster was lost: {str(error).strip().splitlines()[0]}",
+                where=_WHERE,
+                hint="was there too little memory? 'fedsim resume' goes on from the last checkpoint",
+            ) from error
+
+    def stop(self) -> None:
+        """See :class:`Workers`."""
+        processes, self._processes = self._processes, []
+        with contextlib.suppress(Exception):
+            for process in processes:
+                self._ray.kill(process)
+        if self._connected:
+            self._connected = False
+            with contextlib.suppress(Exception):
+                self._ray.shutdown()
+
+    def describe(self) -> Mapping[str, str | int]:
+        """See :class:`Workers`."""
+        return {"workers": self.count, "workers_are": "ray"}
+
+
+def _require_same(there: dict[str, str | int], here: dict[str, str | int]) -> None:
+    """Refuse a node on which the same training gives other bits."""
+    for name in here:
+        if name != "threads" and there.get(name) != here[name]:
+            raise UserError(
+                f"a node of the cluster would give other results: {name} is {there.get(name)} there, {here[name]} here",
+                where=_WHERE,
+                hint="start the run on a machine like the nodes of the cluster",
+            )

@@ -1,0 +1,163 @@
+"""Whole runs on other workers: the files of a run are those of one thread, and nothing is left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+import fedsim
+from fedsim.composition import execution
+from fedsim.errors import UserError
+from fedsim.runs.folder import Status
+from fedsim.runs.writer import RunWriter
+from tests.composition.worlds import digits
+from tests.learning.imitation_ray import Imitation, imitated
+
+FILES = ("dispatches.parquet", "aggregations.parquet", "metrics.parquet", "model.safetensors")
+HAVE_RAY = importlib.util.find_spec("ray") is not None
+RAY = {"name": "ray", "count": 2}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
+
+
+def world(workers: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Digits learned with control variates, on one thread or with these workers."""
+    scenario = digits(**changes)
+    scenario["server"] = {**scenario["server"], "method": {"name": "scaffold"}}
+    who: dict[str, Any] = {"threads": 1} if workers is None else {"workers": workers}
+    scenario["training"] = {**scenario["training"], **who}
+    return scenario
+
+
+@pytest.fixture
+def ray() -> Iterator[Imitation]:
+    with imitated() as imitation:
+        yield imitation
+
+
+def test_a_run_on_ray_writes_the_same_files(tmp_path: Path, ray: Imitation) -> None:
+    expected = fedsim.run(world(), tmp_path / "threads")
+    run = fedsim.run(world(RAY), tmp_path / "ray")
+    assert digests(run.path) == digests(expected.path)
+    assert [number for number, name in ray.calls if name == "prepare"] == [0, 1]
+    assert "train" in [name for _, name in ray.calls]
+    assert not ray.is_initialized()
+    learning = run.info["learning"]
+    assert (learning["workers"], learning["workers_are"]) == (2, "ray")
+
+
+@pytest.mark.skipif(not HAVE_RAY, reason="Ray is not installed")
+def test_a_run_on_a_real_cluster_writes_the_same_files(tmp_path: Path) -> None:
+    import ray
+
+    expected = fedsim.run(world(), tmp_path / "threads")
+    run = fedsim.run(world(RAY), tmp_path / "ray")
+    assert digests(run.path) == digests(expected.path)
+    assert not ray.is_initialized()
+
+
+def test_a_recorded_timeline_on_ray_keeps_its_data_split(tmp_path: Path, ray: Imitation) -> None:
+    """The split of the recorded run's seed is made again in the processes, not that of the scenario's own."""
+    days = fedsim.run(world(), tmp_path / "days")
+    folders = []
+    for name, workers in (("threads", None), ("ray", RAY)):
+        scenario = world(workers, seed=7)
+        folders.append(fedsim.run(scenario, tmp_path / name, timeline=days).path)
+    assert digests(folders[0]) == digests(folders[1])
+
+
+def test_devices_without_cuda_are_threads(tmp_path: Path) -> None:
+    expected = fedsim.run(world(), tmp_path / "threads")
+    run = fedsim.run(world({"name": "devices"}), tmp_path / "devices")
+    assert digests(run.path) == digests(expected.path)
+
+
+@pytest.mark.skipif(HAVE_RAY, reason="Ray is installed")
+def test_without_ray_nothing_is_left_behind(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"training\.workers: Ray is not installed"):
+        fedsim.run(world(RAY), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_a_cluster_nothing_is_left_behind(tmp_path: Path, ray: Imitation) -> None:
+    with pytest.raises(UserError, match=r"no Ray cluster answers at ray://127\.0\.0\.1:1"):
+        fedsim.run(world({**RAY, "address": "ray://127.0.0.1:1"}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def interrupted(
+    folder: Path, scenario: dict[str, Any], evaluations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends with Ctrl-C after so many evaluations, with a checkpoint at every moment of rest."""
+    append, left = RunWriter.append_metrics, [evaluations]
+
+    def append_or_stop(self: RunWriter, *values: Any) -> None:
+        append(self, *values)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunWriter, "append_metrics", append_or_stop)
+        patch.setattr(execution, "CHECKPOINT_INTERVAL_S", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            fedsim.run(scenario, folder)
+
+
+@pytest.mark.parametrize("began_on_ray", [True, False])
+def test_a_run_goes_on_with_other_workers(
+    began_on_ray: bool, tmp_path: Path, ray: Imitation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = {"stop": {"rounds": 100}}
+    expected = fedsim.run(world(**long), tmp_path / "threads")
+    folder = tmp_path / "half"
+    interrupted(folder, world(RAY if began_on_ray else None, **long), 40, monkeypatch)
+    assert not ray.is_initialized()
+    assert fedsim.load(folder).status is Status.INTERRUPTED
+    assert list((folder / "checkpoint").iterdir())
+    before = len(ray.calls)
+    change_workers(folder, {"name": "threads"} if began_on_ray else RAY)
+    assert digests(execution.resume(folder).path) == digests(expected.path)
+    assert (len(ray.calls) > before) is not began_on_ray
+
+
+def change_workers(folder: Path, workers: dict[str, Any]) -> None:
+    yaml, path = YAML(), folder / "scenario.yaml"
+    scenario = yaml.load(path)
+    scenario["training"]["workers"] = workers
+    yaml.dump(scenario, path)
+
+
+def test_a_resumed_run_survives_a_missing_cluster(
+    tmp_path: Path, ray: Imitation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "half"
+    interrupted(folder, world(RAY, stop={"rounds": 100}), 40, monkeypatch)
+    change_workers(folder, {**RAY, "address": "ray://127.0.0.1:1"})
+    with pytest.raises(UserError, match="no Ray cluster answers"):
+        execution.resume(folder)
+    assert list((folder / "checkpoint").iterdir())
+    change_workers(folder, RAY)
+    assert execution.resume(folder).status is Status.COMPLETE
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"workers": {"name": "devices"}, "device": "cpu"}, "devices are CUDA devices"),
+        ({"workers": {"name": "ray"}, "executor": "plain"}, "one client after another"),
+    ],
+)
+def test_workers_that_cannot_be(training: dict[str, Any], message: str) -> None:
+    scenario = world()
+    scenario["training"] = {**scenario["training"], **training}
+    with pytest.raises(UserError, match=message):
+        fedsim.read_scenario(scenario)
