@@ -1,9 +1,16 @@
-"""Where two scenarios differ."""
+"""Where scenarios differ, and names for them from that."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+_ABSENT = "\0absent"
+_LONGEST_VALUE = 24
+
+Values = Mapping[str, Any]
+"""A scenario, or a part of one, as :func:`flattened`."""
 
 
 def differences(
@@ -41,3 +48,105 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
             length += 1
         result[path] = ".".join(words[-length:])
     return result
+
+
+def text(value: Any) -> str:
+    """A text that is equal for equal values alone."""
+    return json.dumps(value, sort_keys=True)
+
+
+def key_of(flat: Values, paths: Sequence[str]) -> str:
+    """A text that is equal for scenarios that agree in all of these paths, and for no others."""
+    return text([flat.get(path, _ABSENT) for path in paths])
+
+
+def differing(every: Sequence[Values]) -> list[str]:
+    """The paths at which some scenarios differ, in order of appearance."""
+    paths = dict.fromkeys(path for flat in every for path in flat)
+    return [path for path in paths if len({key_of(flat, [path]) for flat in every}) > 1]
+
+
+class Namer:
+    """Names scenarios by the fewest values that tell them apart, names of parts before their parameters.
+
+    Args:
+        paths: paths that may be used.
+        every: all scenarios that are to be told apart by them.
+        fallback: name where there is nothing to tell apart.
+    """
+
+    def __init__(self, paths: Sequence[str], every: Sequence[Values], fallback: str) -> None:
+        self._fallback = fallback
+        wanted = len({key_of(flat, paths) for flat in every})
+
+        def rank(path: str) -> int:
+            if path.endswith(".name"):
+                return 0
+            # A key that is null here and a whole part there says more by what is in the part.
+            return 2 if all(flat[path] is None for flat in every if path in flat) else 1
+
+        chosen: list[str] = []
+        for path in sorted(paths, key=rank):
+            count = len({key_of(flat, chosen) for flat in every})
+            if count == wanted:
+                break
+            if len({key_of(flat, [*chosen, path]) for flat in every}) > count:
+                chosen.append(path)
+        for path in [path for path in chosen if not path.endswith(".name")]:
+            rest = [other for other in chosen if other != path]
+            if len({key_of(flat, rest) for flat in every}) == wanted:
+                chosen = rest
+        # What has nothing of that is named by what it has instead.
+        for flat in every:
+            if wanted > 1 and all(_source(path, flat) is None for path in chosen):
+                chosen += [path for path in sorted(paths, key=rank) if path in flat][:1]
+        self._short = short_names(sorted(chosen, key=list(paths).index))
+        for path, short in self._short.items():
+            # Of a part that others do not have, the part is what matters.
+            part, _, last = path.rpartition(".")
+            if short == last and any(part in flat for flat in every):
+                self._short[path] = f"{part.rpartition('.')[2]}.{last}"
+
+        # What is switched off need not be said, unless it is all there is to say or all that tells two apart.
+        told = {self._name(flat, nothing=False) for flat in every}
+        self._nothing = len(told) < wanted or (wanted > 1 and "" in told)
+
+    def __call__(self, flat: Values) -> str:
+        """The name of one of the scenarios: ``fedprox, mu=0.1``."""
+        return self._name(flat, nothing=self._nothing) or self._fallback
+
+    def _name(self, flat: Values, *, nothing: bool) -> str:
+        pieces: dict[str, None] = {}
+        for path, short in self._short.items():
+            source = _source(path, flat)
+            if source is None or (flat[source] is None and not nothing):
+                continue
+            name = short if source == path else source.rpartition(".")[2]
+            pieces[_piece(source, name, flat[source])] = None
+        return ", ".join(pieces)
+
+
+def _source(path: str, flat: Values) -> str | None:
+    """Where a scenario says something of ``path``: there, or in that it has nothing at a place above it."""
+    if path in flat:
+        return path
+    while "." in path:
+        path = path.rpartition(".")[0]
+        if path in flat:
+            return path
+    return None
+
+
+def _piece(path: str, short: str, value: Any) -> str:
+    if isinstance(value, str):
+        if path.endswith(".name"):
+            return value.rpartition(":")[2]
+        return f"{short}={value.rpartition('/')[2]}"
+    if value is None:
+        return f"{short}=none"
+    if isinstance(value, float):
+        return f"{short}={value:g}"
+    written = json.dumps(value)
+    if len(written) > _LONGEST_VALUE:
+        written = f"{written[: _LONGEST_VALUE - 1]}…"
+    return f"{short}={written}"

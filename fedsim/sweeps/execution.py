@@ -91,7 +91,7 @@ def sweep(
     planned = plan_runs(loaded)
     path = output if output is not None else default_sweep_folder(loaded)
     with claimed(path):
-        record(path, loaded, planned)
+        planned = record(path, loaded, planned)
         tasks = [
             Task(number, run.name, str(path.resolve() / run.name), run.resolved())
             for number, run in enumerate(planned)

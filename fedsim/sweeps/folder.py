@@ -6,8 +6,9 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status, write_atomically
 from fedsim.runs.run import Run, load_run
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
-from fedsim.scenario.comparing import differences
+from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.sweeps.plan import PlannedRun
 
@@ -134,28 +135,77 @@ def _locked(file: int) -> bool:
     return True
 
 
-def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) -> None:
+def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Write down what the sweep in ``path`` consists of.
+
+    Returns:
+        The runs under the names of their folders: a run that is there keeps the folder that it has.
 
     Raises:
         UserError: a run that is there was made from another scenario.
     """
-    digests = {run.name: digest(run.resolved()) for run in planned}
-    earlier = {e.run: e.digest for e in read_sweep(path).runs} if is_sweep(path) else {}
-    for run in planned:
+    digests = [digest(run.resolved()) for run in planned]
+    earlier = read_sweep(path).runs if is_sweep(path) else ()
+    names = _folders(path, planned, digests, earlier)
+    settled = [replace(run, name=name) for run, name in zip(planned, names, strict=True)]
+    known = {(entry.run, entry.digest) for entry in earlier}
+    entries = []
+    for run, scenario in zip(settled, digests, strict=True):
         folder = RunFolder(path / run.name)
-        if folder.info.exists() and earlier.get(run.name) != digests[run.name]:
+        if folder.info.exists() and (run.name, scenario) not in known:
             _require_same(Run(folder), run)
-    entries = (SweepEntry(run.name, run.seed, run.values, digests[run.name]) for run in planned)
-    scenario = None if loaded.path is None else str(loaded.path)
+        entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
+    source = None if loaded.path is None else str(loaded.path)
     # First what makes the folder that of a sweep, so that a sweep killed here can be started again.
-    SweepRecord(loaded.scenario.name, scenario, tuple(entries)).write(path)
+    SweepRecord(loaded.scenario.name, source, tuple(entries)).write(path)
     write_atomically(path / SCENARIO, loaded.resolved_yaml())
+    return settled
+
+
+def _folders(
+    path: Path,
+    planned: Sequence[PlannedRun],
+    digests: Sequence[str],
+    earlier: Sequence[SweepEntry],
+) -> list[str]:
+    """The folder of each run: how a run is called depends on what else is swept, but the folder it has stays its own.
+
+    A run is one that is there if it has the same scenario, or was made by the same values and seed (from a scenario
+    that has changed since, which is then refused).
+    """
+    found: dict[int, str] = {}
+    left = list(earlier)
+    rules: tuple[tuple[Callable[[SweepEntry], str], Callable[[int], str]], ...] = (
+        (lambda entry: f"{entry.run} {entry.digest}", lambda n: f"{planned[n].name} {digests[n]}"),
+        (lambda entry: entry.digest, lambda n: digests[n]),
+        (lambda entry: _made_by(entry), lambda n: _made_by(planned[n])),
+    )
+    for of_entry, of_run in rules:
+        free: dict[str, list[SweepEntry]] = {}
+        for entry in left:
+            free.setdefault(of_entry(entry), []).append(entry)
+        for number in range(len(planned)):
+            candidates = free.get(of_run(number))
+            if number not in found and candidates:
+                entry = candidates.pop(0)
+                found[number] = entry.run
+                left.remove(entry)
+    taken = {entry.run for entry in left if (path / entry.run).exists()} | set(found.values())
+    for number, run in enumerate(planned):
+        if number not in found:
+            name = run.name if run.name not in taken else f"{run.name}-{digests[number][:6]}"
+            found[number] = name
+            taken.add(name)
+    return [found[number] for number in range(len(planned))]
+
+
+def _made_by(run: SweepEntry | PlannedRun) -> str:
+    return text([run.values, run.seed])
 
 
 def digest(resolved: Mapping[str, Any]) -> str:
     """A text that is equal for equal scenarios."""
-    return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(text(resolved).encode()).hexdigest()
 
 
 def _require_same(there: Run, planned: PlannedRun) -> None:

@@ -6,13 +6,14 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedsim.catalog import CATALOG
 from fedsim.errors import UserError, UserErrors
-from fedsim.scenario.comparing import short_names
+from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 
@@ -25,7 +26,7 @@ class PlannedRun:
     """One run of a sweep.
 
     Attributes:
-        name: its folder; follows from its values and seed alone, so that a sweep can grow.
+        name: its folder, after its values and seed; :func:`fedsim.sweeps.folder.record` keeps the folder it has.
         seed: its seed.
         values: what the sweep sets, by dotted path.
         loaded: its scenario, without the sweep.
@@ -67,15 +68,19 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             )
     seeds = sweep.seeds or [loaded.scenario.seed]
     keys = short_names([*sweep.grid, *sweep.zip])
+    words = {
+        path: name_words(path, keys[path], listed)
+        for path, listed in [*sweep.grid.items(), *sweep.zip.items()]
+    }
     planned: dict[str, PlannedRun] = {}
     problems: dict[str, UserError] = {}
     for chosen in _combinations(loaded):
         for seed in seeds:
             values = {override.path: override.value for override in chosen}
-            words = [
-                _word(keys[path], value) for path, value in values.items() if value is not None
+            called = [
+                words[path][text(value)] for path, value in values.items() if value is not None
             ]
-            name = "_".join([*words, f"seed{seed}"])
+            name = "_".join([*called, f"seed{seed}"])
             place = loaded.source.value_place(("sweep", "seeds"))
             try:
                 changed = loaded.changed(
@@ -120,22 +125,55 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
         yield list(itertools.chain(*chosen))
 
 
-def _word(key: str, value: Any) -> str:
-    """A value in the name of a folder; what the text does not tell in full is told by a few digits of its hash."""
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        rest = [f"{name}{_plain(item)}" for name, item in value.items() if name != "name"]
-        text = "-".join([value["name"].rpartition(":")[2], *rest])
-        faithful = not any(isinstance(item, Mapping | list) for item in value.values())
-    elif isinstance(value, Mapping | list):
-        text, faithful = key, False
-    else:
-        text = _plain(value) if isinstance(value, str) else f"{key}{_plain(value)}"
-        faithful = True
-    safe = re.sub(r"[^A-Za-z0-9.+_-]+", "-", text).strip("-.")[:_LONGEST_WORD]
-    if faithful and safe == text:
-        return safe
-    canonical = json.dumps(value, sort_keys=True)
-    return f"{safe}-{hashlib.sha256(canonical.encode()).hexdigest()[:6]}"
+def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
+    """How the values of a path are called in the names of folders, by their text; null is not mentioned.
+
+    A plain value, or a part with a few plain parameters, is called by all of it. Where that is too long, or what is
+    swept is nested, the values of this path are called by what tells them apart: the name of the part, and parameters
+    where several share it. A few digits of a hash tell apart what is still alike.
+    """
+    distinct = {text(value): value for value in values if value is not None}
+    whole = {known: _whole(key, value) for known, value in distinct.items()}
+    alike = Counter(word.casefold() for word in whole.values())
+    if all(word == _safe(word) and alike[word.casefold()] == 1 for word in whole.values()):
+        return whole
+    flats = {known: dict(flattened({path: value})) for known, value in distinct.items()}
+    every = list(flats.values())
+    namer = Namer(differing(every), every, "")
+    words = {}
+    for known, value in distinct.items():
+        label, own = namer(flats[known]), _name_of(value)
+        if isinstance(value, str):
+            label = value.rpartition("/")[2]
+        elif own and label.partition(", ")[0] != own:
+            label = f"{own}, {label}"
+        words[known] = _safe(label) or key
+    alike = Counter(word.casefold() for word in words.values())
+    for known, word in words.items():
+        if alike[word.casefold()] > 1:
+            words[known] = f"{word}-{hashlib.sha256(known.encode()).hexdigest()[:6]}"
+    return words
+
+
+def _whole(key: str, value: Any) -> str:
+    """A value with all that is in it."""
+    name = _name_of(value)
+    if name:
+        rest = [f"{path}{_plain(item)}" for path, item in value.items() if path != "name"]
+        return "-".join([name, *rest])
+    return _plain(value) if isinstance(value, str) else f"{key}{_plain(value)}"
+
+
+def _name_of(value: Any) -> str:
+    """The name of a part; empty for anything else."""
+    name = value.get("name") if isinstance(value, Mapping) else None
+    return name.rpartition(":")[2] if isinstance(name, str) else ""
+
+
+def _safe(label: str) -> str:
+    """A label without what file systems stumble over, of bearable length."""
+    word = re.sub(r"[^A-Za-z0-9.+_-]+", "-", label.replace("=", ""))
+    return word[:_LONGEST_WORD].strip("-.")
 
 
 def _plain(value: Any) -> str:

@@ -91,6 +91,27 @@ def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
             [server("fedavg", deadline=None), server("fedavg", deadline=8.0), server("mifa")],
             ["fedavg", "fedavg, deadline=8", "mifa"],
         ),
+        # A key that is null here and a whole part there: each says what it has.
+        (
+            [{"training": {"limited": limited}} for limited in (None, {"share": 0.5, "most": 2})],
+            ["limited=none", "limited.share=0.5"],
+        ),
+        (
+            [
+                {"training": {"limited": limited}}
+                for limited in ({"share": 0.5, "most": 2}, {"share": 0.5, "most": 3}, None)
+            ],
+            ["limited.most=2", "limited.most=3", "limited=none"],
+        ),
+        (
+            [{"stop": {"target": target}} for target in ({"accuracy": 0.9}, {"loss": 0.1}, None)],
+            ["target.accuracy=0.9", "target.loss=0.1", "target=none"],
+        ),
+        # ... but what is switched off need not be said beside something else.
+        (
+            [server("fedavg", limited=None), server("fedprox", limited={"share": 0.5})],
+            ["fedavg", "fedprox"],
+        ),
         # Keys of one name are told apart by what they are in.
         (
             [
@@ -119,6 +140,20 @@ def test_what_is_crossed_with_the_server_section_is_a_setting() -> None:
         ("alpha=0.1", "mifa", 1),
         ("alpha=1", "fedavg", 1),
         ("alpha=1", "mifa", 1),
+    ]
+
+
+def test_a_setting_that_is_nothing_in_some_runs_has_a_name() -> None:
+    runs = [
+        facts({**server(method), "training": {"limited": limited}}, 0, method)
+        for method in ("fedavg", "fedlga")
+        for limited in (None, {"share": 0.5, "most": 2})
+    ]
+    assert names(group_runs(runs)) == [
+        ("limited=none", "fedavg", 1),
+        ("limited=none", "fedlga", 1),
+        ("limited.share=0.5", "fedavg", 1),
+        ("limited.share=0.5", "fedlga", 1),
     ]
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,11 +26,12 @@ from fedsim.catalog import CATALOG
 from fedsim.cli import cli
 from fedsim.errors import UserError, UserErrors
 from fedsim.runs.folder import RunFolder
+from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.folder import claimed
 from fedsim.sweeps.local import ONE_THREAD
-from fedsim.sweeps.plan import PlannedRun, plan_runs
+from fedsim.sweeps.plan import PlannedRun, name_words, plan_runs
 from tests.composition.worlds import quadratic
 
 TABLES = ("dispatches", "aggregations", "metrics", "clients")
@@ -112,21 +114,66 @@ def test_names_do_not_change_when_a_sweep_grows() -> None:
     assert before < {run.name for run in plan(scenario(grid=grid, seeds=[1, 0, 5]))}
 
 
-def test_names_are_safe_and_tell_lists_and_odd_texts_apart() -> None:
-    rounds = [[[0]], [[1]]]
-    names = [run.name for run in plan(scenario(grid={"server.selection.rounds": rounds}))]
-    assert len(set(names)) == 2
-    assert all(name.startswith("rounds-") and name.isascii() for name in names)
-    values = ["../up/there", "..-up-there"]
-    words = plan_words("task.names", values)
-    assert len(set(words)) == 2
-    assert all("/" not in word and not word.startswith(".") for word in words)
+SYNC = {"name": "sync", "deadline": "9s"}
+LONG = {"name": "scripted", "rounds": [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1]]}
 
 
-def plan_words(key: str, values: list[Any]) -> list[str]:
-    from fedsim.sweeps.plan import _word
+@pytest.mark.parametrize(
+    ("path", "values", "words"),
+    [
+        # All of a part, while that is short and plain.
+        ("server.method", [{"name": "fedprox", "mu": 0.1}], ["fedprox-mu0.1"]),
+        # Of sections, what tells them apart: names of parts first.
+        (
+            "server",
+            [
+                {"method": {"name": "fedavg"}, "selection": LONG},
+                {"method": {"name": "fedprox", "mu": 0.1}, "selection": LONG},
+                {"method": {"name": "fedprox", "mu": 1}, "selection": LONG},
+            ],
+            ["fedavg", "fedprox-mu0.1", "fedprox-mu1"],
+        ),
+        (
+            "server",
+            [{"method": {"name": "fedavg"}, "schedule": s} for s in (SYNC, {"name": "async"})],
+            ["sync", "async"],
+        ),
+        # The name of the part also where all have it, and alone where nothing else differs.
+        (
+            "devices.compute",
+            [{"name": "values", "step": 1, "jitter": {"cv": cv}} for cv in (0.1, 0.2)],
+            ["values-cv0.1", "values-cv0.2"],
+        ),
+        ("devices.compute", [{"name": "values", "jitter": {"cv": 0.1}}], ["values"]),
+        ("training.limited", [{"share": 0.5, "most": [1]}, None], ["limited"]),
+        ("task.model.hidden", [[64, 32], [16]], ["hidden-64-32", "hidden-16"]),
+        ("devices.trace", ["../traces/phones_week", "labs"], ["phones_week", "labs"]),
+        ("server.method", [{"name": "my/own.py:Mine", "a": [1]}], ["Mine"]),
+    ],
+)
+def test_what_is_swept_has_a_name_that_people_can_read(
+    path: str, values: list[Any], words: list[str]
+) -> None:
+    found = name_words(path, path.rpartition(".")[2], values)
+    assert [found[text(value)] for value in values if value is not None] == words
 
-    return [_word(key, value) for value in values]
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["../up/there", "..-up-there", "../up//there", ".", "..", "", "a b", "a-b"],
+        [[[0]], [[1]], [0], [1]],
+        [{"name": "values", "step": [1] * n, "x": []} for n in (30, 31, 32)],
+        [{"name": "x.py:Mine"}, {"name": "y.py:Mine"}],
+        [{"name": "x.py:Mine", "a": [1]}, {"name": "y.py:mine", "a": [1]}],
+        [{"x": {"y": 0.1}}, {"x": {"y": 0.1000000001}}],
+    ],
+)
+def test_names_are_safe_and_tell_everything_apart(values: list[Any]) -> None:
+    words = list(name_words("task.names", "names", values).values())
+    assert len({word.casefold() for word in words}) == len(values)
+    for word in words:
+        assert re.fullmatch(r"[A-Za-z0-9+_-][A-Za-z0-9.+_-]{0,46}", word), word
 
 
 @pytest.mark.parametrize(
@@ -214,6 +261,65 @@ def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) 
     assert "training.local_steps was 2 and is 3" in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
     assert len(Sweep(tmp_path / "sweep").record.runs) == 4
+
+
+def schedules(*deadlines: str) -> dict[str, Any]:
+    """Sections of which each is called by what the others do not have."""
+    methods = [{"name": "fedavg"}, {"name": "fedavgm", "momentum": 0.5}]
+    parts = [
+        {"method": method, "schedule": {"name": "sync", "deadline": deadline}}
+        for deadline in deadlines
+        for method in methods[: 1 if len(deadlines) == 1 else 2]
+    ]
+    data = scenario(grid={"server": parts}, seeds=[0])
+    del data["server"]
+    return data
+
+
+def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
+    """As they do when a sweep grows, or with a fedsim that names differently."""
+    out = tmp_path / "sweep"
+    first = fedsim.sweep(schedules("9s"), out, jobs=1)
+    assert [entry.run for entry in first.record.runs] == ["server_seed0"]
+    written = (out / "server_seed0" / "run.json").stat().st_mtime_ns
+    grown = fedsim.sweep(schedules("9s", "8s"), out, jobs=1)
+    assert [entry.run for entry in grown.record.runs] == [
+        "server_seed0",
+        "fedavgm-deadline9s_seed0",
+        "fedavg-deadline8s_seed0",
+        "fedavgm-deadline8s_seed0",
+    ]
+    assert (out / "server_seed0" / "run.json").stat().st_mtime_ns == written
+    assert set(grown.index["status"]) == {"complete"}
+    assert grown.index["run"].tolist() == [entry.run for entry in grown.record.runs]
+
+
+def test_a_value_that_takes_the_place_of_another_does_not_take_its_folder(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(schedules("9s"), out, jobs=1)
+    replaced = fedsim.sweep(schedules("8s"), out, jobs=1)
+    (entry,) = replaced.record.runs
+    assert re.fullmatch(r"server_seed0-[0-9a-f]{6}", entry.run)
+    assert replaced.runs[0].scenario["server"]["schedule"]["deadline"] == 8
+    assert (out / "server_seed0" / "run.json").exists()
+
+
+def test_another_scenario_is_refused_also_where_names_have_changed(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(schedules("9s"), out, jobs=1)
+    changed = ["training.local_steps=3"]
+    with pytest.raises(UserError, match=r"training\.local_steps was 2 and is 3") as caught:
+        fedsim.sweep(schedules("9s", "8s"), out, overrides=changed, jobs=1)
+    assert str(out / "server_seed0") in str(caught.value)
+
+
+def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
+    """A default left out and the same value given: two runs of the sweep, equal to the last bit."""
+    data = scenario(grid={"server.schedule": [None, {"name": "sync"}]})
+    for _ in range(2):
+        sweep = fedsim.sweep(data, tmp_path / "sweep", jobs=1)
+        assert [entry.run for entry in sweep.record.runs] == ["seed0", "sync_seed0"]
+    assert len({entry.digest for entry in sweep.record.runs}) == 1
 
 
 def test_folders_that_are_taken(tmp_path: Path) -> None:

@@ -7,19 +7,14 @@ belong to the variant. Variants are compared within their setting.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedsim.analysis.comparison.facts import Replicate, RunFacts
-from fedsim.scenario.comparing import flattened, short_names
+from fedsim.scenario.comparing import Namer, Values, differing, flattened, key_of
 
 _LEFT_OUT = ("seed", "name", "sweep")
-_ABSENT = "\0absent"
-_LONGEST_VALUE = 24
-
-Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -91,16 +86,16 @@ def group_runs(
     """
     flat = [_flat(run.scenario) for run in runs]
     every = [*flat, *(_flat(scenario) for scenario in others)]
-    differing = _differing(every)
-    of_variants, of_settings = _split(differing, every, settings)
-    name_variant = _Namer(of_variants, every, _first_name(every))
-    name_setting = _Namer(of_settings, every, "")
+    paths = differing(every)
+    of_variants, of_settings = _split(paths, every, settings)
+    name_variant = Namer(of_variants, every, _first_name(every))
+    name_setting = Namer(of_settings, every, "")
     renamed = renamed or {}
     members: dict[tuple[str, str, str], list[int]] = {}
     copies: dict[tuple[str, Replicate], int] = {}
     labels: dict[str, tuple[str, str]] = {}
     for number, run in enumerate(runs):
-        key = _key(flat[number], differing)
+        key = key_of(flat[number], paths)
         copy = copies[key, run.replicate] = copies.get((key, run.replicate), 0) + 1
         setting, label = name_setting(flat[number]), name_variant(flat[number])
         labels[key] = (renamed.get(setting, setting), renamed.get(label, label))
@@ -115,9 +110,9 @@ def group_runs(
         label = labels[key][1]
         if key in copied:
             label = _folder_name(chosen, runs)
-        values = {path: flat[numbers[0]][path] for path in differing if path in flat[numbers[0]]}
+        values = {path: flat[numbers[0]][path] for path in paths if path in flat[numbers[0]]}
         groups.append(Group(setting, label, tuple(chosen), values))
-    return Grouping(tuple(_told_apart(groups)), tuple(differing))
+    return Grouping(tuple(_told_apart(groups)), tuple(paths))
 
 
 def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,91 +120,30 @@ def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:
     return dict(flattened(kept))
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _differing(every: Sequence[Values]) -> list[str]:
-    paths = dict.fromkeys(path for flat in every for path in flat)
-    return [p for p in paths if len({_text(flat.get(p, _ABSENT)) for flat in every}) > 1]
-
-
-def _key(flat: Values, paths: Sequence[str]) -> str:
-    return _text([flat.get(path, _ABSENT) for path in paths])
-
-
 def _split(
-    differing: Sequence[str], every: Sequence[Values], wanted: Sequence[str]
+    paths: Sequence[str], every: Sequence[Values], wanted: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Paths that name variants, and paths that name settings; ``wanted`` ones are settings if they can be."""
     shared = [
-        path for path in differing if any(f"{path}.".startswith(f"{place}.") for place in wanted)
+        path for path in paths if any(f"{path}.".startswith(f"{place}.") for place in wanted)
     ]
-    server = [path for path in differing if path.startswith("server.") and path not in shared]
-    kinds = {_key(flat, server) for flat in every}
+    server = [path for path in paths if path.startswith("server.") and path not in shared]
+    kinds = {key_of(flat, server) for flat in every}
     if len(kinds) < 2:
-        return list(differing), []
+        return list(paths), []
     settings = []
-    for path in differing:
+    for path in paths:
         if path in server:
             continue
-        values = {_text(flat.get(path, _ABSENT)) for flat in every}
-        pairs = {(_key(flat, server), _text(flat.get(path, _ABSENT))) for flat in every}
+        values = {key_of(flat, [path]) for flat in every}
+        pairs = {(key_of(flat, server), key_of(flat, [path])) for flat in every}
         if len(pairs) == len(kinds) * len(values):
             settings.append(path)
-    return [path for path in differing if path not in settings], settings
-
-
-class _Namer:
-    """Names scenarios by the fewest paths that tell them apart, names of parts before their parameters."""
-
-    def __init__(self, paths: Sequence[str], every: Sequence[Values], fallback: str) -> None:
-        self._fallback = fallback
-        wanted = len({_key(flat, paths) for flat in every})
-        chosen: list[str] = []
-        for path in sorted(paths, key=lambda path: not path.endswith(".name")):
-            count = len({_key(flat, chosen) for flat in every})
-            if count == wanted:
-                break
-            if len({_key(flat, [*chosen, path]) for flat in every}) > count:
-                chosen.append(path)
-        for path in [path for path in chosen if not path.endswith(".name")]:
-            rest = [other for other in chosen if other != path]
-            if len({_key(flat, rest) for flat in every}) == wanted:
-                chosen = rest
-        self._short = short_names(sorted(chosen, key=list(paths).index))
-
-        # What is switched off need not be said, unless it is all there is to say or all that tells two apart.
-        told = {self._name(flat, nothing=False) for flat in every}
-        self._nothing = len(told) < wanted or (wanted > 1 and "" in told)
-
-    def __call__(self, flat: Values) -> str:
-        return self._name(flat, nothing=self._nothing) or self._fallback
-
-    def _name(self, flat: Values, *, nothing: bool) -> str:
-        pieces = [
-            _piece(path, short, flat[path])
-            for path, short in self._short.items()
-            if path in flat and (nothing or flat[path] is not None)
-        ]
-        return ", ".join(pieces)
+    return [path for path in paths if path not in settings], settings
 
 
 def _first_name(every: Sequence[Values]) -> str:
     return str(every[0].get("server.method.name", "runs")).rpartition(":")[2] if every else ""
-
-
-def _piece(path: str, short: str, value: Any) -> str:
-    if isinstance(value, str):
-        if path.endswith(".name"):
-            return value.rpartition(":")[2]
-        return f"{short}={value.rpartition('/')[2]}"
-    if value is None:
-        return f"{short}=none"
-    if isinstance(value, float):
-        return f"{short}={value:g}"
-    text = json.dumps(value)
-    return f"{short}={text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + '…'}"
 
 
 def _folder_name(chosen: Sequence[RunFacts], runs: Sequence[RunFacts]) -> str:
