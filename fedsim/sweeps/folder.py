@@ -16,12 +16,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status, write_atomically
 from fedsim.runs.run import Run, load_run
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
 from fedsim.scenario.comparing import differences, text
-from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.sweeps.plan import PlannedRun
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def digest(resolved: Mapping[str, Any]) -> str:
 
 
 def _require_same(there: Run, planned: PlannedRun) -> None:
-    found = list(differences(there.scenario, planned.resolved()))
+    found = list(differences(_as_now(there), planned.resolved()))
     if found:
         shown = "; ".join(
             f"{path} was {json.dumps(before)} and is {json.dumps(now)}"
@@ -225,6 +226,14 @@ def _require_same(there: Run, planned: PlannedRun) -> None:
             where=str(there.path),
             hint="choose another folder for the sweep with -o, or remove this run's folder",
         )
+
+
+def _as_now(run: Run) -> dict[str, Any]:
+    """A run's scenario; keys that were not there yet when it was made have their defaults."""
+    try:
+        return load_scenario(run.folder.scenario, CATALOG).resolved()
+    except UserError:
+        return run.scenario
 
 
 def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]) -> None:

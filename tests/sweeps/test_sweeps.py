@@ -313,6 +313,24 @@ def test_another_scenario_is_refused_also_where_names_have_changed(tmp_path: Pat
     assert str(out / "server_seed0") in str(caught.value)
 
 
+def test_a_key_that_an_older_fedsim_did_not_have_is_no_other_scenario(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(scenario(seeds=[0]), out, jobs=1)
+    path = out / "seed0" / "scenario.yaml"
+    lines = path.read_text().splitlines(keepends=True)
+    older = [line for line in lines if "failure_detection" not in line]
+    assert len(older) == len(lines) - 1
+    path.write_text("".join(older))
+    document = json.loads((out / "sweep.json").read_text())
+    document["runs"][0]["digest"] = "of another time"
+    (out / "sweep.json").write_text(json.dumps(document))
+    assert fedsim.sweep(scenario(seeds=[0]), out, jobs=1).failures == {}
+    path.write_text(path.read_text().replace("local_steps: 2", "local_steps: 3"))
+    (out / "sweep.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match=r"training\.local_steps was 3 and is 2"):
+        fedsim.sweep(scenario(seeds=[0]), out, jobs=1)
+
+
 def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
     """A default left out and the same value given: two runs of the sweep, equal to the last bit."""
     data = scenario(grid={"server.schedule": [None, {"name": "sync"}]})
