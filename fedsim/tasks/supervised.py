@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.dropout import key_dropout
+from fedsim.tasks.flops import FlopCounter
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent, isolated_torch_random
 from fedsim.tasks.partition import Partition
@@ -100,7 +100,7 @@ class SupervisedTask(Task):
     @cached_property
     def _flops_per_sample(self) -> int:
         parameters = [value for value in self.module.parameters() if value.requires_grad]
-        counter = FlopCounterMode(display=False)
+        counter = FlopCounter()
         was_training = self.module.training
         self.module.eval()
         with counter:
@@ -108,7 +108,7 @@ class SupervisedTask(Task):
             loss = self.loss.per_sample(outputs, self.train_y[self._probe_rows()]).sum()
             torch.autograd.grad(loss, parameters, allow_unused=True)
         self.module.train(was_training)
-        return int(counter.get_total_flops()) // len(outputs)
+        return counter.total // len(outputs)
 
     def activations_per_sample(self) -> int:
         """Counted once by running the module forward and seeing what torch keeps, parameters left out."""

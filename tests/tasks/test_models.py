@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
 
 from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
@@ -174,6 +176,21 @@ def test_flops_are_those_counted_by_hand() -> None:
     second = 3 * (2 * 2 * 9 * 2 * 16)
     problem = task(toy_dataset(), "cnn", channels=(2, 2), kernel=3, hidden=[])
     assert problem.flops_per_sample() == convolution + second + 6 * 8 * 10
+
+
+def test_counting_does_not_import_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # importing it fails
+    assert task(toy_dataset(), "mlp", hidden=[20]).flops_per_sample() > 0
+
+
+@pytest.mark.parametrize("model", ["cnn", "char_lstm", "char_transformer", "resnet20"])
+def test_flops_are_those_that_torch_counts(model: str) -> None:
+    problem = task(characters() if model.startswith("char") else toy_dataset(), model)
+    inputs, labels = problem.inputs(problem.train_x[:2]), problem.train_y[:2]
+    with FlopCounterMode(display=False) as counter:
+        loss = problem.loss.per_sample(problem.module.eval()(inputs), labels).sum()
+        torch.autograd.grad(loss, list(problem.module.parameters()), allow_unused=True)
+    assert problem.flops_per_sample() == counter.get_total_flops() // 2
 
 
 def test_our_lstm_is_torchs() -> None:
