@@ -58,7 +58,7 @@ def goal_text(metric: str, value: float) -> str:
 
 
 def metric_label(metric: str) -> str:
-    """A metric's name in a sentence: ``personal accuracy``."""
+    """A metric's name in a sentence: ``client accuracy``."""
     return metric.replace("_", " ")
 
 

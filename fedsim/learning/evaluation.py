@@ -59,18 +59,22 @@ class ClientMetrics:
     loss: FloatArray
     samples: npt.NDArray[np.int64]
 
-    def summary(self, prefix: str) -> Metrics:
-        """Mean over clients, mean over samples, and mean over the worst tenth of the clients."""
+    def summary(self) -> Metrics:
+        """Mean over clients, mean over samples, and mean over the worst tenth of the clients.
+
+        The names are the same whether a client would use a model of its own or the global one: they answer the same
+        question, what a client has of it all, and are to stand in one figure.
+        """
         known = self.samples > 0
         accuracy, loss, weights = self.accuracy[known], self.loss[known], self.samples[known]
         if not len(accuracy):
             return {}
         worst = max(1, round(_WORST_SHARE * len(accuracy)))
         return {
-            f"{prefix}_accuracy": float(accuracy.mean()),
-            f"{prefix}_accuracy_weighted": float(np.average(accuracy, weights=weights)),
-            f"{prefix}_accuracy_worst": float(np.sort(accuracy)[:worst].mean()),
-            f"{prefix}_loss": float(loss.mean()),
+            "client_accuracy": float(accuracy.mean()),
+            "client_accuracy_weighted": float(np.average(accuracy, weights=weights)),
+            "client_accuracy_worst": float(np.sort(accuracy)[:worst].mean()),
+            "client_loss": float(loss.mean()),
         }
 
 

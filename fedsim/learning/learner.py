@@ -85,7 +85,8 @@ class Learner:
         seed: the scenario's seed.
         on_metrics: receives the result of every submitted evaluation, in order.
         on_rest: called whenever everything submitted has been executed; the moment for a checkpoint.
-        per_client: also measure models on each client's own test samples.
+        per_client: also measure the model that each client would use on its own test samples, as is always done
+            where the method gives clients models of their own.
         objective: also measure what training minimises, see :class:`fedsim.learning.objective.Objective`.
         eager: execute every instruction when it is submitted, one dispatch at a time: for verification.
         max_pending: pending dispatches after which execution starts; by device where None.
@@ -116,7 +117,7 @@ class Learner:
         self.execution = execution = Execution.of(training) if execution is None else execution
         self._on_metrics = on_metrics
         self._on_rest = on_rest
-        self._per_client = per_client and not method.personal
+        self._per_client = per_client or method.personal
         self._eager = eager
         on_cuda = execution.device.type == "cuda"
         self._max_pending = max_pending or (_CUDA_PENDING if on_cuda else _CPU_PENDING)
@@ -555,12 +556,12 @@ class Learner:
 
     def _measure(self, server: ServerState) -> dict[str, float]:
         metrics = self._evaluator.measure(server["model"])
-        if self.method.personal or self._per_client:
+        if self._per_client:
             clients = self._evaluator.measure_clients(
                 personal_model(self.method, server, self.store)
             )
             if clients is not None:
-                metrics |= clients.summary("personal" if self.method.personal else "client")
+                metrics |= clients.summary()
         if self._objective is None:
             return metrics
         personal = self.method.personal_parts()

@@ -300,7 +300,9 @@ class Evaluation(Parameters):
     at_start: bool = True
     """Also measure the initial model."""
     per_client: bool = False
-    """Also measure on each client's own test samples."""
+    """Also measure the model that each client would use on its own test samples: client_accuracy (mean over clients),
+    client_accuracy_weighted (over samples), client_accuracy_worst (over the worst tenth of the clients), client_loss.
+    Methods that give clients models of their own always do, so that their scenarios need not ask for it."""
     objective: bool = False
     """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised
     tasks; the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared

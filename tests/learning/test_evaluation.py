@@ -92,18 +92,18 @@ def test_summary_of_clients() -> None:
         accuracy=np.array([0.5, np.nan, 1.0, 0.0]),
         loss=np.array([1.0, np.nan, 2.0, 6.0]),
         samples=np.array([6, 0, 3, 1]),
-    ).summary("personal")
+    ).summary()
     assert metrics == {
-        "personal_accuracy": 0.5,
-        "personal_accuracy_weighted": (6 * 0.5 + 3 * 1.0 + 1 * 0.0) / 10,
-        "personal_accuracy_worst": 0.0,
-        "personal_loss": 3.0,
+        "client_accuracy": 0.5,
+        "client_accuracy_weighted": (6 * 0.5 + 3 * 1.0 + 1 * 0.0) / 10,
+        "client_accuracy_worst": 0.0,
+        "client_loss": 3.0,
     }
 
 
 def test_worst_is_a_tenth_of_the_clients() -> None:
     accuracy = np.arange(20) / 20
-    metrics = ClientMetrics(accuracy, accuracy, np.ones(20, dtype=np.int64)).summary("client")
+    metrics = ClientMetrics(accuracy, accuracy, np.ones(20, dtype=np.int64)).summary()
     assert metrics["client_accuracy_worst"] == pytest.approx((0 + 1 / 20) / 2)
 
 
@@ -115,8 +115,15 @@ def test_no_own_samples_no_client_metrics() -> None:
 def test_personal_methods_report_personal_metrics() -> None:
     task = supervised_task("linear", own_test=True)
     _, rows = execute(task, buffered(10), method=Remembering)
-    assert {"accuracy", "personal_accuracy", "personal_accuracy_worst"} <= rows[0][1].keys()
-    assert rows[-1][1]["personal_loss"] != rows[-1][1]["loss"]
+    assert {"accuracy", "client_accuracy", "client_accuracy_worst"} <= rows[0][1].keys()
+    assert rows[-1][1]["client_loss"] != rows[-1][1]["loss"]
+
+
+def test_what_a_client_has_goes_by_one_name_whoever_the_model_belongs_to() -> None:
+    task = supervised_task("linear", own_test=True)
+    _, own = execute(task, buffered(10), method=Remembering)
+    _, common = execute(task, buffered(10), per_client=True)
+    assert own[0][1].keys() == common[0][1].keys()
 
 
 def test_client_metrics_on_request() -> None:

@@ -264,7 +264,7 @@ def test_lost_work_gives_the_same_bits_deferred_at_once_and_resumed() -> None:
     timeline = with_lost_work()
     deferred, expected_metrics = fresh()
     expected = end(timeline.play(deferred))
-    assert len({row["personal_loss"] for row in expected_metrics}) == 4
+    assert len({row["client_loss"] for row in expected_metrics}) == 4
     at_once, metrics = fresh(eager=True)
     assert_equal(end(timeline.play(at_once)), expected)
     assert metrics == expected_metrics

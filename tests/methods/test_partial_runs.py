@@ -220,10 +220,10 @@ def test_each_client_is_measured_with_a_model_of_its_own(method: str, tmp_path: 
     """Personal metrics are there and beat the global model's on two-class clients; files hold the personal parts."""
     run = fedsim.run(personal_digits({"name": method}), tmp_path / "run")
     last = run.metrics.iloc[-1]
-    assert last["personal_accuracy_worst"] <= last["personal_accuracy"]
-    assert last["personal_loss"] < run.metrics["personal_loss"].iloc[0]
+    assert last["client_accuracy_worst"] <= last["client_accuracy"]
+    assert last["client_loss"] < run.metrics["client_loss"].iloc[0]
     if method != "lg_fedavg":
-        assert last["personal_accuracy"] > last["accuracy"]
+        assert last["client_accuracy"] > last["accuracy"]
     parts, model = run.personal_parts(), run.model()
     clients = parts.pop("clients").tolist()
     used = run.dispatches.query("outcome == 'aggregated'")
@@ -239,7 +239,7 @@ def test_each_client_is_measured_with_a_model_of_its_own(method: str, tmp_path: 
         assert len({row.numpy().tobytes() for row in own_rows}) == len(own_rows)
     own = run.clients.set_index("client_id")["last_accuracy"]
     known = own.dropna()
-    assert last["personal_accuracy"] == pytest.approx(known.mean(), rel=1e-12)
+    assert last["client_accuracy"] == pytest.approx(known.mean(), rel=1e-12)
     untouched = sorted(set(range(12)) - set(clients))
     assert method == "ditto" or not untouched or own[untouched].notna().any()
 
@@ -321,7 +321,7 @@ def test_lost_work_is_kept_where_asked_for(tmp_path: Path) -> None:
         assert set(run.dispatches["outcome"]) == {"dropped"}
         parts[keep] = run.personal_parts()
         if keep:
-            losses = run.metrics["personal_loss"].to_numpy()
+            losses = run.metrics["client_loss"].to_numpy()
     assert not parts[False]
     assert len(parts[True]["clients"]) > 4
     assert losses[-1] < losses[0]

@@ -46,7 +46,7 @@ def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
     writer.append_aggregation(Aggregate(1, 4.0, 0, contributions, {"online": 6.0}))
     writer.append_aggregation(Aggregate(2, 5.0, 1, ()))
     writer.append_metrics(0.0, 0, 0, {"accuracy": 0.1, "loss": 2.3})
-    writer.append_metrics(4.0, 1, 0, {"accuracy": 0.5, "personal_accuracy": 0.6})
+    writer.append_metrics(4.0, 1, 0, {"accuracy": 0.5, "client_accuracy": 0.6})
     writer.flush()
     streamed = load_run(folder.path)
     names = [field.name for field in DISPATCHES.schema]
@@ -68,7 +68,7 @@ def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
         "round",
         "accuracy",
         "loss",
-        "personal_accuracy",
+        "client_accuracy",
     ]
     assert streamed.simulated_s == 5.0
 
