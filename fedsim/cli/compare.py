@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +69,13 @@ def _default(first: Path) -> Path:
 
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
+    from fedsim.analysis.comparison.cautions import cautions
     from fedsim.analysis.comparison.figures import headline
 
     return {
         "page": str(page),
         "headline": headline(comparison),
+        "cautions": cautions(comparison),
         "no_difference": comparison.no_difference,
         "baseline": comparison.baseline,
         "groups": _rows(comparison.summary),
@@ -92,39 +94,46 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _print(comparison: Comparison, page: Path) -> None:
     from rich.table import Table
 
-    from fedsim.analysis.comparison.figures import headline, notice
-    from fedsim.units import format_duration
+    from fedsim.analysis.comparison.cautions import cautions
+    from fedsim.analysis.comparison.figures import asked, headline
+    from fedsim.analysis.text import metric_label, metric_text
 
     console = Console()
     console.print(headline(comparison), style="bold", highlight=False)
-    if notice(comparison):
-        console.print(notice(comparison), style="yellow", highlight=False)
+    for caution in cautions(comparison):
+        console.print(caution, style="yellow", highlight=False)
     table = Table(show_edge=False)
     several = len(comparison.grouping.settings) > 1
     for name in (*(("setting",) if several else ()), "variant", "runs"):
         table.add_column(name)
-    metric = comparison.metrics[0] if comparison.metrics else None
-    if metric:
-        table.add_column(f"final {metric}", justify="right")
+    metrics = asked(comparison)
+    for metric in metrics:
+        table.add_column(f"final {metric_label(metric)}", justify="right")
     for goal in comparison.goals:
         table.add_column(f"time to {goal.title}", justify="right")
-    times = comparison.targets
-    for row in comparison.summary.itertuples(index=False):
-        cells = [row.setting] if several else []
-        cells += [row.label, str(row.runs)]
-        if metric:
-            cells.append(f"{getattr(row, f'final_{metric}'):.4g}")
-        here = (
-            times[(times["setting"] == row.setting) & (times["label"] == row.label)]
-            if len(times)
-            else times
-        )
-        for time_s, relative in zip(here.get("time_s", []), here.get("relative", []), strict=True):
-            shown = "-" if math.isnan(time_s) else format_duration(time_s)
-            cells.append(shown if math.isnan(relative) else f"{shown} ({relative:.2f}x)")
-        table.add_row(*map(str, cells))
+    for row in comparison.summary.to_dict("records"):
+        cells = [str(row["setting"])] if several else []
+        cells += [str(row["label"]), str(row["runs"])]
+        for metric in metrics:
+            mean, spread = float(row[f"final_{metric}"]), float(row[f"final_{metric}_sd"])
+            end = "" if math.isnan(spread) else f" ± {metric_text(metric, spread)}"
+            cells.append(metric_text(metric, mean) + end)
+        for at in comparison.targets.to_dict("records"):
+            if (at["setting"], at["label"]) == (row["setting"], row["label"]):
+                cells.append(_reached(at))
+        table.add_row(*cells)
     console.print(table)
     console.print(f"page: {page}", soft_wrap=True, highlight=False)
+
+
+def _reached(at: dict[Hashable, Any]) -> str:
+    """When a variant reached a target, by how many of its runs where that is not all, and relative to the baseline."""
+    from fedsim.units import format_duration
+
+    shown = "-" if math.isnan(at["time_s"]) else format_duration(at["time_s"])
+    if at["reached"] < at["runs"]:
+        shown += f" [{at['reached']} of {at['runs']}]"
+    return shown if math.isnan(at["relative"]) else f"{shown} ({at['relative']:.2f}x)"
 
 
 @contextlib.contextmanager

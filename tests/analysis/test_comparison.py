@@ -117,9 +117,12 @@ def test_times_to_target(sweep: Sweep, comparison: Comparison, value: float) -> 
         assert shown["time_s"] == pytest.approx(np.nanmean(times))
         ordered = np.sort(np.where(np.isnan(times), np.inf, times))
         assert shown["time_median_s"] == ordered[1]
-        means = [np.nanmean(times[draw]) for draw in resamples if np.isfinite(times[draw]).any()]
-        assert shown["time_low_s"] == pytest.approx(np.quantile(means, 0.025))
-        assert shown["time_high_s"] == pytest.approx(np.quantile(means, 0.975))
+        if reached == 3:
+            means = [times[draw].mean() for draw in resamples]
+            assert shown["time_low_s"] == pytest.approx(np.quantile(means, 0.025))
+            assert shown["time_high_s"] == pytest.approx(np.quantile(means, 0.975))
+        else:
+            assert math.isnan(shown["time_low_s"])
         base = np.array(
             [first_reaching(run, "accuracy", value) for run in folders(sweep, setting, "fedavg")]
         )
@@ -169,14 +172,14 @@ def test_differences_are_taken_seed_by_seed(sweep: Sweep, comparison: Comparison
             np.array(
                 [parquet(run, "metrics")["accuracy"].iloc[-1] for run in folders(sweep, setting, v)]
             )
-            for v in VARIANTS
+            for v in reversed(VARIANTS)  # the baseline is the second
         )
         frame = comparison.pairs
         shown = frame[(frame["setting"] == setting) & (frame["quantity"] == "final accuracy")].iloc[
             0
         ]
         gaps = first - second
-        assert (shown["first"], shown["second"], shown["seeds"]) == (*VARIANTS, 3)
+        assert (shown["first"], shown["second"], shown["seeds"]) == (*reversed(VARIANTS), 3)
         assert shown["difference"] == pytest.approx(gaps.mean())
         means = gaps[resamples].mean(axis=1)
         assert shown["low"] == pytest.approx(np.quantile(means, 0.025))
@@ -187,7 +190,9 @@ def test_differences_are_taken_seed_by_seed(sweep: Sweep, comparison: Comparison
             shown = frame[(frame["setting"] == setting) & (frame["quantity"] == quantity)].iloc[0]
             pairs = [
                 [first_reaching(run, "accuracy", value) for run in both]
-                for both in zip(*(folders(sweep, setting, v) for v in VARIANTS), strict=True)
+                for both in zip(
+                    *(folders(sweep, setting, v) for v in reversed(VARIANTS)), strict=True
+                )
             ]
             gaps = np.array([a - b for a, b in pairs if math.isfinite(a) and math.isfinite(b)])
             assert shown["seeds"] == len(gaps)
@@ -435,6 +440,8 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
         "has not been started",
     ]
     assert "3 runs left out" in render(found)
+    output = CliRunner().invoke(command, [str(tmp_path / "sweep")]).output
+    assert "3 runs left out" in output
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
@@ -568,7 +575,10 @@ def test_command(sweep: Sweep, tmp_path: Path) -> None:
         assert shown["relative"] == pytest.approx(known["relative"])
     assert document["headline"] == headline(expected)
     shown = CliRunner().invoke(command, args).output
-    assert "fedavg" in shown
+    for line in expected.summary.itertuples():
+        assert f"{100 * line.final_accuracy:.1f}% ± {100 * line.final_accuracy_sd:.1f}%" in shown
+    never = CliRunner().invoke(command, [*args[:-1], "accuracy=0.99"]).output
+    assert "- [0 of 3]" in never
     assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
 
 

@@ -135,6 +135,27 @@ def test_setting_metric_and_axis_can_be_chosen(page: Page) -> None:
     assert page.complaints == []
 
 
+def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
+    bands = "document.querySelectorAll('#chart-curves path[style*=opacity]').length"
+    assert page.run(bands) == 2
+    page.run("document.getElementById('bands').click()")
+    page.settle()
+    assert page.run(bands) == 0
+    drawn = "document.querySelector('#chart-curves svg').textContent"
+    assert "target 50%" in page.run(drawn)
+    choose(page, "metric", "loss")
+    assert "target" not in page.run(drawn)
+
+
+def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
+    faded = "[...document.querySelectorAll('#chart-curves g.faded')].map((g) => g.dataset.label)"
+    button = "document.querySelector('[data-legend=curves] button')"
+    page.run(f"{button}.dispatchEvent(new PointerEvent('pointerenter'))")
+    assert set(page.run(faded)) == {"fedbuff"}
+    page.run(f"{button}.dispatchEvent(new PointerEvent('pointerleave'))")
+    assert page.run(faded) == []
+
+
 def test_a_variant_can_be_hidden_with_the_keyboard(page: Page) -> None:
     button = "document.querySelector('[data-legend=curves] button')"
     before = page.run(CURVES)

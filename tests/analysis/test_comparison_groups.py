@@ -281,6 +281,19 @@ def test_pairing_removes_what_the_seeds_have_in_common() -> None:
     assert -0.06 < gap.low < gap.mean < gap.high < 0.1
 
 
+def test_no_interval_of_fewer_than_three() -> None:
+    """Of two values the resamples have only three means: the interval would be their range."""
+    for few in ([5.0], [5.0, 6.0], [5.0, 6.0, NAN, NAN]):
+        estimate = mean_of_reached(np.array(few))
+        assert estimate.mean == np.nanmean(few)
+        assert math.isnan(estimate.low)
+        assert math.isnan(mean_difference(np.array([1.0, 3.0]), np.array([2.0, 2.5])).low)
+    three, two = np.array([3.0, 4.0, 5.0]), np.array([2.0, NAN, 3.0])
+    assert math.isfinite(ratio_of_means(three, three + 1, paired=True).low)
+    assert math.isnan(ratio_of_means(three, two, paired=True).low)
+    assert math.isnan(ratio_of_means(two, three, paired=False).high)
+
+
 def test_no_ratio_without_a_baseline_that_got_there() -> None:
     assert math.isnan(ratio_of_means(np.array([1.0]), np.array([NAN]), paired=True).mean)
     assert math.isnan(ratio_of_means(np.array([1.0]), np.array([0.0]), paired=True).mean)

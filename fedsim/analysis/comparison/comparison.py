@@ -93,6 +93,9 @@ class Comparison:
             dict.fromkeys(name for run in self.facts for name in run.metrics)
         )
         self.goals: tuple[Target, ...] = self._goals(targets)
+        # What is to be reached is what the reader asks about first.
+        wanted = [goal.metric for goal in self.goals]
+        self.metrics = tuple(dict.fromkeys([*wanted, *self.metrics]))
         self.baseline: str = self._baseline(baseline)
 
     def _goals(self, targets: Sequence[Target]) -> tuple[Target, ...]:
@@ -108,7 +111,8 @@ class Comparison:
                     where=f"target {target}",
                     hint=f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}",
                 )
-        return chosen or default_targets(self.facts)
+        found = (goal for goal in default_targets(self.facts) if goal.metric in self.metrics)
+        return chosen or tuple(found)
 
     def _baseline(self, wanted: str | None) -> str:
         labels = list(dict.fromkeys(group.label for group in self.groups))
@@ -243,14 +247,18 @@ class Comparison:
     def pairs(self) -> pd.DataFrame:
         """One row a pair of variants in a setting and quantity, over the seeds that both were run with.
 
-        ``quantity`` is ``final <metric>`` or ``time to <target>``; ``seeds`` counts the pairs (for times, those in
-        which both reached the target); ``difference`` is the mean of first minus second, between ``low`` and ``high``
-        (95 % bootstrap interval over pairs); ``better`` counts the seeds in which the first is better, ``same`` those
-        in which both are equal.
+        Pairs with the baseline come first and have it as their second. ``quantity`` is ``final <metric>``
+        or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
+        ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95 % bootstrap interval over
+        pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
         """
         rows = []
         for setting in self.grouping.settings:
-            for first, second in itertools.combinations(self.grouping.of(setting), 2):
+            groups = sorted(
+                self.grouping.of(setting), key=lambda group: group.label != self.baseline
+            )
+            for one, other in itertools.combinations(groups, 2):
+                first, second = (other, one) if one.label == self.baseline else (one, other)
                 matched = _matched(first, second)
                 for name in self.metrics:
                     ends = [(_final(a, name), _final(b, name)) for a, b in matched]

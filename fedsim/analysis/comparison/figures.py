@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from fedsim.analysis.comparison.curves import curve, grid
 from fedsim.analysis.comparison.facts import LORENZ_AT
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.reference import ReferenceTable
-from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Figure, Kind
 from fedsim.analysis.figures.time import PHASE_LABELS
 from fedsim.analysis.text import (
@@ -38,6 +37,7 @@ AGAINST: dict[str, tuple[str, Kind]] = {
 }
 ACCURACIES = np.arange(41) / 40
 _NOT_RUN = "not run"
+_FEW_RUNS = 5
 
 _QUANTITIES: dict[str, tuple[str, Kind]] = {
     "relative_time": ("time relative to the baseline", "number"),
@@ -67,6 +67,34 @@ def _extreme(frame: pd.DataFrame, key: str, *, largest: bool) -> pd.Series[Any]:
     known = frame[key].to_numpy(dtype=np.float64)
     place = np.nanargmax(known) if largest else np.nanargmin(known)
     return frame.iloc[int(place)]
+
+
+def _leader(frame: pd.DataFrame, key: str, written: Callable[[float], str]) -> str:
+    """Who has the largest value, as it is written; nobody (an empty text) where all are alike."""
+    row = _extreme(frame, key, largest=True)
+    if frame[key].map(written).nunique() == 1 < len(frame):
+        return ""
+    return f"{row['label']} in {row['setting']}" if row["setting"] else str(row["label"])
+
+
+def _reached_by(row: pd.Series[Any]) -> str:
+    """How many runs a time stands for, where that is not all of them: a mean over the lucky ones flatters."""
+    return "" if row["reached"] == row["runs"] else f" ({row['reached']} of {row['runs']} runs)"
+
+
+def asked(comparison: Comparison) -> tuple[str, ...]:
+    """The metrics that the reader asks about: those of the targets, or the first."""
+    return tuple(dict.fromkeys(goal.metric for goal in comparison.goals)) or comparison.metrics[:1]
+
+
+def _small_sample(comparison: Comparison) -> str:
+    """What intervals are worth with so few seeds; empty where there are enough."""
+    runs = min(len(group.runs) for group in comparison.groups)
+    if runs < INTERVAL_RUNS:
+        return f" An interval takes {INTERVAL_RUNS} runs at least."
+    if runs <= _FEW_RUNS:
+        return f" With {runs} seeds an interval is hardly more than the range of the runs."
+    return ""
 
 
 def _ranges(frame: pd.DataFrame, low: str, high: str, written: Callable[[float], str]) -> list[str]:
@@ -127,11 +155,12 @@ def learning(comparison: Comparison) -> Figure | None:
         best = _extreme(frame, final, largest=higher_is_better(metric))
     where = f" in {best['setting']}" if best["setting"] else ""
     several = int(frame["runs"].max()) > 1
+    alike = frame[final].nunique(dropna=False) == 1 < len(frame)
     return Figure(
         "curves",
         "How good the model was, and when",
-        f"{best['label']} ended best{where}: {metric_text(metric, best[final])} {metric_label(metric)}"
-        f"{' on average over its seeds' if several else ''}.",
+        f"{'All ended alike' if alike else str(best['label']) + ' ended best' + where}: "
+        f"{metric_text(metric, best[final])} {metric_label(metric)}{' on average over seeds' if several else ''}.",
         "Lines are means over seeds, bands one standard deviation; between evaluations, and after a run's last one, "
         "its last value counts.",
         (),
@@ -172,10 +201,12 @@ def target_figure(comparison: Comparison, target: Target, number: int) -> Figure
     if shown.any():
         first = _extreme(frame, "time_s", largest=False)
         where = f" in {first['setting']}" if first["setting"] else ""
-        finding = f"{first['label']} was first{where}, after {duration_text(first['time_s'])}."
+        finding = f"{first['label']} was first{where}, after {duration_text(first['time_s'])}{_reached_by(first)}."
         silent = int((~shown).sum())
         if silent:
             finding += f" {count_text(silent)} of {count_text(len(frame))} did not reach it in half of their runs."
+        if frame["relative"].isna().all():
+            finding += f" {comparison.baseline}, the baseline, is one of them: there are no relative times."
     else:
         finding = "None reached it in half of its runs."
     top = (
@@ -195,7 +226,7 @@ def target_figure(comparison: Comparison, target: Target, number: int) -> Figure
         f"Time to {target.title}",
         finding,
         "Means over the runs that reached it, with the 95% bootstrap interval over seeds; the median is when half "
-        "of all runs had. A dash stands where fewer than half did. "
+        f"of all runs had. A dash stands where fewer than half did.{_small_sample(comparison)} "
         f"Relative times are to {comparison.baseline}.",
         (
             *_who(comparison, frame),
@@ -227,11 +258,23 @@ def pairs(comparison: Comparison) -> Figure | None:
     """Differences between variants, seed by seed."""
     frame = comparison.pairs
     kept = [f"time to {target}" for target in comparison.goals]
-    kept += [f"final {name}" for name in comparison.metrics[:1]]
-    frame = frame[frame["quantity"].isin(kept)]
+    kept += [f"final {name}" for name in asked(comparison)]
+    frame = frame[frame["quantity"].isin(kept) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
     clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
+    finding = (
+        f"{count_text(clear)} of {count_text(len(frame))} differences have an interval that does not contain zero."
+        if frame["low"].notna().any()
+        else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, and what differs may differ by chance."
+    )
+    fewest = int(frame["seeds"].min())
+    chance = (
+        f" With {fewest} seeds an interval without zero says little more than that all of them agree, as they do by "
+        f"chance in one pair of {2 ** (fewest - 1)}."
+        if INTERVAL_RUNS <= fewest <= _FEW_RUNS
+        else ""
+    )
     titles = {f"time to {target}": f"time to {target.title}" for target in comparison.goals}
     titles |= {f"final {name}": f"final {metric_label(name)}" for name in comparison.metrics}
 
@@ -242,7 +285,10 @@ def pairs(comparison: Comparison) -> Figure | None:
         sign = "+" if value > 0 else "−" if value < 0 else "±"
         if quantity.startswith("time"):
             return sign + duration_text(abs(value))
-        return sign + metric_text(quantity.removeprefix("final "), abs(value))
+        metric = quantity.removeprefix("final ")
+        if is_share(metric):
+            return f"{sign}{100 * abs(value):.1f} pp"
+        return sign + metric_text(metric, abs(value))
 
     def ranged(row: Mapping[Hashable, Any]) -> str:
         low, high = written(row, "low"), written(row, "high")
@@ -264,9 +310,10 @@ def pairs(comparison: Comparison) -> Figure | None:
     return Figure(
         "pairs",
         "Differences, seed by seed",
-        f"{count_text(clear)} of {count_text(len(frame))} differences have an interval that does not contain zero.",
+        finding,
         "Runs of one seed live through the same days (common random numbers), so differences are taken seed by seed: "
-        "mean and 95% bootstrap interval over seeds. Times count the seeds in which both reached the target.",
+        "mean and 95% bootstrap interval over seeds; pp are percentage points. Times count the seeds in which both "
+        f"reached the target; pairs without one are left out.{chance}",
         tuple(columns),
     )
 
@@ -380,11 +427,12 @@ def time_spent(comparison: Comparison) -> Figure:
     if len(frame):
         idle = frame[frame["part"].isin(["waiting", "idle"])]
         totals = idle.groupby(["setting", "label"], sort=False)["share"].sum().reset_index()
-        most = _extreme(totals, "share", largest=True)
-        where = f" in {most['setting']}" if most["setting"] else ""
+        share = percent_text(float(totals["share"].max()))
+        who = _leader(totals, "share", percent_text)
         finding = (
-            f"{most['label']}{where} left clients waiting or idle for the largest share of their time: "
-            f"{percent_text(float(most['share']))}."
+            f"{who} left clients waiting or idle for the largest share of their time: {share}."
+            if who
+            else f"All left clients waiting or idle for the same share of their time: {share}."
         )
     return Figure(
         "time",
@@ -405,11 +453,11 @@ def work(comparison: Comparison) -> Figure:
     frame = comparison.summary
     lost = frame["lost_steps"]
     if lost.notna().any():
-        worst = _extreme(frame, "lost_steps", largest=True)
+        share, who = float(lost.max()), _leader(frame, "lost_steps", percent_text)
         finding = (
-            f"{worst['label']} lost most: {percent_text(worst['lost_steps'])} of its local steps went into updates "
-            "that never entered the model."
-            if worst["lost_steps"]
+            f"{who + ' lost most' if who else 'All lost alike'}: {percent_text(share)} of the local steps went into "
+            "updates that never entered the model."
+            if share
             else "No finished work was lost."
         )
     else:
@@ -450,8 +498,13 @@ def participation(comparison: Comparison) -> Figure:
     )
     finding = "No update was aggregated."
     if frame["gini"].notna().any():
-        even = _extreme(frame, "gini", largest=False)
-        finding = f"{even['label']} drew on its clients most evenly (Gini coefficient {even['gini']:.2f})."
+        written = "{:.2f}".format
+        even = _leader(frame.assign(even=-frame["gini"]), "even", written)
+        finding = (
+            f"{even} drew on its clients most evenly"
+            if even
+            else "All drew on their clients as evenly"
+        ) + f" (Gini coefficient {written(frame['gini'].min())})."
     return Figure(
         "participation",
         "Participation and delay",
@@ -494,11 +547,11 @@ def fairness(comparison: Comparison) -> Figure | None:
         ("p90", "90th percentile", "share"),
         ("jain", "Jain's index", "number"),
     )
-    fair = _extreme(frame, "worst_tenth", largest=True)
+    fair = _leader(frame, "worst_tenth", percent_text) or "any of them"
     return Figure(
         "fairness",
         "Fairness over clients",
-        f"The worst-off tenth of the clients is best off with {fair['label']}: {percent_text(fair['worst_tenth'])} "
+        f"The worst-off tenth of the clients is best off with {fair}: {percent_text(frame['worst_tenth'].max())} "
         "accuracy on average.",
         "Last accuracy measured on each client's own data; every figure is computed in each run and averaged over "
         "seeds. Jain's index is 1 where all clients are equal.",
@@ -538,7 +591,8 @@ def differences(comparison: Comparison) -> Figure | None:
         "differences",
         "What differs between the scenarios",
         f"{count_text(len(paths))} keys differ, the seed apart.",
-        "A dash stands where a scenario has no such key, because it belongs to another part.",
+        "A dash stands where a scenario has no such key, because it belongs to another part. Durations are in seconds, "
+        "sizes in bytes, rates in bits a second.",
         tuple(columns),
     )
 
@@ -588,7 +642,10 @@ def headline(comparison: Comparison) -> str:
         known = frame.dropna(subset="time_s").sort_values("time_s")
         if len(known):
             first = known.iloc[0]
-            text = f"{first['label']} reached {target.title} first, after {duration_text(first['time_s'])}"
+            text = (
+                f"{first['label']} reached {target.title} first, after "
+                f"{duration_text(first['time_s'])}{_reached_by(first)}"
+            )
             base = known[known["label"] == comparison.baseline]
             if first["label"] == comparison.baseline or not len(base):
                 return text
@@ -645,18 +702,6 @@ def tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
     found.append(("Simulated time", duration_text(total), "of all runs together"))
     found.append(("Wall time", duration_text(float(frame["wall_s"].sum())), "of all runs together"))
     return found
-
-
-def notice(comparison: Comparison) -> str:
-    """What a reader must know before trusting the figures; empty where there is nothing."""
-    if not comparison.left_out:
-        return ""
-    reasons = Counter(item.reason for item in comparison.left_out).most_common()
-    shown = "; ".join(f"{count_text(count)} {reason}" for reason, count in reasons[:3])
-    names = ", ".join(item.path.name for item in comparison.left_out[:3])
-    more = ", …" if len(comparison.left_out) > 3 else ""
-    count = len(comparison.left_out)
-    return f"{count_text(count)} {_plural('run', count)} left out ({names}{more}): {shown}."
 
 
 def alike(comparison: Comparison) -> list[str]:

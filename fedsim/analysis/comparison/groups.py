@@ -124,9 +124,7 @@ def _split(
     paths: Sequence[str], every: Sequence[Values], wanted: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Paths that name variants, and paths that name settings; ``wanted`` ones are settings if they can be."""
-    shared = [
-        path for path in paths if any(f"{path}.".startswith(f"{place}.") for place in wanted)
-    ]
+    shared = [path for path in paths if any(f"{path}.".startswith(f"{place}.") for place in wanted)]
     server = [path for path in paths if path.startswith("server.") and path not in shared]
     kinds = {key_of(flat, server) for flat in every}
     if len(kinds) < 2:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fedsim.analysis.comparison import figures
+from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.figures.base import Figure
 from fedsim.analysis.pages import embedded, environment
 
-COLOURS = 8
-"""Colours of lines; with more groups the dashes tell them apart."""
+_NAMED = 3
+"""Variants that the page's title names."""
 
 
 def page_figures(comparison: Comparison) -> dict[str, Figure]:
@@ -51,23 +54,32 @@ def render(comparison: Comparison) -> str:
         groups.append({"setting": group.setting, "label": group.label, "place": place})
     data = {name: figure.document() for name, figure in drawn.items()}
     # Figures write absent numbers as null; so does what the charts alone need.
+    targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
     charts = Figure("charts", "", "", "", (), figures.curves_data(comparison)).document()
-    data |= {"comparison": {"groups": groups, "settings": settings}, "charts": charts}
-    names = sorted({group.label for group in comparison.groups})
+    data |= {
+        "comparison": {"groups": groups, "settings": settings, "targets": targets},
+        "charts": charts,
+    }
+    names = list(dict.fromkeys(group.label for group in comparison.groups))
     return (
         environment()
         .get_template("compare.html.j2")
         .render(
-            title=" and ".join(names) if len(names) < 4 else f"{len(names)} variants compared",
+            title=_title(names),
             headline=figures.headline(comparison),
             tiles=figures.tiles(comparison),
-            notice=figures.notice(comparison),
+            cautions=cautions(comparison),
             alike=figures.alike(comparison),
             settings=settings,
             figures=drawn,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
             references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
-            colours=COLOURS,
             data=embedded(data),
         )
     )
+
+
+def _title(names: Sequence[str]) -> str:
+    if len(names) > _NAMED:
+        return f"{len(names)} variants compared"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -31,6 +31,10 @@ STYLES = tuple(
         ("#666666", (0, (7, 2)), "*"),
     )
 )
+_DASHES = tuple(style["linestyle"] for style in STYLES)
+_MARKERS = tuple(style["marker"] for style in STYLES)
+_BANDS_UP_TO = 5
+"""More bands than these hide each other."""
 _PANEL_INCHES = (3.4, 2.6)
 _COLUMNS = 3
 # Text stays text, and the same figure gives the same file.
@@ -44,7 +48,7 @@ _SCALES["compute_s"] = _SCALES["time_s"]
 
 
 def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
-    """Mean and band of a metric against time or cost, one panel a setting.
+    """Mean of a metric against time or cost, and its band where there are few variants; one panel a setting.
 
     Args:
         comparison: the runs.
@@ -62,13 +66,14 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
         share = 100.0 if is_share(metric) else 1.0
         scale, unit = _scale(against, float(frame["x"].max()))
         styles = _styles(comparison)
+        bands = len(styles) <= _BANDS_UP_TO
         for setting, axes in itertools.zip_longest(settings, panels):
             if setting is None:
                 axes.set_visible(False)
                 continue
             here = frame[frame["setting"] == setting]
             for label, rows_of in here.groupby("label", sort=False):
-                _draw(axes, rows_of, str(label), styles[str(label)], scale, share)
+                _draw(axes, rows_of, str(label), styles[str(label)], scale, share, bands=bands)
             axes.set_title(setting)
             axes.set_xlabel(f"{AGAINST[against][0]}{f' ({unit})' if unit else ''}")
             if axes.get_subplotspec().is_first_col():
@@ -85,8 +90,17 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
 
 
 def _styles(comparison: Comparison) -> dict[str, Any]:
+    """Of each variant; where colours come again, they do so with other dashes and markers."""
     labels = dict.fromkeys(group.label for group in comparison.groups)
-    return dict(zip(labels, itertools.cycle(STYLES), strict=False))
+    count = len(STYLES)
+    return {
+        label: {
+            "color": STYLES[place % count]["color"],
+            "linestyle": _DASHES[(place + place // count) % count],
+            "marker": _MARKERS[(place + place // count) % count],
+        }
+        for place, label in enumerate(labels)
+    }
 
 
 def _scale(against: str, largest: float) -> tuple[float, str]:
@@ -97,7 +111,9 @@ def _scale(against: str, largest: float) -> tuple[float, str]:
     return (1.0, _SCALES[against][-1][1]) if against in _SCALES else (1.0, "")
 
 
-def _draw(axes: Any, rows: Any, label: str, style: Any, scale: float, share: float) -> None:
+def _draw(
+    axes: Any, rows: Any, label: str, style: Any, scale: float, share: float, *, bands: bool
+) -> None:
     known = rows[rows["mean"].notna()]
     x = known["x"].to_numpy() / scale
     every = max(1, len(x) // 8)
@@ -112,7 +128,7 @@ def _draw(axes: Any, rows: Any, label: str, style: Any, scale: float, share: flo
         **style,
     )
     low, high = known["low"].to_numpy() * share, known["high"].to_numpy() * share
-    if np.isfinite(low).any():
+    if bands and np.isfinite(low).any():
         if share > 1:
             low, high = low.clip(0, share), high.clip(0, share)
         axes.fill_between(x, low, high, step="post", color=style["color"], alpha=0.12, linewidth=0)

@@ -21,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
+INTERVAL_RUNS = 3
+"""Runs that an interval takes at least: of two, it would be their range, and shown as if it were sure of something."""
 
 
 @dataclass(frozen=True, order=True)
@@ -85,7 +87,7 @@ class Estimate:
 
     Attributes:
         mean: NaN where there is none.
-        low, high: bootstrap interval of :data:`CONFIDENCE`; NaN for a single run.
+        low, high: bootstrap interval of :data:`CONFIDENCE`; NaN for fewer than :data:`INTERVAL_RUNS` runs.
     """
 
     mean: float
@@ -100,7 +102,10 @@ def mean_of_reached(values: Floats) -> Estimate:
     """
     if np.isnan(values).all():
         return Estimate(math.nan)
-    return _with_interval(float(np.nanmean(values)), _means(values, _resamples(len(values), 0)))
+    mean = float(np.nanmean(values))
+    if not _enough_for_an_interval(values):
+        return Estimate(mean)
+    return _with_interval(mean, _means(values, _resamples(len(values), 0)))
 
 
 def ratio_of_means(values: Floats, baseline: Floats, *, paired: bool) -> Estimate:
@@ -112,14 +117,14 @@ def ratio_of_means(values: Floats, baseline: Floats, *, paired: bool) -> Estimat
     """
     if np.isnan(values).all() or np.isnan(baseline).all() or np.nanmean(baseline) == 0:
         return Estimate(math.nan)
+    ratio = float(np.nanmean(values) / np.nanmean(baseline))
+    if not (_enough_for_an_interval(values) and _enough_for_an_interval(baseline)):
+        return Estimate(ratio)
     above = _means(values, _resamples(len(values), 0))
     below = _means(baseline, _resamples(len(baseline), 0 if paired else 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = above / below
-    return _with_interval(
-        float(np.nanmean(values) / np.nanmean(baseline)),
-        ratios if min(len(values), len(baseline)) > 1 else np.full(1, np.nan),
-    )
+    return _with_interval(ratio, ratios)
 
 
 def mean_difference(first: Floats, second: Floats) -> Estimate:
@@ -143,6 +148,10 @@ def enough(values: Floats) -> bool:
     return bool(len(values)) and 2 * int(np.isfinite(values).sum()) >= len(values)
 
 
+def _enough_for_an_interval(values: Floats) -> bool:
+    return int(np.isfinite(values).sum()) >= INTERVAL_RUNS
+
+
 @functools.lru_cache(maxsize=64)
 def _resamples(count: int, number: int) -> npt.NDArray[np.int64]:
     """Which runs are in each resample, (RESAMPLES, count); the same for groups of one size: seeds stay paired."""
@@ -156,7 +165,7 @@ def _means(values: Floats, resamples: npt.NDArray[np.int64]) -> Floats:
     known = ~np.isnan(drawn)
     with np.errstate(invalid="ignore"):
         means: Floats = np.where(known, drawn, 0.0).sum(axis=1) / known.sum(axis=1)
-    return means if len(values) > 1 else np.full(1, np.nan)
+    return means
 
 
 def _with_interval(mean: float, means: Floats) -> Estimate:

@@ -2,8 +2,9 @@
 /* The charts of a comparison page: curves with bands, told apart by colour, dash and marker. */
 (() => {
   const { data, show, onAxis, ticks, extent, add, mount, axes, table } = fedsim;
-  const { groups, settings } = data.comparison;
+  const { groups, settings, targets } = data.comparison;
   const COLOURS = 8;
+  const BANDS_UP_TO = 5; // More bands than these hide each other, unless they are asked for.
   const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "9 3 2 3 2 3"];
   const MARKERS = [
     "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z",
@@ -30,6 +31,11 @@
     marker: MARKERS[(place + Math.floor(place / COLOURS)) % MARKERS.length],
   });
 
+  /* Fades all lines but one; none where the label is null. */
+  function emphasise(name, label) {
+    for (const part of host(name).querySelectorAll("g[data-label]")) part.classList.toggle("faded", label !== null && part.dataset.label !== label);
+  }
+
   function legend(name) {
     const list = document.querySelector(`[data-legend="${name}"]`);
     const focused = document.activeElement && list.contains(document.activeElement) ? document.activeElement.dataset.label : null;
@@ -45,15 +51,18 @@
         if (!hidden.delete(group.label)) hidden.add(group.label);
         redraw();
       });
+      button.addEventListener("pointerenter", () => emphasise(name, group.label));
+      button.addEventListener("pointerleave", () => emphasise(name, null));
       if (group.label === focused) button.focus();
     }
   }
 
-  /* spec: x {kind, label, values}, y {kind, label, from, to}, series [{label, place, mean, low, high}], step: values hold until the next. */
+  /* spec: x {kind, label, values}, y {kind, label, from, to}, series [{label, place, mean, low, high}], step: values hold until the next,
+     bands: whether to draw low and high, marks: values that are to be reached. */
   function curves(target, summary, spec) {
-    const { x, y, series, step } = spec;
+    const { x, y, series, step, bands = false, marks: goals = [] } = spec;
     mount(target, summary, (svg, width, height) => {
-      const every = series.flatMap((s) => [...s.mean, ...(s.low || []), ...(s.high || [])]);
+      const every = series.flatMap((s) => [...s.mean, ...(bands ? [...s.low, ...s.high] : [])]);
       let [low, high] = extent(every);
       if (!Number.isFinite(low)) [low, high] = [0, 1];
       if (low > 0 && low < 0.5 * high) low = 0;
@@ -84,14 +93,19 @@
         }
         return path;
       };
-      for (const s of series) {
-        if (!s.high || s.high.every((value) => value === null)) continue;
+      for (const goal of goals.filter((value) => low <= value && value <= high)) {
+        add(svg, "line", { class: "goal", x1: box.left, x2: box.right, y1: sy(goal), y2: sy(goal) });
+        add(svg, "text", { x: box.left + 5, y: sy(goal) - 5 }, `target ${onAxis(y.kind, goal)}`);
+      }
+      for (const s of bands ? series : []) {
+        if (s.high.every((value) => value === null)) continue;
         const path = trace(s.high, false) + trace(s.low, true);
-        add(svg, "path", { d: `${path}Z`, style: `fill:var(--${look(s.place).colour});opacity:.16` });
+        add(add(svg, "g", { "data-label": s.label }), "path", { d: `${path}Z`, style: `fill:var(--${look(s.place).colour});opacity:.16` });
       }
       for (const s of series) {
         const { colour, dash, marker } = s.plain ? { colour: "muted", dash: "3 4" } : look(s.place);
-        add(svg, "path", { d: trace(s.mean, false), fill: "none", style: `stroke:var(--${colour});stroke-width:2.25;stroke-linejoin:round`, "stroke-dasharray": dash });
+        const line = add(svg, "g", { "data-label": s.label });
+        add(line, "path", { d: trace(s.mean, false), fill: "none", style: `stroke:var(--${colour});stroke-width:2.25;stroke-linejoin:round`, "stroke-dasharray": dash });
         if (!marker) continue;
         const known = s.mean.map((value, index) => index).filter((index) => s.mean[index] !== null);
         // Markers at even distances on the axis, shifted from line to line so that they do not hide each other.
@@ -99,7 +113,7 @@
         let next = box.left + (span / wanted) * (0.35 + (s.place % 4) * 0.2);
         for (const index of known) {
           if (sx(x.values[index]) < next) continue;
-          add(svg, "path", { d: marker, transform: `translate(${sx(x.values[index]).toFixed(2)} ${clamp(s.mean[index]).toFixed(2)})`, style: `fill:var(--${colour});stroke:var(--card);stroke-width:1` });
+          add(line, "path", { d: marker, transform: `translate(${sx(x.values[index]).toFixed(2)} ${clamp(s.mean[index]).toFixed(2)})`, style: `fill:var(--${colour});stroke:var(--card);stroke-width:1` });
           next = sx(x.values[index]) + span / wanted;
         }
       }
@@ -140,6 +154,8 @@
       input.checked = number === 0;
       label.append(` ${each.label}`);
     });
+    const banded = document.getElementById("bands");
+    banded.checked = members().length <= BANDS_UP_TO;
     const draw = () => {
       legend("curves");
       const metric = metrics.find((each) => each.key === metricChoice.value);
@@ -148,7 +164,8 @@
       const all = members().map((group, number) => ({ label: group.label, place: group.place, ...chosen.groups[number] }));
       const series = all.filter((s) => !hidden.has(s.label));
       const bounded = metric.kind === "share" ? { from: 0, to: 1 } : {};
-      curves(host("curves"), finding("curves"), { x: { ...axis, values: chosen.x }, y: { ...metric, ...bounded }, series, step: true });
+      curves(host("curves"), finding("curves"), { x: { ...axis, values: chosen.x }, y: { ...metric, ...bounded }, series, step: true,
+        bands: banded.checked, marks: targets.filter((goal) => goal.metric === metric.key).map((goal) => goal.value) });
       numbers("curves", [
         { key: axis.key, label: axis.label, kind: axis.kind, values: chosen.x },
         ...all.flatMap((s) => [["mean", ""], ["low", " − sd"], ["high", " + sd"]].map(([key, suffix]) => ({ key: `${s.label} ${key}`, label: s.label + suffix, kind: metric.kind, values: s[key] }))),
@@ -156,6 +173,7 @@
     };
     metricChoice.addEventListener("change", draw);
     progress.addEventListener("change", draw);
+    banded.addEventListener("change", draw);
     drawings.push(draw);
   }
 

@@ -1,0 +1,88 @@
+"""What a reader must know before trusting a comparison: runs that are missing, or that cannot fairly be compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fedsim.analysis.comparison.comparison import Comparison
+from fedsim.analysis.comparison.groups import Group
+from fedsim.analysis.text import count_text, metric_label
+from fedsim.scenario.comparing import key_of, text
+
+_DATA = "task.dataset."
+_WORLD = ("task.", "devices.")
+_PER_CLIENT = "client_"
+_SHOWN = 3
+
+
+def cautions(comparison: Comparison) -> list[str]:
+    """One sentence each; empty where there is nothing to say."""
+    found = [left_out(comparison)] if comparison.left_out else []
+    for setting in comparison.grouping.settings:
+        found += _other_world(comparison, setting)
+    return [*found, *_not_measured(comparison)]
+
+
+def left_out(comparison: Comparison) -> str:
+    """Which runs are missing, and why."""
+    reasons = Counter(item.reason for item in comparison.left_out).most_common()
+    shown = "; ".join(f"{count_text(count)} {reason}" for reason, count in reasons[:_SHOWN])
+    count = len(comparison.left_out)
+    names = _listed([item.path.name for item in comparison.left_out])
+    return f"{count_text(count)} {'run' if count == 1 else 'runs'} left out ({names}): {shown}."
+
+
+def _other_world(comparison: Comparison, setting: str) -> Iterator[str]:
+    """Variants of one setting that learn other data; or that differ in task or devices besides the server, so that
+    nobody can tell what makes the difference."""
+    groups = comparison.grouping.of(setting)
+    differing = [path for path in comparison.grouping.differing if _varies(groups, path)]
+    data = [path for path in differing if path.startswith(_DATA)]
+    server = [path for path in differing if path.startswith("server.")]
+    world = [path for path in differing if path.startswith(_WORLD)] if server else []
+    paths = data or world
+    if not paths:
+        return
+    path = next((path for path in paths if path.endswith(".name")), paths[0])
+    who: dict[str, list[str]] = {}
+    for group in groups:
+        who.setdefault(_value(group, path), []).append(group.label)
+    values = "; ".join(f"{value} for {_listed(labels)}" for value, labels in who.items())
+    what = "do not learn the same data" if data else "differ in more than the server"
+    where = f" in {setting}" if setting else ""
+    more = f", and {count_text(len(paths) - 1)} more" if len(paths) > 1 else ""
+    yield f"Variants{where} {what}: {path} is {values}{more}."
+
+
+def _varies(groups: Sequence[Group], path: str) -> bool:
+    return len({key_of(group.values, [path]) for group in groups}) > 1
+
+
+def _value(group: Group, path: str) -> str:
+    value: Any = group.values.get(path)
+    return value if isinstance(value, str) else text(value)
+
+
+def _not_measured(comparison: Comparison) -> Iterator[str]:
+    """Metrics in question that only some variants measured: those of targets, and those of the clients."""
+    asked = [goal.metric for goal in comparison.goals]
+    asked += [name for name in comparison.metrics if name == f"{_PER_CLIENT}accuracy"]
+    for metric in dict.fromkeys(asked):
+        without = [
+            group.name
+            for group in comparison.groups
+            if not any(metric in run.metrics for run in group.runs)
+        ]
+        if without:
+            ask = (
+                "; evaluation.per_client: true asks for it"
+                if metric.startswith(_PER_CLIENT)
+                else ""
+            )
+            yield f"{metric_label(metric).capitalize()} was not measured for {_listed(without)}{ask}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_SHOWN], *(["…"] if len(names) > _SHOWN else [])])
