@@ -1,0 +1,131 @@
+"""What a training run spends outside its tensor work: time plane, instructions, logging, the run folder.
+
+    python benchmarks/overhead.py
+
+Stated limit: 5 % of a run's processor time, from its start to its complete folder, data and imports left aside. Tensor
+work is local training (with the drawing of batches), aggregation and evaluation; the rest is the time plane, the
+learning plane's bookkeeping, the logs, the figures and the report. One worker thread, so that all is on one clock.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fedsim
+from fedsim.learning.evaluation import SupervisedEvaluator
+from fedsim.learning.workers.station import Worker
+from fedsim.methods.fedavg import FedAvg
+from fedsim.methods.fedbuff import FedBuff
+from fedsim.tasks.datasets.common_work import CommonWork
+from fedsim.tasks.datasets.digits import Digits
+
+LIMIT = 0.05
+TRACE = str(Path(__file__).resolve().parents[1] / "traces" / "phones_mostly_on_week")
+# 200 samples a client, 10 steps of SGD on batches of 20.
+IMAGES = {
+    "task": {
+        "dataset": {"name": "common_work", "clients": 400},
+        "partition": {"name": "natural"},
+        "model": {"name": "mlp", "hidden": [200, 200]},
+    },
+    "training": {"batch_size": 20, "local_epochs": 1, "device": "cpu", "threads": 1},
+}
+# Some 7 samples a client, 20 epochs on batches of 8: small pieces of work.
+DIGITS = {
+    "task": {
+        "dataset": {"name": "digits"},
+        "partition": {"name": "dirichlet", "alpha": 0.2, "clients": 200},
+        "model": {"name": "mlp", "hidden": [400, 200]},
+    },
+    "training": {"batch_size": 8, "local_epochs": 20, "device": "cpu", "threads": 1},
+}
+DEVICES = {
+    "trace": TRACE,
+    "compute": {"reference_step": "1s", "jitter": {"cv": 0.1}},
+    "network": {"name": "static", "latency": "40ms"},
+}
+SYNC = {
+    "method": {"name": "fedavg"},
+    "selection": {"name": "uniform", "cohort": 50},
+    "schedule": {"name": "sync", "deadline": "10min", "over_selection": 1.3, "pause": "10min"},
+}
+BUFFERED = {
+    "method": {"name": "fedbuff"},
+    "schedule": {"name": "buffered", "buffer_size": 10, "concurrency": 50},
+}
+RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "images, rounds of 50": (IMAGES, SYNC, 100),
+    "images, buffered, 50 at work": (IMAGES, BUFFERED, 500),
+    "digits, rounds of 50": (DIGITS, SYNC, 100),
+    "digits, buffered, 50 at work": (DIGITS, BUFFERED, 500),
+}
+
+
+class Clock:
+    """Processor seconds inside the functions that it was put around."""
+
+    def __init__(self) -> None:
+        self.spent_s: dict[str, float] = {}
+
+    def wrap(self, owner: type, name: str, part: str) -> None:
+        """Count the time inside ``owner.name`` as that of ``part``."""
+        plain: Callable[..., Any] = getattr(owner, name)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            begin_s = time.thread_time()
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                self.spent_s[part] = self.spent_s.get(part, 0.0) + time.thread_time() - begin_s
+
+        setattr(owner, name, timed)
+
+
+def scenario(work: dict[str, Any], server: dict[str, Any], rounds: int) -> dict[str, Any]:
+    return {
+        "name": "overhead",
+        **work,
+        "devices": DEVICES,
+        "server": server,
+        "stop": {"rounds": rounds},
+        "evaluation": {"every": "1h"},
+    }
+
+
+def main() -> None:
+    clock = Clock()
+    clock.wrap(Worker, "train", "training")
+    for method in (FedAvg, FedBuff):
+        clock.wrap(method, "aggregate", "aggregation")
+    clock.wrap(SupervisedEvaluator, "measure", "evaluation")
+    for dataset in (CommonWork, Digits):
+        clock.wrap(dataset, "load", "data")
+    parts = ("training", "aggregation", "evaluation")
+    print(f"{'run':32} {'CPU s':>7} {' '.join(f'{part:>11}' for part in parts)} {'rest':>7}")
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (work, server, rounds) in RUNS.items():
+            # Whatever is imported on the way.
+            fedsim.run(scenario(work, server, 1), f"{folder}/warm", overwrite=True)
+            clock.spent_s.clear()
+            begin_s = time.process_time()
+            fedsim.run(scenario(work, server, rounds), f"{folder}/run", overwrite=True)
+            total_s = time.process_time() - begin_s - clock.spent_s["data"]
+            shares = [clock.spent_s[part] / total_s for part in parts]
+            rest = 1 - sum(shares)
+            worst = max(worst, rest)
+            columns = " ".join(f"{share:11.1%}" for share in shares)
+            print(f"{name:32} {total_s:7.1f} {columns} {rest:7.1%}", flush=True)
+    print(f"largest rest {worst:.1%}, limit {LIMIT:.0%}: {'kept' if worst <= LIMIT else 'MISSED'}")
+
+
+if __name__ == "__main__":
+    main()
