@@ -81,9 +81,10 @@ class Namer:
 
         def rank(path: str) -> int:
             if path.endswith(".name"):
-                return 0
+                # What the server does comes first of all that has a name.
+                return 0 if path.startswith("server.") else 1
             # A key that is null here and a whole part there says more by what is in the part.
-            return 2 if all(flat[path] is None for flat in every if path in flat) else 1
+            return 3 if all(flat[path] is None for flat in every if path in flat) else 2
 
         chosen: list[str] = []
         for path in sorted(paths, key=rank):

@@ -91,6 +91,14 @@ def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
             [server("fedavg", deadline=None), server("fedavg", deadline=8.0), server("mifa")],
             ["fedavg", "fedavg, deadline=8", "mifa"],
         ),
+        # Runs that differ in everything are called by their method.
+        (
+            [
+                {"devices": {"compute": {"name": speed}}, **server(method)}
+                for speed, method in (("trace", "fedavg"), ("lognormal", "ditto"))
+            ],
+            ["fedavg", "ditto"],
+        ),
         # A key that is null here and a whole part there: each says what it has.
         (
             [{"training": {"limited": limited}} for limited in (None, {"share": 0.5, "most": 2})],
