@@ -340,7 +340,9 @@ class Method(Component, ABC):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The local rule; plain local training from the received model unless overridden.
 
-        May be called on several threads at once, and changes nothing but what it returns.
+        May be called on several threads at once, and of copies of this object on other devices or in other processes
+        (the class called again with its parameters and a context, and then :meth:`initial_state`). So it changes
+        nothing but what it returns, and sees nothing that :meth:`aggregate` has left in the object.
         """
         start = cohort.down["model"]
         trained = trainer.run(cohort, start)
