@@ -16,7 +16,7 @@ import pkgutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -77,6 +77,19 @@ def is_user_reference(name: str) -> bool:
     return ".py:" in name
 
 
+_USER_MODULE = "fedsim_user_"
+
+
+def users_traceback(error: BaseException) -> TracebackType | None:
+    """Where ``error`` passed through a file of the user's: its traceback from there on; None where it did not."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
+            return trace
+        trace = trace.tb_next
+    return None
+
+
 def load_user_component(reference: str, base: type[Any], folder: Path) -> type[Any]:
     """The class ``file.py:ClassName`` (relative to ``folder``), which must derive from ``base``.
 
@@ -87,7 +100,7 @@ def load_user_component(reference: str, base: type[Any], folder: Path) -> type[A
     path = (folder / path_text).resolve()
     if not path.is_file():
         raise UserError(f"no such file: {path}", hint="paths are relative to the scenario file")
-    module_name = f"fedsim_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    module_name = f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if module_name not in sys.modules:
         spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None
@@ -111,5 +124,11 @@ def load_user_component(reference: str, base: type[Any], folder: Path) -> type[A
         raise UserError(
             f"{path} has no {base.__name__} named '{class_name}'",
             hint=f"it defines: {', '.join(known) or 'none'}",
+        )
+    if inspect.isabstract(value):
+        lacking = ", ".join(sorted(getattr(value, "__abstractmethods__", ())))
+        raise UserError(
+            f"{class_name} in {path} lacks {lacking}",
+            hint=f"a {base.__name__} must define {lacking}",
         )
     return value

@@ -74,6 +74,17 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except Exception as error:
+            from fedsim.components import users_traceback
+
+            users = users_traceback(error)
+            if users is not None:
+                # Whoever mends it needs the lines of the file, but none of ours above them.
+                traceback.print_exception(type(error), error, users)
+                click.echo(
+                    f"error: {users.tb_frame.f_code.co_filename}: a part of your own failed with the lines above",
+                    err=True,
+                )
+                return EXIT_USER
             traceback.print_exc()
             kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
             click.echo(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedsim.errors import InvariantViolation, UserError
+from fedsim.learning.contract import Contract
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.evaluation import ClientMetrics, evaluator, personal_model
 from fedsim.learning.memory import Budget, StateStore
@@ -148,6 +149,8 @@ class Learner:
             method.upload(), execution.dtype, execution.device, folder=folder
         )
         self._versions = Versions(tuple(vector.name for vector in method.download()))
+        self._contract = Contract(method)
+        self._contract.check_state(self._server, "initial_state")
         self._versions.publish(0, self._server)
         self._version = 0
 
@@ -451,6 +454,7 @@ class Learner:
         updates = self.workers.train([self._group(trains) for trains in groups])
         for trains, update in zip(groups, updates, strict=True):
             clients = np.array([train.client for train in trains])
+            self._contract.check_update(update, len(trains))
             self._waiting.put([train.dispatch_id for train in trains], update.vectors)
             used = np.flatnonzero([train.used for train in trains])
             for name, rows in update.memory.items():
@@ -538,6 +542,7 @@ class Learner:
         trains = [self._trains.pop(item.dispatch_id) for item in instruction.contributions]
         updates = Contributions(instruction, trains, self._waiting, self.store, self.method.context)
         self._server = self.method.aggregate(self._server, updates)
+        self._contract.check_state(self._server, "aggregate")
         self._version = instruction.version
         self._versions.publish(self._version, self._server)
         for train in trains:

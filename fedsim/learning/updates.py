@@ -66,9 +66,6 @@ class WaitingUpdates:
 
     def put(self, dispatch_ids: Sequence[int], vectors: Mapping[str, Tensor]) -> None:
         """Keep a group's vectors, name to (B, elements), until :meth:`drop`."""
-        missing = set(self.elements) - set(vectors)
-        if missing:
-            raise ValueError(f"the method's local update has no vector named {sorted(missing)}")
         if len(self._near) + len(dispatch_ids) > self.room:
             for name, store in self._far.items():
                 store.put(dispatch_ids, vectors[name])

@@ -106,7 +106,10 @@ class Scaffold(Method):
         delta = trained.model.sub_(start)
         trainable = self.context.layout.trainable
         change[:, trainable:] = delta[:, trainable:]
-        return LocalUpdate({"control": change, "delta": delta}, trained.loss, {"control": mean})
+        vectors = {"control": change}
+        if self.params.uplink == 2:
+            vectors["delta"] = delta
+        return LocalUpdate(vectors, trained.loss, {"control": mean})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """Model and c; unchanged where nobody contributed."""

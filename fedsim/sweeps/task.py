@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedsim.components import users_traceback
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.schema import STREAMED
@@ -78,7 +79,10 @@ class Performer:
             result = Result(task, str(error), users=True)
         except Exception as error:
             _keep(task, traceback.format_exc())
-            result = Result(task, f"{type(error).__name__}: {error}")
+            users = users_traceback(error)
+            place = "" if users is None else f"{users.tb_frame.f_code.co_filename}: "
+            text = f"{place}{type(error).__name__}: {error}"
+            result = Result(task, text, users=users is not None)
         else:
             return Result(task)
         # The traceback held the run until now; its tensors are not to stay until a collector happens to come by.

@@ -154,12 +154,6 @@ def test_sums_are_taken_in_order_of_arrival() -> None:
         updates.weighted_sum("delta", [1.0])
 
 
-def test_a_vector_that_was_declared_must_come() -> None:
-    waiting = WaitingUpdates([Vector("delta", ELEMENTS)], torch.float32, CPU)
-    with pytest.raises(ValueError, match="no vector named"):
-        waiting.put([1], {"model": torch.zeros(1, ELEMENTS)})
-
-
 @pytest.mark.parametrize("memory", ["disk", "host"])
 def test_where_memories_lie_does_not_change_a_run(memory: Any, monkeypatch: Any) -> None:
     task = supervised_task("linear", own_test=True)
