@@ -210,6 +210,19 @@ def test_processes_of_ray_give_the_same_bits(name: str, ray: Any) -> None:
     assert_same(found, expected)
 
 
+@pytest.mark.parametrize("name", registry())
+def test_every_method_works_in_copies(name: str) -> None:
+    """What a local rule needs follows from parameters, context, initial state and what was sent."""
+    make_task = partial(supervised_task, "mlp", own_test=True)
+    case: Case = (make_task, name, {}, {}, synchronous)
+    task, timeline = make_task(), synchronous()
+    expected = execute(task, timeline, **with_threads(case, 1))
+    assert_same(execute(task, timeline, **on_devices(case, 2)), expected)
+    with imitated():
+        found = execute(task, timeline, **options_of(case), workers=ray_workers(case))
+    assert_same(found, expected)
+
+
 def test_processes_of_ray_with_threads_and_at_once(ray: Any) -> None:
     case = CASES["memories"]
     task, timeline = case[0](), case[4]()
