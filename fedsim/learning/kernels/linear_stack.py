@@ -14,7 +14,7 @@ from fedsim.learning.kernels.linear_layers import LinearLayer, SingleDescent, la
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
-_SINGLE_BYTES = 256 << 10
+_SINGLE_BYTES = 384 << 10
 # Steps of one client whose losses are computed together.
 _PIECE = 32
 
