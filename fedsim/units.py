@@ -14,6 +14,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
+LONGEST_S = 3.2e9
+"""The longest duration that may be given, about a hundred years: the clock counts 292 years of nanoseconds."""
 
 DURATION_UNITS = {
     "ns": 1e-9,
@@ -71,8 +73,11 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
 
 
 def parse_duration_s(value: object) -> float:
-    """Seconds from a number or text such as ``"90s"``, ``"15min"``, ``"7d"``."""
-    return parse_quantity(value, DURATION_UNITS, "duration", "seconds")
+    """Seconds from a number or text such as ``"90s"``, ``"15min"``, ``"7d"``; at most :data:`LONGEST_S`."""
+    result = parse_quantity(value, DURATION_UNITS, "duration", "seconds")
+    if result > LONGEST_S:
+        raise ValueError(f"{value!r} is longer than a hundred years")
+    return result
 
 
 def parse_size_bytes(value: object) -> float:

@@ -39,4 +39,11 @@ def print_summary(run: Run) -> None:
         table.add_row(f"{name} {target:g}", text)
     console = Console()
     console.print(table)
+    if info["dispatches"] and not counts["aggregated"]:
+        console.print(
+            "[yellow]no update reached the model:[/yellow] see what became of the dispatches, and compare deadline,"
+            " min_updates and the stop with how long a dispatch takes",
+            soft_wrap=True,
+            highlight=False,
+        )
     console.print(f"report: {run.folder.report}", soft_wrap=True, highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect as inspection
 import json
 import shlex
 import sys
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from fedsim.traces.bundle import TraceBundle
+    from fedsim.traces.importers import Importer
 
 bundle_argument = click.argument("bundle", type=click.Path(path_type=Path))
 
@@ -160,6 +162,8 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
         click.echo(f"  {name:<16}{rows:>12,} rows")
     for kind, count in summary["counts"].items():
         click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
+    for caveat in bundle.manifest.caveats:
+        click.echo(f"  note: {caveat}")
     click.echo(f"written to {output} ({size / 1e6:,.2f} MB)")
 
 
@@ -253,9 +257,10 @@ def import_(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make a trace bundle from FILES of a foreign FORMAT. Without arguments it lists the formats.
+    """Make a trace bundle from FILES of a foreign FORMAT.
 
-    What the importer dropped or merged is printed and kept in the manifest.
+    Without arguments it lists the formats; with a FORMAT alone it describes that format and its parameters. What the
+    importer dropped or merged is printed and kept in the manifest.
     """
     from fedsim.traces.bundle import check_output
     from fedsim.traces.importers import registry
@@ -264,6 +269,9 @@ def import_(
         _list_formats(registry(), as_json)
         return
     importer = _known(registry(), format_)
+    if not files and output is None:
+        _describe_format(importer, as_json)
+        return
     if not files or output is None:
         raise UserError("give the files to import and the output folder (-o)")
     check_output(output, overwrite=force)
@@ -323,6 +331,21 @@ def _list_formats(formats: dict[str, Any], as_json: bool) -> None:
     width = max(map(len, rows))
     for name, description in rows.items():
         click.echo(f"{name:<{width}}  {description}")
+
+
+def _describe_format(importer: type[Importer], as_json: bool) -> None:
+    from fedsim.scenario.description import parameters
+
+    known = list(parameters(importer.Params))
+    if as_json:
+        click.echo(json.dumps([vars(parameter) for parameter in known], indent=2))
+        return
+    click.echo(inspection.cleandoc(importer.__doc__ or "").replace("``", "`"))
+    click.secho("\nparameters (-s KEY=VALUE)", bold=True)
+    for parameter in known:
+        default = "" if parameter.default in (None, "null") else f", default {parameter.default}"
+        click.echo(f"  {parameter.key}: {parameter.kind}{default}")
+        click.echo(f"      {parameter.meaning}")
 
 
 def _known(formats: dict[str, Any], name: str) -> Any:
@@ -475,7 +498,11 @@ def join(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Give the devices of a trace BUNDLE the compute or network columns of other bundles."""
+    """Give the devices of a trace BUNDLE the compute or network columns of other bundles.
+
+    Each device is given those of a device drawn at random, whatever their ids. Where files tell of the same devices,
+    import them together instead: fedsim traces import csv sessions.csv links.csv.
+    """
     from fedsim.traces.bundle import TraceBundle, check_output
     from fedsim.traces.combine import join as pair
 

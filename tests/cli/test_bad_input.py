@@ -488,3 +488,46 @@ def test_a_run_whose_table_was_cut_off(run: Callable[..., Result], tmp_path: Pat
     table = tmp_path / "out" / "dispatches.parquet"
     table.write_bytes(table.read_bytes()[:-20])
     assert_refused(invoke("report", "out"), "dispatches.parquet")
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("{name: values, step: 1e12}", "devices.compute.step: 1000000000000.0 is longer than a hu"),
+        ("{name: values, step: 1e300}", "is longer than a hundred years"),
+        # Each median may be given, and the slowest client's draw would pass the end of the clock.
+        ("{name: lognormal, median: 3e9, sigma: 4}", "the step time of client"),
+    ],
+)
+def test_times_beyond_the_clock_are_refused(tmp_path: Path, part: str, message: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(PARABOLAS.replace("{name: values, step: 1s}", part), encoding="utf-8")
+    result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+
+
+def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    for up, said in (("0", True), ("1Mbps", False)):
+        path.write_text(PARABOLAS.replace("up: 1Mbps", f"up: {up}"), encoding="utf-8")
+        result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / f"out{up}")])
+        assert result.exit_code == 0, result.output
+        assert ("no update reached the model" in result.stdout) == said
+
+
+def test_a_format_alone_is_described_with_its_parameters() -> None:
+    result = CliRunner().invoke(cli, ["traces", "import", "csv"])
+    assert result.exit_code == 0, result.output
+    assert "several files are joined by `device`" in result.stdout
+    assert "  time_unit: us or ms or s or min or h or d\n" in result.stdout
+
+
+def test_what_an_import_cannot_know_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("device,start,end\na,0,10\n", encoding="utf-8")
+    command = ["traces", "import", "csv", str(tmp_path / "s.csv"), "-s", "time_unit=h"]
+    guessed = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "a")])
+    assert "note: the window was not told (option window)" in guessed.stdout
+    told = CliRunner().invoke(cli, [*command, "-s", "window=1d", "-o", str(tmp_path / "b")])
+    assert told.exit_code == 0, told.output
+    assert "note:" not in told.stdout

@@ -45,7 +45,7 @@ def test_intervals_in_the_declared_unit(tmp_path: Path, unit: str, factor: int) 
 def test_no_unit_is_assumed(tmp_path: Path, header: str, option: str) -> None:
     cells = ",".join("1" for _ in header.split(","))
     path = put(tmp_path / "a.csv", f"device,{header}\na,{cells}\n")
-    assert f"set the option {option}" in refused("csv", path)
+    assert f"give it with -s {option}=..., one of " in refused("csv", path)
 
 
 def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, unit_from
-from fedsim.units import NS_PER_S
+from fedsim.units import LONGEST_S, NS_PER_S
 
 _PHASE, _NOISE = 1, 2
 _inverse_normal = NormalDist().inv_cdf
@@ -38,13 +38,14 @@ class ComputeTimes:
 
     def __init__(self, model: ComputeModel, params: ComputeParams, context: DeviceContext) -> None:
         step_s = model.step_s()
-        sound = np.isfinite(step_s) & (step_s >= 0)
+        # Neither NaN nor beyond what the clock can count.
+        sound = (step_s >= 0) & (step_s <= LONGEST_S)
         if not sound.all():
             client = int(np.flatnonzero(~sound)[0])
             raise UserError(
                 f"the step time of client {client} is {step_s[client]!r} s",
                 where="devices.compute",
-                hint="step times are finite and zero or more",
+                hint=f"step times are zero or more, and at most {LONGEST_S:g} s (a hundred years)",
             )
         outside = [
             client

@@ -7,7 +7,7 @@ import difflib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -172,7 +172,7 @@ class _Table:
             raise UserError(
                 f"the unit of the column {column} is not declared",
                 where=self.where,
-                hint=f"set the option {option}",
+                hint=f"give it with -s {option}=..., one of {', '.join(_units(option))}",
             )
 
     def place(self, row: int) -> str:
@@ -237,6 +237,12 @@ class _Table:
                 where=self.place(int(bad[0])),
                 hint="a device has one value; leave the others empty",
             )
+
+
+def _units(option: str) -> tuple[str, ...]:
+    """What an option of a unit allows."""
+    words, _ = get_args(CsvParams.model_fields[option].annotation)
+    return get_args(words)
 
 
 def _frame(source: SourceFile) -> Any:
@@ -306,12 +312,14 @@ def _availability(
         horizon_us = round(params.window * 1e6)
     else:
         horizon_us = int(end_us.max(initial=0))
-        caveats.append("the window was not told: it is taken to end with the last interval")
+        caveats.append(
+            "the window was not told (option window): it is taken to end with the last interval"
+        )
     if horizon_us <= 0:
         raise UserError(
             "has no interval after time 0 and no window",
             where=table.where,
-            hint="set the option window to the length of the observation",
+            hint="give the length of the observation with -s window=..., such as 7d",
         )
     low = np.zeros(len(table.ids), np.int64)
     high = np.full(len(table.ids), horizon_us)
