@@ -3,6 +3,9 @@
 >>> import fedsim
 >>> run = fedsim.run("scenarios/quickstart.yaml")  # doctest: +SKIP
 >>> run.metrics.tail()  # doctest: +SKIP
+
+``run``, ``resume`` and ``sweep`` simulate; ``load`` opens a run folder; ``compare`` sets several side by side;
+``read_scenario`` checks a scenario. Runs are ``Run`` objects, whose tables are pandas DataFrames.
 """
 
 from __future__ import annotations
@@ -46,3 +49,8 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(importlib.import_module(_HOMES.get(name, "fedsim.api")), name)
     raise AttributeError(f"module 'fedsim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    # A notebook completes these names before they are loaded.
+    return sorted({*globals(), *__all__})

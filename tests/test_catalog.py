@@ -83,3 +83,10 @@ def test_every_parameter_model_refuses_unknown_keys_and_is_frozen() -> None:
         if issubclass(model, Parameters):
             assert model.model_config["extra"] == "forbid", model
             assert model.model_config["frozen"], model
+
+
+def test_a_notebook_can_complete_the_names_of_the_package() -> None:
+    import fedsim
+
+    assert set(fedsim.__all__) <= set(dir(fedsim))
+    assert all(getattr(fedsim, name) is not None for name in fedsim.__all__)
