@@ -85,7 +85,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
         click.echo(json.dumps(document, indent=2))
         return
     done = outcome.ran - len(outcome.failures)
-    parts = [f"{done} runs done"]
+    parts = [f"{done} {'run' if done == 1 else 'runs'} done"]
     if outcome.skipped:
         parts.append(f"{outcome.skipped} had been complete")
     if outcome.failures:

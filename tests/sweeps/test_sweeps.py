@@ -386,7 +386,7 @@ def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     # The part that failed is the user's own.
     assert result.exit_code == 2
     assert "ZeroDivisionError: division by zero" in result.stderr
-    assert "1 runs done, 1 failed" in result.stdout
+    assert "1 run done, 1 failed" in result.stdout
     index = Sweep(out).index.set_index("run")
     assert index["status"].tolist() == ["failed", "complete"]
     name = index.index[0]
@@ -503,7 +503,8 @@ def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(tmp_p
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert children
-    give_up = time.monotonic() + 20
+    # A process that is loading torch does not hear of it before that is loaded.
+    give_up = time.monotonic() + 120
     while any(alive(int(child)) for child in children):
         assert time.monotonic() < give_up, "processes of the pool outlive their parent"
         time.sleep(0.02)
@@ -572,7 +573,8 @@ def test_ray_gives_the_results_of_the_local_engine(tmp_path: Path) -> None:
     data = scenario(grid={"server.method": methods}, seeds=[0, 1])
     ray = fedsim.sweep(data, tmp_path / "ray", jobs=2, engine="ray")
     assert ray.index["status"].tolist() == ["failed", "failed", "complete", "complete"]
-    assert set(ray.failures.values()) == {"ZeroDivisionError: division by zero"}
     local = fedsim.sweep(data, tmp_path / "local", jobs=1)
+    assert ray.failures == local.failures
+    assert all("ZeroDivisionError: division by zero" in text for text in ray.failures.values())
     for run in ray.runs:
         assert digests(run.path) == digests(local.path / run.path.name)
