@@ -260,6 +260,19 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
         pytest.param(
             PARABOLAS.replace(
                 "stop:",
+                "server: {schedule: {name: sync, min_updates: 3}, selection: {name: uniform, cohort: 2}}\nstop:",
+            ),
+            ["s.yaml", "server.schedule.min_updates: no round of 2 clients brings 3 updates"],
+            id="more updates than clients asked",
+        ),
+        pytest.param(
+            PARABOLAS.replace("stop:", "server: {schedule: {name: sync, deadline: 0s}}\nstop:"),
+            ["s.yaml:6:43: server.schedule.deadline: must be greater than 0"],
+            id="a deadline of nothing",
+        ),
+        pytest.param(
+            PARABOLAS.replace(
+                "stop:",
                 "server: {schedule: {name: tiered, tiers: 2}, selection: {name: scripted, rounds: [[0], [1]]}}\nstop:",
             ),
             ["s.yaml", "server.selection: the scripted selection says who works when"],

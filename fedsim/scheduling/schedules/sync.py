@@ -15,7 +15,7 @@ from fedsim.units import Duration, to_ns
 class SyncParams(Parameters):
     """Parameters of the synchronous schedule."""
 
-    deadline: Duration | None = None
+    deadline: Duration | None = Field(default=None, gt=0)
     """Length of a round; updates that arrive later do not count. Without it a round waits for all."""
     over_selection: float = Field(default=1.0, ge=1)
     """The cohort is enlarged by this factor, and the round closes when as many updates as the plain cohort have
@@ -66,6 +66,13 @@ class Sync(Schedule):
                 "a round that nobody takes part in has fewer updates than the schedule asks for",
                 where="server.schedule.min_updates",
                 hint="give min_updates: 0, or leave out the selection's allow_empty",
+            )
+        cohort = getattr(selection.params, "cohort", None)
+        if cohort is not None and params.min_updates > cohort:
+            raise UserError(
+                f"no round of {cohort} clients brings {params.min_updates} updates",
+                where="server.schedule.min_updates",
+                hint="ask for no more updates than server.selection.cohort",
             )
         self._outstanding: dict[int, Dispatch] = {}
         self._arrived: list[Dispatch] = []
