@@ -23,7 +23,7 @@ class Models(ModelSelector):
 
 class Clients(FedAvgPartitionedDataset):
     def get_dataset(self, type_, cid):
-        raise NotImplementedError
+        raise NotImplementedError  # asked of every such class, and called by none of what runs here
 
     def get_dataloader(self, type_, cid, batch_size=None, generator=None):
         return batches[cid]

@@ -160,6 +160,7 @@ def assemble(
         loaded,
         layout,
         samples,
+        work.steps,
         execution,
         availability_cycle_s(scenario.devices, shared.bundles),
     )
@@ -327,6 +328,7 @@ def build_method(
     loaded: LoadedScenario,
     layout: Layout,
     samples: npt.NDArray[np.int64],
+    local_steps: npt.NDArray[np.int64],
     execution: Execution | None,
     cycle_s: float,
 ) -> Method:
@@ -336,6 +338,7 @@ def build_method(
         loaded: the scenario.
         layout: of the model.
         samples: training samples of each client, (N,).
+        local_steps: of a full piece of work of each client, (N,), see :func:`local_work`.
         execution: where tensors live; None where only time is simulated.
         cycle_s: length of one availability cycle of the devices in seconds.
 
@@ -351,7 +354,7 @@ def build_method(
             clients=len(samples),
             samples=samples,
             learning_rate=learning_rate(scenario.training),
-            local_steps=local_work(scenario, samples).steps,
+            local_steps=local_steps,
             dtype=execution.dtype if execution else torch.float32,
             device=execution.device if execution else torch.device("cpu"),
             seed=scenario.seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,15 @@ from fedsim.network.base import NetworkContext
 from fedsim.network.columns import text_codes
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Devices, Energy, EnergyClass, Part
+from fedsim.scenario.model import Devices, Energy, EnergyClass
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.validation import require_sound
 
 Int64Array = npt.NDArray[np.int64]
+
+# In the order in which their bundles are asked for what all of the population shares.
+_PartName = Literal["compute", "availability", "network"]
 
 _DAY_S = 86_400.0
 
@@ -75,7 +78,7 @@ def build_population(
     """
     devices, seed, clients = loaded.scenario.devices, loaded.scenario.seed, len(samples)
 
-    def context_for(part: Part, eligible: npt.NDArray[np.bool_]) -> DeviceContext:
+    def context_for(part: _PartName, eligible: npt.NDArray[np.bool_]) -> DeviceContext:
         bundle = _bundle_of(devices, part, bundles)
         return DeviceContext(
             clients=clients,
@@ -90,25 +93,22 @@ def build_population(
         )
 
     everybody = np.ones(clients, dtype=np.bool_)
-    parts = (devices.compute, devices.availability, devices.network)
-    given = (_bundle_of(devices, part, bundles) for part in parts)
+    given = (_bundle_of(devices, part, bundles) for part in get_args(_PartName))
     main = next((bundle for bundle in given if bundle is not None), None)
     rows = _device_rows(main, clients, devices, seed)
     memory = _memory_of(main, rows, devices)
     eligible = everybody if memory is None else memory >= memory_needed_bytes()
     compute_class, options = CATALOG.resolve("compute", devices.compute, loaded.folder)
     compute_params = cast(ComputeParams, options)
-    compute_context = context_for(devices.compute, everybody)
+    compute_context = context_for("compute", everybody)
     compute_model = compute_class(compute_params, compute_context)
     availability_class, options = CATALOG.resolve(
         "availability", devices.availability, loaded.folder
     )
     availability_params = cast(AvailabilityParams, options)
-    index = availability_class(
-        availability_params, context_for(devices.availability, eligible)
-    ).index()
+    index = availability_class(availability_params, context_for("availability", eligible)).index()
     network_class, network_params = CATALOG.resolve("network", devices.network, loaded.folder)
-    network_bundle = _bundle_of(devices, devices.network, bundles)
+    network_bundle = _bundle_of(devices, "network", bundles)
     network = network_class(network_params).build(
         NetworkContext(
             clients,
@@ -134,7 +134,7 @@ def build_population(
 def availability_cycle_s(devices: Devices, bundles: Bundles) -> float:
     """One cycle of the devices' availability: a day, or the period after which their trace repeats where that is
     shorter."""
-    bundle = _bundle_of(devices, devices.availability, bundles)
+    bundle = _bundle_of(devices, "availability", bundles)
     if bundle is None or "availability" not in bundle.tables:
         return _DAY_S
     if (devices.availability.options.get("on_end") or bundle.manifest.on_end) != "wrap":
@@ -144,20 +144,15 @@ def availability_cycle_s(devices: Devices, bundles: Bundles) -> float:
     return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
 
-def _bundle_of(devices: Devices, part: Part, bundles: Bundles) -> TraceBundle | None:
-    own = part.options.get("trace")
+def _bundle_of(devices: Devices, part: _PartName, bundles: Bundles) -> TraceBundle | None:
+    own = getattr(devices, part).options.get("trace")
     path = own if own is not None else devices.trace
     if path is None:
         return None
     if not Path(path).exists():
-        key = next(
-            name
-            for name in ("compute", "availability", "network")
-            if getattr(devices, name) is part
-        )
         raise UserError(
             f"no such trace bundle: {path}",
-            where="devices.trace" if own is None else f"devices.{key}.trace",
+            where="devices.trace" if own is None else f"devices.{part}.trace",
             hint="'fedsim traces import' and 'fedsim traces synthesize' make them",
         )
     return bundles.read(Path(path))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.catalog import CATALOG
-from fedsim.composition.assembly import Assembly, build_method, build_task
+from fedsim.composition.assembly import Assembly, build_method, build_task, local_work
 from fedsim.composition.shared import Datasets
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
@@ -43,7 +43,8 @@ class Recipe:
         assert task is not None
         training = loaded.scenario.training
         execution = Execution.of(training)
-        method = build_method(loaded, task.layout, task.samples, execution, self.cycle_s)
+        steps = local_work(loaded.scenario, task.samples).steps
+        method = build_method(loaded, task.layout, task.samples, steps, execution, self.cycle_s)
         return Station(task, method, training, loaded.scenario.seed, execution)
 
 
