@@ -1,11 +1,11 @@
 """The common work on fedsim and on other simulators of federated learning, side by side.
 
-    python benchmarks/peers.py --folder DIR [--only NAME ...] [--models linear mlp cnn] [--repeats 3]
+    python benchmarks/peers.py --folder DIR [--only NAME ...] [--models linear mlp cnn] [--repeats 3] [--cores 1]
 
 100 clients with 200 synthetic images of 28 x 28 in 10 classes, 10 clients a round drawn at random, 20 rounds, one local
-epoch of plain SGD (rate 0.1, batches of 20: 10 steps a client), federated averaging, one torch thread, evaluation only
-after the last round. Models: ``linear`` 784-10; ``mlp`` 784-200-200-10 with ReLU; ``cnn`` conv 5x5 (32) - ReLU -
-pool 2 - conv 5x5 (64) - ReLU - pool 2 - linear 512 - ReLU - linear 10, without padding.
+epoch of plain SGD (rate 0.1, batches of 20: 10 steps a client), federated averaging, evaluation only after the last
+round. Models: ``linear`` 784-10; ``mlp`` 784-200-200-10 with ReLU; ``cnn`` conv 5x5 (32) - ReLU - pool 2 - conv 5x5
+(64) - ReLU - pool 2 - linear 512 - ReLU - linear 10, without padding.
 
 Each peer gets an environment of its own in the folder (made once, some gigabytes in all) and an adapter in
 ``benchmarks/peers``: a script that does the work through the peer's own interface, in the mode of one process that a
@@ -14,6 +14,9 @@ fastest that torch offers. All runs are made one after the other, peer by peer w
 repeats counts. A round's time is the mean over rounds 2 to 20, in processor seconds of the process and its children
 (other work on the machine hardly counts) and in seconds of the clock. Everything up to the end of the first round is
 start-up. What cannot be installed or run stands in the table with the reason.
+
+With one core, processor seconds are compared. With more, every simulator may use them in the way it has for that
+(threads for clients, worker processes; torch's own threads where it has neither), and seconds of the clock are compared.
 """
 
 from __future__ import annotations
@@ -120,13 +123,15 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else "no output"
 
 
-def measure(peer: Peer, python: Path, model: str, data: Path, folder: Path) -> dict[str, Any]:
+def measure(
+    peer: Peer, python: Path, model: str, data: Path, folder: Path, cores: int
+) -> dict[str, Any]:
     """What the peer's adapter reports, or why it does not."""
     own = Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=folder / "runs"))
     report = own / "report.json"
     command = [python, ADAPTERS / f"run_{peer.name}.py", "--data", data, "--model", model]
     command += ["--rounds", ROUNDS, "--folder", own, "--report", report]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": str(cores), "MKL_NUM_THREADS": str(cores)}
     begin_s = time.time()
     with (own / "output.txt").open("w+", encoding="utf-8") as output:
         try:
@@ -158,21 +163,21 @@ def lowest(repeats: list[dict[str, Any]]) -> dict[str, Any]:
     return repeats[0] | {key: min(each[key] for each in repeats) for key in times}
 
 
-def table(model: str, results: dict[str, dict[str, Any]]) -> str:
-    """A row a simulator, fastest first."""
-    own_s = results.get("fedsim", {}).get("round_cpu_s", float("nan"))
+def table(model: str, results: dict[str, dict[str, Any]], clock: str) -> str:
+    """A row a simulator, fastest first by ``clock``, a time of a round."""
+    own_s = results.get("fedsim", {}).get(clock, float("nan"))
     lines = [
-        f"| {model} | CPU ms a round | x fedsim | ms a round | start-up, CPU s "
+        f"| {model} | CPU ms a round | ms a round | x fedsim | start-up, CPU s "
         "| accuracy | steps | parameters | versions |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     ran = [name for name, result in results.items() if "reason" not in result]
-    for name in sorted(ran, key=lambda name: results[name]["round_cpu_s"]):
+    for name in sorted(ran, key=lambda name: results[name][clock]):
         one = results[name]
         versions = ", ".join(f"{package} {number}" for package, number in one["versions"].items())
         lines.append(
-            f"| {name} | {1000 * one['round_cpu_s']:.1f} | {one['round_cpu_s'] / own_s:.2f} | "
-            f"{1000 * one['round_wall_s']:.1f} | {one['startup_cpu_s']:.1f} | {one['accuracy']:.3f} | "
+            f"| {name} | {1000 * one['round_cpu_s']:.1f} | {1000 * one['round_wall_s']:.1f} | "
+            f"{one[clock] / own_s:.2f} | {one['startup_cpu_s']:.1f} | {one['accuracy']:.3f} | "
             f"{one['steps']} | {one['parameters']} | {versions} |"
         )
     lines += [
@@ -181,16 +186,16 @@ def table(model: str, results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def verdict(model: str, results: dict[str, dict[str, Any]]) -> str:
-    """Whether it was the same work, and how fedsim stands to the fastest peer."""
+def verdict(model: str, results: dict[str, dict[str, Any]], clock: str) -> str:
+    """Whether it was the same work, and how fedsim stands to the fastest peer by ``clock``."""
     ran = {name: one for name, one in results.items() if "reason" not in one}
     same = len({(one["steps"], one["parameters"]) for one in ran.values()}) == 1
     accuracies = [one["accuracy"] for one in ran.values()]
     text = f"{model}: same steps and parameters: {same}; accuracy {min(accuracies):.3f} to {max(accuracies):.3f}"
-    others = {name: one["round_cpu_s"] for name, one in ran.items() if name not in REFERENCES}
+    others = {name: one[clock] for name, one in ran.items() if name not in REFERENCES}
     if "fedsim" in ran and others:
         fastest = min(others, key=lambda name: others[name])
-        text += f"; fastest peer {fastest}: {others[fastest] / ran['fedsim']['round_cpu_s']:.2f} x fedsim's time"
+        text += f"; fastest peer {fastest}: {others[fastest] / ran['fedsim'][clock]:.2f} x fedsim's time"
     return text
 
 
@@ -203,11 +208,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=1, help="cores that a simulator may use")
     options = parser.parse_args()
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="fedsim-peers-"))).resolve()
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     data = folder / "common_work.npz"
     write_data(data)
+    clock = "round_cpu_s" if options.cores == 1 else "round_wall_s"
     peers = [peer for peer in PEERS if peer.name in options.only]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     pythons: dict[str, Path] = {}
@@ -222,17 +229,15 @@ def main() -> None:
             for peer in peers:
                 if peer.name not in pythons:
                     continue
-                measured = measure(peer, pythons[peer.name], model, data, folder)
+                measured = measure(peer, pythons[peer.name], model, data, folder, options.cores)
                 found.setdefault((model, peer.name), []).append(measured)
-                told = (
-                    measured.get("reason") or f"{1000 * measured['round_cpu_s']:.1f} CPU ms a round"
-                )
+                told = measured.get("reason") or f"{1000 * measured[clock]:.1f} ms a round"
                 print(f"{repeat + 1} {model} {peer.name}: {told}", flush=True)
     verdicts = []
     for model in options.models:
         results = {peer.name: lowest(found[model, peer.name]) for peer in peers}
-        print(f"\n{table(model, results)}")
-        verdicts.append(verdict(model, results))
+        print(f"\n{table(model, results, clock)}")
+        verdicts.append(verdict(model, results, clock))
     print("\n" + "\n".join(verdicts))
 
 

@@ -1,15 +1,17 @@
-"""BlazeFL: its own FedAvg, clients one after the other in one process."""
+"""BlazeFL: its own FedAvg, clients one after the other in one process, or on a thread for each core."""
 
 from __future__ import annotations
 
+import torch
 from blazefl.contrib import (
     FedAvgBaseClientTrainer,
     FedAvgBaseServerHandler,
     FedAvgPartitionedDataset,
+    FedAvgThreadPoolClientTrainer,
 )
 from blazefl.core import ModelSelector
 from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn
-from work import BATCH, COHORT, RATE, StopWatch, read_work
+from work import BATCH, COHORT, CORES, RATE, StopWatch, read_work
 
 work = read_work()
 watch = StopWatch()
@@ -33,9 +35,12 @@ clients, models = Clients(), Models()
 server = FedAvgBaseServerHandler(
     models, work.model, clients, work.rounds, len(batches), COHORT / len(batches), "cpu", BATCH, 0
 )
-trainer = FedAvgBaseClientTrainer(
-    models, work.model, clients, "cpu", len(batches), 1, BATCH, RATE, 0
-)
+local = (models, work.model, clients, "cpu", len(batches), 1, BATCH, RATE, 0)
+if CORES == 1:
+    trainer = FedAvgBaseClientTrainer(*local)
+else:
+    torch.set_num_threads(1)
+    trainer = FedAvgThreadPoolClientTrainer(*local, CORES)
 while not server.if_stop():
     trainer.local_process(server.downlink_package(), server.sample_clients())
     for package in trainer.uplink_package():

@@ -1,10 +1,13 @@
-"""FedJAX: its federated averaging, jit-compiled, one client after the other."""
+"""FedJAX: its federated averaging, jit-compiled, one client after the other; with several cores, as JAX uses them."""
 
 from __future__ import annotations
 
 import os
 
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+from work import BATCH, COHORT, CORES, RATE, StopWatch, read_work
+
+if CORES == 1:
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 import jax
 
@@ -16,7 +19,6 @@ import haiku as hk
 import jax.numpy as jnp
 import numpy as np
 from fedjax.algorithms import fed_avg
-from work import BATCH, COHORT, RATE, StopWatch, read_work
 
 LAYERS = {
     "linear": lambda: [hk.Flatten(), hk.Linear(10)],

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import torch
 from safetensors.torch import load_file
-from work import BATCH, COHORT, RATE, Work, read_work, write_report
+from work import BATCH, COHORT, CORES, RATE, Work, read_work, write_report
 
 import fedsim
 
@@ -39,7 +39,7 @@ def scenario(work: Work, rounds: int) -> dict[str, object]:
             "batch_size": BATCH,
             "local_epochs": 1,
             "device": "cpu",
-            "threads": 1,
+            "threads": CORES,
         },
         "devices": {
             "compute": {"name": "lognormal", "median": "0.1s"},

@@ -12,7 +12,7 @@ import flgo.algorithm.fedavg as fedavg
 from flgo.benchmark.partition import IIDPartitioner
 from flgo.experiment.logger import BasicLogger
 from torch_work import accuracy_of, parameters_of
-from work import BATCH, COHORT, RATE, StopWatch, read_work
+from work import BATCH, COHORT, CORES, RATE, StopWatch, read_work
 
 CONFIGURATION = """
 import sys
@@ -74,7 +74,7 @@ runner = flgo.init(
         "eval_interval": 0,
         "no_tqdm": True,
         "log_level": "WARNING",
-        "torch_num_threads": 1,
+        "torch_num_threads": CORES,
         "load_mode": "mem",
     },
     Logger=Quiet,

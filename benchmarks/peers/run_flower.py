@@ -1,4 +1,4 @@
-"""Flower: its simulation engine on Ray, with one worker process of one thread."""
+"""Flower: its simulation engine on Ray, with a worker process of one thread for each core."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 import psutil
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch_work import accuracy_of, batches_of_file, build, parameters_of, train
-from work import COHORT, StopWatch, read_work
+from work import COHORT, CORES, StopWatch, read_work
 
 work = read_work()
 data, model_name = str(work.data), work.model
@@ -38,6 +39,7 @@ watch = StopWatch(cpu_s_of_all)
 
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
+    torch.set_num_threads(1)
     batches = batches_of_file(data)[int(context.node_config["partition-id"])]
     model = build(model_name)
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
@@ -88,7 +90,7 @@ run_simulation(
     client_app,
     num_supernodes=len(work.x),
     backend_config={
-        "init_args": {"num_cpus": 1, "include_dashboard": False},
+        "init_args": {"num_cpus": CORES, "include_dashboard": False},
         "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
     },
 )

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from work import BATCH, RATE, FloatArray, IntArray, Work, read_arrays
+from work import BATCH, CORES, RATE, FloatArray, IntArray, Work, read_arrays
 
-torch.set_num_threads(1)
+torch.set_num_threads(CORES)
 
 
 def build(model: str) -> nn.Module:

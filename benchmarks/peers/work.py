@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +19,9 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 COHORT, BATCH, RATE = 10, 20, 0.1
+
+# How many cores of the machine the work may use.
+CORES = int(os.environ["OMP_NUM_THREADS"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,9 @@ class Augmenter:
         keys = fold(torch.full_like(client, self._key), client)
         return fold(fold(keys, sequence), torch.full_like(client, phase))
 
-    def moves(self, keys: Tensor, step: int, places: int) -> Moves:
-        """The moves of ``places`` samples each of the dispatches with ``keys`` (b,) at a local step; b x places."""
-        of_step = fold(keys, torch.full_like(keys, step)).unsqueeze(1)
+    def moves(self, keys: Tensor, steps: Tensor, places: int) -> Moves:
+        """The moves of ``places`` samples for each pair of a stream (b,) and a local step (b,); b x places."""
+        of_step = fold(keys, steps).unsqueeze(1)
         hashes = fold(of_step, torch.arange(places, device=self._device)).view(-1)
         choices = 2 * self._padding + 1
 

@@ -111,7 +111,7 @@ def test_draws_are_uniform() -> None:
     order = session_of(task, make_training(augmentation=CROP_AND_FLIP), [0], [0], 0).order
     assert order.augmenter is not None
     keys = order.augmenter.keys(np.arange(50) % 3, np.arange(50), 0)
-    moves = order.augmenter.moves(keys, 3, 100)
+    moves = order.augmenter.moves(keys, torch.full_like(keys, 3), 100)
     cells = (moves.down + 2) * 10 + (moves.right + 2) * 2 + moves.mirrored
     counts = torch.bincount(cells, minlength=50).numpy()
     assert ((counts - 100) ** 2 / 100).sum() < 97.0  # the 99.99 % point with 49 degrees of freedom

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from fedsim.tasks.layout import Layout
-
-# Torch's own derivative of ReLU: what comes from above where the unit was on, else zero.
-_relu_backward = torch.ops.aten.threshold_backward.grad_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +66,16 @@ class SingleDescent:
         self._classes = torch.arange(layers[-1].shape[0])
         self._ones = torch.ones(width, dtype=dtype)
 
+    # Each step is two dozen small operations; without the bookkeeping of autograd they start sooner.
+    @torch.inference_mode()
     def run(
-        self,
-        model: Tensor,
-        inputs: Callable[[int], Tensor],
-        labels: Tensor,
-        places: Tensor,
-        rate: float,
+        self, model: Tensor, inputs: Tensor, labels: Tensor, places: Tensor, rate: float
     ) -> Tensor:
         """Take S steps in place.
 
         Args:
             model: local model, (P,).
-            inputs: samples of step 0 to S - 1, (width, features); used up before the next are asked for.
+            inputs: samples of the steps, (S, width, features).
             labels: (S, width).
             places: weight of each place in its batch's mean, (S, width).
             rate: learning rate.
@@ -87,43 +83,83 @@ class SingleDescent:
         Returns:
             Mini-batch losses at the models before the steps, (S,).
         """
-        weights = [layer.weights(model) for layer in self._layers]
-        transposed = [weight.t() for weight in weights]
-        biases = [layer.biases(model) for layer in self._layers]
-        last = len(weights) - 1
-        outputs = labels.new_empty(len(labels), self._width, len(self._classes), dtype=self._dtype)
+        outputs = inputs.new_empty(len(labels), self._width, len(self._classes))
         labels, places = labels.unsqueeze(2), places.unsqueeze(2)
-        targets = (labels == self._classes).to(self._dtype)
-        # Gradients are linear in the last layer's deltas: scaled once here, products add straight to the weights.
-        factors = places * -rate
-        for step, (logits, target, factor) in enumerate(
-            zip(outputs, targets, factors, strict=True)
-        ):
-            values = inputs(step)
-            activations = [values]
-            for index in range(last):
-                _affine(values, transposed[index], biases[index], self._outputs[index])
-                values = self._outputs[index].relu_()
-                activations.append(values)
-            _affine(values, transposed[last], biases[last], logits)
-            delta = torch.softmax(logits, 1).sub_(target).mul_(factor)
-            for index in range(last, -1, -1):
-                values, upward = activations[index], delta.t()
-                if index:
-                    # The deltas below need the weights before the step.
-                    delta = torch.mm(delta, weights[index], out=self._deltas[index - 1])
-                    _relu_backward(delta, values, 0, grad_input=delta)
-                weights[index].addmm_(upward, values)
-                bias = biases[index]
-                if bias is not None:
-                    bias.addmv_(upward, self._ones)
+        _without_interpreter()(
+            [layer.weights(model) for layer in self._layers],
+            [layer.biases(model) for layer in self._layers],
+            inputs,
+            (labels == self._classes).to(self._dtype),
+            # Gradients are linear in the last layer's deltas: scaled once here, products add straight to the weights.
+            places * -rate,
+            outputs,
+            self._outputs,
+            self._deltas,
+            self._ones,
+        )
         log_shares = torch.log_softmax(outputs, 2)
         return -(log_shares.gather(2, labels) * places).sum((1, 2))
 
 
-def _affine(values: Tensor, transposed: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """``out = values transposed + bias``."""
-    if bias is None:
-        torch.mm(values, transposed, out=out)
-    else:
-        torch.addmm(bias, values, transposed, out=out)
+@cache
+def _without_interpreter() -> Callable[..., None]:
+    """:func:`_descend` as TorchScript, which does not hold Python's lock: threads then work at the same time.
+
+    As Python, with the same results, where torch has TorchScript no more.
+    """
+    if not hasattr(torch.jit, "script"):
+        return _descend
+    with warnings.catch_warnings():
+        # torch.compile, which it points to, needs a compiler on the user's machine.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted: Callable[..., None] = torch.jit.script(_descend)
+    return scripted
+
+
+def _descend(
+    weights: list[Tensor],
+    biases: list[Tensor | None],
+    inputs: Tensor,
+    targets: Tensor,
+    factors: Tensor,
+    outputs: Tensor,
+    activations: list[Tensor],
+    deltas: list[Tensor],
+    ones: Tensor,
+) -> None:
+    """Steps of plain SGD on weights (out, in) and biases (out,) of linear layers with ReLU between them.
+
+    Args:
+        weights, biases: of the layers; changed in place.
+        inputs: (S, width, features).
+        targets: 1 for the label's class, else 0, (S, width, classes).
+        factors: weight of each place in the mean times minus the learning rate, (S, width, 1).
+        outputs: receives the logits before each step, (S, width, classes).
+        activations, deltas: work space for each layer but the last, (width, out).
+        ones: (width,).
+    """
+    last = len(weights) - 1
+    for step in range(len(inputs)):
+        values = inputs[step]
+        for index in range(last + 1):
+            out = activations[index] if index < last else outputs[step]
+            bias = biases[index]
+            if bias is None:
+                torch.mm(values, weights[index].t(), out=out)
+            else:
+                torch.addmm(bias, values, weights[index].t(), out=out)
+            if index < last:
+                values = out.relu_()
+        delta = torch.softmax(outputs[step], 1).sub_(targets[step]).mul_(factors[step])
+        for index in range(last, -1, -1):
+            upward = delta.t()
+            values = activations[index - 1] if index > 0 else inputs[step]
+            if index > 0:
+                # The deltas below need the weights before the step.
+                delta = torch.mm(delta, weights[index], out=deltas[index - 1])
+                # Torch's own derivative of ReLU: what comes from above where the unit was on, else zero.
+                torch.ops.aten.threshold_backward(delta, values, 0, grad_input=delta)
+            weights[index].addmm_(upward, values)
+            bias = biases[index]
+            if bias is not None:
+                bias.addmv_(upward, ones)

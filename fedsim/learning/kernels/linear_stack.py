@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -15,8 +12,8 @@ from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession,
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
 _SINGLE_BYTES = 384 << 10
-# Steps of one client whose losses are computed together.
-_PIECE = 32
+# Samples of one client that are gathered together; they share the cache with the model.
+_PIECE_BYTES = 1 << 20
 
 
 class _LinearStackSession(SupervisedSession):
@@ -36,6 +33,7 @@ class _LinearStackSession(SupervisedSession):
         super().__init__(kernel, clients, sequences, steps, phase)
         self._kernel = kernel
         self._layers = kernel.layers
+        self._features = self._layers[0].shape[1]
         self._scratch = kernel.scratch
         self._dtype = kernel.execution.dtype
         self._labels: Tensor
@@ -87,6 +85,8 @@ class _LinearStackSession(SupervisedSession):
         # Summed one after the other: how many steps are drawn at once depends on the group.
         losses = [0.0] * len(weights)
         descent = SingleDescent(self._layers, self.width, self._dtype)
+        batch_bytes = self.width * self._features * self._dtype.itemsize
+        piece = max(1, _PIECE_BYTES // batch_bytes)
         begin, most = 0, int(self._steps[0])
         while begin < most:
             self.draw(begin, int((self._steps > begin).sum()))
@@ -95,11 +95,14 @@ class _LinearStackSession(SupervisedSession):
             drawn_to = begin + len(rows)
             for row, rate in enumerate(rates[: rows.shape[1]].tolist()):
                 until = min(drawn_to, int(self._steps[row]))
-                for first in range(begin, until, _PIECE):
-                    at = slice(first - begin, min(first + _PIECE, until) - begin)
+                for first in range(begin, until, piece):
+                    at = slice(first - begin, min(first + piece, until) - begin)
+                    inputs = self.inputs_ahead(
+                        first, rows[at, row], dispatch=row, scratch=self._scratch
+                    )
                     for loss in descent.run(
                         weights[row],
-                        partial(self._single_inputs, row, first, rows[at, row : row + 1].unbind()),
+                        inputs.view(-1, self.width, self._features),
                         self._labels[at, row, 0],
                         self._place_weights[at, row, 0],
                         rate,
@@ -107,11 +110,6 @@ class _LinearStackSession(SupervisedSession):
                         losses[row] += loss
             begin = drawn_to
         return weights.new_tensor(losses)
-
-    def _single_inputs(self, row: int, first: int, rows: Sequence[Tensor], step: int) -> Tensor:
-        """Samples ``rows[step]`` (1, width) of dispatch ``row`` at local step ``first + step``, (width, features)."""
-        inputs = self.inputs(first + step, rows[step], first=row, scratch=self._scratch)
-        return inputs.view(self.width, -1)
 
     def _forward(self, step: int, weights: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Losses (b,), gradients of the mean losses by the logits (b, classes, places), and every layer's inputs."""

@@ -130,7 +130,27 @@ class SupervisedSession(Session):
         moves = None
         if self._augmenter is not None and self._streams is not None:
             streams = self._streams[first : first + len(rows)]
-            moves = self._augmenter.moves(streams, step, rows.shape[1])
+            moves = self._augmenter.moves(streams, torch.full_like(streams, step), rows.shape[1])
+        return self.samples.gather(rows.reshape(-1), scratch, moves)
+
+    def inputs_ahead(
+        self, step: int, rows: Tensor, *, dispatch: int, scratch: dict[str, Tensor] | None = None
+    ) -> Tensor:
+        """Inputs of the samples ``rows`` (S, places) of one dispatch at ``step`` and the S - 1 steps after it.
+
+        (S x places, *shape), as :meth:`inputs` gives them for each step.
+
+        Args:
+            step: number of the first of these local steps.
+            rows: sample numbers, from the first place of each batch on.
+            dispatch: its number in the group.
+            scratch: as in :meth:`fedsim.learning.samples.Samples.gather`.
+        """
+        moves = None
+        if self._augmenter is not None and self._streams is not None:
+            streams = self._streams[dispatch].expand(len(rows))
+            steps = torch.arange(step, step + len(rows), device=streams.device)
+            moves = self._augmenter.moves(streams, steps, rows.shape[1])
         return self.samples.gather(rows.reshape(-1), scratch, moves)
 
     @abstractmethod
