@@ -16,7 +16,8 @@ repeats counts. A round's time is the mean over rounds 2 to 20, in processor sec
 start-up. What cannot be installed or run stands in the table with the reason.
 
 With one core, processor seconds are compared. With more, every simulator may use them in the way it has for that
-(threads for clients, worker processes; torch's own threads where it has neither), and seconds of the clock are compared.
+(threads for clients, worker processes; torch's own threads where it has neither), and seconds of the clock are
+compared.
 """
 
 from __future__ import annotations

@@ -105,6 +105,16 @@ def test_images_are_those_cut_by_hand(
     assert np.mean(seen) > 0.3
 
 
+def test_steps_gathered_ahead_are_those_gathered_one_by_one() -> None:
+    training = make_training(augmentation=CROP_AND_FLIP, batch_size=8)
+    session = session_of(colour_task(), training, [1, 0], [4, 2], 1)
+    for dispatch in (0, 1):
+        rows = torch.stack([session.draw(step, 2)[0][dispatch] for step in range(5)])
+        ahead = session.inputs_ahead(2, rows[2:], dispatch=dispatch)
+        singly = [session.inputs(step, rows[step : step + 1], first=dispatch) for step in (2, 3, 4)]
+        assert torch.equal(ahead, torch.cat(singly))
+
+
 def test_draws_are_uniform() -> None:
     """Chi-square of 25 offsets x 2 over 5,000 images; 100 expected in each."""
     task = colour_task()

@@ -21,6 +21,12 @@ from fedsim.learning.kernels import (
     VmapKernel,
     choose,
 )
+from fedsim.learning.kernels.linear_steps import (
+    Steps,
+    descend_singly,
+    descend_together,
+    gradients_together,
+)
 from fedsim.learning.kernels.loop import refuse_hidden_randomness
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
@@ -152,6 +158,7 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
 ) -> None:
     # Long enough for several pieces, and for several draws of the batch order where the group is large.
     monkeypatch.setattr("fedsim.learning.kernels.supervised._MOST_PLACES", 1500)
+    monkeypatch.setattr("fedsim.learning.kernels.linear_stack._PIECE_BYTES", 17_000)
     task = supervised_task(model, sizes=(50,) * 12)
     kernel = build(kind, task)
     clients, steps = np.arange(12), np.array([41] * 4 + [33] * 4 + [1] * 4)
@@ -171,6 +178,35 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
         apart, own = run(pick)
         assert torch.equal(apart, together[pick])
         assert torch.equal(own, losses[pick])
+
+
+@pytest.mark.parametrize("way", ["together", "client by client", "gradients"])
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_torchscript_has_the_bits_of_python(
+    model: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it is called again and again: TorchScript optimises what it has seen twice."""
+    task = supervised_task(model, sizes=(50,) * 4)
+    monkeypatch.setattr(LinearStackKernel, "client_by_client", way == "client by client")
+    steps = np.array([7, 7, 5, 2])
+
+    def run() -> list[Tensor]:
+        weights = row_matrix(4, task.layout.size, like=torch.zeros(1))
+        weights.copy_(models_of(task, 4, torch.float32))
+        kernel = build("linear_stack", task)
+        with reproducible(), torch.no_grad():
+            if way == "gradients":
+                return run_gradients(kernel, weights, np.arange(4), steps)
+            session = kernel.session(np.arange(4), np.zeros(4, int), steps, 0)
+            losses = session.descend(weights, torch.full((4,), 0.1), active_rows(steps))
+            return [weights, losses]
+
+    scripted = [run() for _ in range(4)]
+    functions = Steps(descend_singly, descend_together, gradients_together)
+    monkeypatch.setattr("fedsim.learning.kernels.linear_stack.compiled", lambda: functions)
+    for found in scripted:
+        for part, expected in zip(found, run(), strict=True):
+            assert torch.equal(part, expected)
 
 
 def run_gradients(

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from fedsim.learning.batches import Batches
 from fedsim.learning.kernels.base import IntArray, Session
-from fedsim.learning.kernels.linear_layers import LinearLayer, SingleDescent, layers_of
+from fedsim.learning.kernels.linear_layers import LinearLayer, layers_of, views
+from fedsim.learning.kernels.linear_steps import compiled
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
@@ -17,11 +18,6 @@ _PIECE_BYTES = 1 << 20
 
 
 class _LinearStackSession(SupervisedSession):
-    """All activations of a group are kept transposed, (b, features, places).
-
-    Products with few outputs are then twice as fast on CPU.
-    """
-
     def __init__(
         self,
         kernel: LinearStackKernel,
@@ -36,6 +32,7 @@ class _LinearStackSession(SupervisedSession):
         self._features = self._layers[0].shape[1]
         self._scratch = kernel.scratch
         self._dtype = kernel.execution.dtype
+        self._compiled = compiled()
         self._labels: Tensor
         self._place_weights: Tensor
         classes = torch.arange(self._layers[-1].shape[0], device=kernel.execution.device)
@@ -47,99 +44,96 @@ class _LinearStackSession(SupervisedSession):
         self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        loss, delta, activations = self._forward(step, weights)
-        for index in reversed(range(len(self._layers))):
-            layer, values = self._layers[index], activations[index]
-            torch.bmm(delta, values.transpose(1, 2), out=layer.weights(out))
-            bias = layer.biases(out)
-            if bias is not None:
-                torch.sum(delta, 2, out=bias)
-            if index:
-                delta = self._back(layer, weights, delta, values)
-        return loss
+        return self._compiled.gradients_together(
+            *views(self._layers, weights),
+            *self._mini_batches(step, len(weights)),
+            *views(self._layers, out),
+        )
 
     def descend(self, weights: Tensor, rates: Tensor, active: IntArray) -> Tensor:
         if self._kernel.client_by_client:
             return self._descend_singly(weights, rates)
         losses = weights.new_zeros(len(weights))
+        factors = rates.neg().view(-1, 1, 1)
         for step, rows in enumerate(active.tolist()):
-            losses[:rows] += self._descend_together(step, weights[:rows], rates[:rows])
+            losses[:rows] += self._compiled.descend_together(
+                *views(self._layers, weights[:rows]),
+                *self._mini_batches(step, rows),
+                factors[:rows],
+            )
         return losses
 
-    def _descend_together(self, step: int, weights: Tensor, rates: Tensor) -> Tensor:
-        loss, delta, activations = self._forward(step, weights)
-        # Gradients are linear in the last layer's deltas: scaled once here, products add straight to the weights.
-        delta.mul_(rates.neg().view(-1, 1, 1))
-        for index in reversed(range(len(self._layers))):
-            layer, values = self._layers[index], activations[index]
-            # The deltas below need the weights before the step.
-            below = self._back(layer, weights, delta, values) if index else delta
-            layer.weights(weights).baddbmm_(delta, values.transpose(1, 2))
-            bias = layer.biases(weights)
-            if bias is not None:
-                bias.add_(delta.sum(2))
-            delta = below
-        return loss
+    def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Inputs, labels, weights of places and classes as :func:`linear_steps.forward` takes them."""
+        rows, _ = self.draw(step, active)
+        inputs = self.inputs(step, rows, scratch=self._scratch)
+        at = step - self._first
+        return (
+            inputs.view(active, self.width, -1),
+            self._labels[at, :active],
+            self._place_weights[at, :active],
+            self._classes,
+        )
 
     def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
         # Summed one after the other: how many steps are drawn at once depends on the group.
         losses = [0.0] * len(weights)
-        descent = SingleDescent(self._layers, self.width, self._dtype)
         batch_bytes = self.width * self._features * self._dtype.itemsize
         piece = max(1, _PIECE_BYTES // batch_bytes)
         begin, most = 0, int(self._steps[0])
         while begin < most:
             self.draw(begin, int((self._steps > begin).sum()))
             assert self._drawn is not None
-            rows = self._drawn.rows
-            drawn_to = begin + len(rows)
-            for row, rate in enumerate(rates[: rows.shape[1]].tolist()):
+            drawn_to = begin + len(self._drawn.rows)
+            for row, rate in enumerate(rates[: self._drawn.rows.shape[1]].tolist()):
+                model = views(self._layers, weights[row])
                 until = min(drawn_to, int(self._steps[row]))
                 for first in range(begin, until, piece):
-                    at = slice(first - begin, min(first + piece, until) - begin)
-                    inputs = self.inputs_ahead(
-                        first, rows[at, row], dispatch=row, scratch=self._scratch
-                    )
-                    for loss in descent.run(
-                        weights[row],
-                        inputs.view(-1, self.width, self._features),
-                        self._labels[at, row, 0],
-                        self._place_weights[at, row, 0],
-                        rate,
-                    ).tolist():
+                    for loss in self._descend_piece(
+                        model, row, first, min(first + piece, until), rate
+                    ):
                         losses[row] += loss
             begin = drawn_to
         return weights.new_tensor(losses)
 
-    def _forward(self, step: int, weights: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Losses (b,), gradients of the mean losses by the logits (b, classes, places), and every layer's inputs."""
-        active = len(weights)
-        rows, _ = self.draw(step, active)
-        inputs = self.inputs(step, rows, scratch=self._scratch)
-        values = inputs.view(active, self.width, -1).transpose(1, 2)
-        activations: list[Tensor] = []
-        for index, layer in enumerate(self._layers):
-            activations.append(values)
-            bias = layer.biases(weights)
-            if bias is None:
-                values = torch.bmm(layer.weights(weights), values)
-            else:
-                values = torch.baddbmm(bias.unsqueeze(2), layer.weights(weights), values)
-            if index + 1 < len(self._layers):
-                values.relu_()
-        at = step - self._first
-        labels, places = self._labels[at, :active], self._place_weights[at, :active]
-        log_shares = torch.log_softmax(values, 1)
-        loss = -(log_shares.gather(1, labels) * places).sum((1, 2))
-        delta = log_shares.exp_()
-        delta.add_(labels == self._classes, alpha=-1)
-        return loss, delta.mul_(places), activations
+    # Steps are two dozen small operations each; without the bookkeeping of autograd they start sooner.
+    @torch.inference_mode()
+    def _descend_piece(
+        self,
+        model: tuple[list[Tensor], list[Tensor | None]],
+        row: int,
+        first: int,
+        end: int,
+        rate: float,
+    ) -> list[float]:
+        """Local steps ``first <= step < end``, drawn already, of one dispatch; mini-batch losses before each."""
+        assert self._drawn is not None
+        at = slice(first - self._first, end - self._first)
+        inputs = self.inputs_ahead(
+            first, self._drawn.rows[at, row], dispatch=row, scratch=self._scratch
+        )
+        labels = self._labels[at, row].transpose(1, 2)
+        places = self._place_weights[at, row].transpose(1, 2)
+        outputs = inputs.new_empty(end - first, self.width, len(self._classes))
+        self._compiled.descend_singly(
+            *model,
+            inputs.view(-1, self.width, self._features),
+            (labels == self._classes.view(-1)).to(self._dtype),
+            places * -rate,
+            outputs,
+            *self._work_space(),
+        )
+        log_shares = torch.log_softmax(outputs, 2)
+        losses = -(log_shares.gather(2, labels) * places).sum((1, 2))
+        numbers: list[float] = losses.tolist()
+        return numbers
 
-    @staticmethod
-    def _back(layer: LinearLayer, weights: Tensor, delta: Tensor, values: Tensor) -> Tensor:
-        """Deltas of the layer's inputs, which left a ReLU as ``values``."""
-        below = torch.bmm(layer.weights(weights).transpose(1, 2), delta)
-        return below.mul_(values > 0)
+    def _work_space(self) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Activations, deltas and ones for :func:`linear_steps.descend_singly`."""
+        hidden = [layer.shape[0] for layer in self._layers[:-1]]
+        activations = [torch.empty(self.width, size, dtype=self._dtype) for size in hidden]
+        deltas = [torch.empty(self.width, size, dtype=self._dtype) for size in hidden]
+        return activations, deltas, torch.ones(self.width, dtype=self._dtype)
 
 
 class LinearStackKernel(StackedKernel):

@@ -1,0 +1,198 @@
+"""Forward and backward passes of linear layers with ReLU between them and cross-entropy, written out.
+
+These functions keep to what TorchScript understands. As such they do not hold Python's lock, so that worker threads
+work at the same time, and start their small operations sooner; the results are those of the same code as Python.
+Weights are (..., out, in) and biases (..., out) or None, views of flat vectors, first layer to last.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def descend_singly(
+    weights: list[Tensor],
+    biases: list[Tensor | None],
+    inputs: Tensor,
+    targets: Tensor,
+    factors: Tensor,
+    outputs: Tensor,
+    activations: list[Tensor],
+    deltas: list[Tensor],
+    ones: Tensor,
+) -> None:
+    """Local steps of plain SGD of one client.
+
+    Args:
+        weights, biases: changed in place.
+        inputs: samples of each step, (S, places, features).
+        targets: 1 for the label's class, else 0, (S, places, classes).
+        factors: weight of each place in its batch's mean times minus the learning rate, (S, places, 1).
+        outputs: receives the logits before each step, (S, places, classes).
+        activations, deltas: work space for each layer but the last, (places, out).
+        ones: (places,).
+    """
+    last = len(weights) - 1
+    for step in range(len(inputs)):
+        values = inputs[step]
+        for index in range(last + 1):
+            out = activations[index] if index < last else outputs[step]
+            bias = biases[index]
+            if bias is None:
+                torch.mm(values, weights[index].t(), out=out)
+            else:
+                torch.addmm(bias, values, weights[index].t(), out=out)
+            if index < last:
+                values = out.relu_()
+        # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
+        delta = torch.softmax(outputs[step], 1).sub_(targets[step]).mul_(factors[step])
+        for index in range(last, -1, -1):
+            upward = delta.t()
+            values = activations[index - 1] if index > 0 else inputs[step]
+            if index > 0:
+                # The deltas below need the weights before the step.
+                delta = torch.mm(delta, weights[index], out=deltas[index - 1])
+                # Torch's own derivative of ReLU: what comes from above where the unit was on, else zero.
+                torch.ops.aten.threshold_backward(delta, values, 0, grad_input=delta)
+            weights[index].addmm_(upward, values)
+            bias = biases[index]
+            if bias is not None:
+                bias.addmv_(upward, ones)
+
+
+def descend_together(
+    weights: list[Tensor],
+    biases: list[Tensor | None],
+    inputs: Tensor,
+    labels: Tensor,
+    places: Tensor,
+    classes: Tensor,
+    rates: Tensor,
+) -> Tensor:
+    """One local step of plain SGD of each of b clients.
+
+    Args:
+        weights, biases: changed in place.
+        inputs, labels, places, classes: as in :func:`forward`.
+        rates: minus the learning rates, (b, 1, 1).
+
+    Returns:
+        Mini-batch losses before the step, (b,).
+    """
+    loss, delta, activations = forward(weights, biases, inputs, labels, places, classes)
+    # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
+    delta.mul_(rates)
+    for index in range(len(weights) - 1, -1, -1):
+        values = activations[index]
+        # The deltas below need the weights before the step.
+        below = _back(weights[index], delta, values) if index > 0 else delta
+        weights[index].baddbmm_(delta, values.transpose(1, 2))
+        bias = biases[index]
+        if bias is not None:
+            bias.add_(delta.sum(2))
+        delta = below
+    return loss
+
+
+def gradients_together(
+    weights: list[Tensor],
+    biases: list[Tensor | None],
+    inputs: Tensor,
+    labels: Tensor,
+    places: Tensor,
+    classes: Tensor,
+    weight_gradients: list[Tensor],
+    bias_gradients: list[Tensor | None],
+) -> Tensor:
+    """Mini-batch gradients of each of b clients.
+
+    Args:
+        weights, biases, inputs, labels, places, classes: as in :func:`forward`.
+        weight_gradients, bias_gradients: receive the gradients, shaped as ``weights`` and ``biases``.
+
+    Returns:
+        Mini-batch losses, (b,).
+    """
+    loss, delta, activations = forward(weights, biases, inputs, labels, places, classes)
+    for index in range(len(weights) - 1, -1, -1):
+        values = activations[index]
+        torch.bmm(delta, values.transpose(1, 2), out=weight_gradients[index])
+        bias = bias_gradients[index]
+        if bias is not None:
+            torch.sum(delta, [2], out=bias)
+        if index > 0:
+            delta = _back(weights[index], delta, values)
+    return loss
+
+
+def forward(
+    weights: list[Tensor],
+    biases: list[Tensor | None],
+    inputs: Tensor,
+    labels: Tensor,
+    places: Tensor,
+    classes: Tensor,
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Losses of b clients, and what their gradients are made of.
+
+    All activations are kept transposed, (b, features, places): products with few outputs are then twice as fast on
+    CPU.
+
+    Args:
+        weights, biases: (b, out, in) and (b, out).
+        inputs: (b, places, features).
+        labels: (b, 1, places).
+        places: weight of each place in its batch's mean, (b, 1, places).
+        classes: 0, 1, ... (classes, 1).
+
+    Returns:
+        Mini-batch losses (b,), their gradients by the logits (b, classes, places), and the inputs of every layer.
+    """
+    values = inputs.transpose(1, 2)
+    activations: list[Tensor] = []
+    for index in range(len(weights)):
+        activations.append(values)
+        bias = biases[index]
+        if bias is None:
+            values = torch.bmm(weights[index], values)
+        else:
+            values = torch.baddbmm(bias.unsqueeze(2), weights[index], values)
+        if index + 1 < len(weights):
+            values.relu_()
+    log_shares = torch.log_softmax(values, 1)
+    loss = -(log_shares.gather(1, labels) * places).sum((1, 2))
+    delta = log_shares.exp_()
+    delta.add_(labels == classes, alpha=-1)
+    return loss, delta.mul_(places), activations
+
+
+def _back(weight: Tensor, delta: Tensor, values: Tensor) -> Tensor:
+    """Deltas of a layer's inputs, which left a ReLU as ``values``."""
+    below = torch.bmm(weight.transpose(1, 2), delta)
+    return below.mul_(values > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The functions of this module that sessions call."""
+
+    descend_singly: Callable[..., None]
+    descend_together: Callable[..., Tensor]
+    gradients_together: Callable[..., Tensor]
+
+
+@cache
+def compiled() -> Steps:
+    """The functions as TorchScript; as they are, where torch has TorchScript no more."""
+    script: Callable[[Any], Any] = getattr(torch.jit, "script", lambda function: function)
+    with warnings.catch_warnings():
+        # torch.compile, which the warning recommends, needs a compiler on the user's machine.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return Steps(script(descend_singly), script(descend_together), script(gradients_together))
