@@ -29,6 +29,7 @@ class Execution:
         autocast: reduced precision inside forward and backward passes, or None.
         threads: worker threads of local training (1 on CUDA); never changes a result.
         others: further devices for local training, where there are several.
+        cuda_graphs: whether local steps are recorded, see :class:`fedsim.learning.kernels.replay.Replay`.
     """
 
     device: torch.device
@@ -36,6 +37,7 @@ class Execution:
     autocast: torch.dtype | None
     threads: int
     others: tuple[torch.device, ...] = ()
+    cuda_graphs: bool = False
 
     @classmethod
     def of(cls, training: Training) -> Execution:
@@ -70,6 +72,7 @@ class Execution:
             autocast=torch.bfloat16 if training.autocast == "bfloat16" else None,
             threads=1 if on_cuda else training.threads or usable_cores(),
             others=tuple(devices[1:]),
+            cuda_graphs=on_cuda and training.cuda_graphs,
         )
 
     def describe(self) -> Mapping[str, str | int]:

@@ -65,7 +65,7 @@ class LocalTrainer:
         self._optimizer = training.optimizer
         self._clip_norm = training.clip_norm
         self._plain = kernel.fused and is_plain(training.optimizer) and training.clip_norm is None
-        self._scratch: Tensor | None = None
+        self._scratch: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def run(
@@ -86,7 +86,7 @@ class LocalTrainer:
             raise ValueError("steps must be sorted, most first")
         clients = len(cohort.clients)
         session = self.kernel.session(cohort.clients, cohort.sequences, steps, phase)
-        weights = row_matrix(clients, self._size, like=start)
+        weights = self._models(clients, start)
         weights.copy_(start)
         sums = _Sums(
             loss=start.new_zeros(clients),
@@ -119,7 +119,8 @@ class LocalTrainer:
                 start[:, self._trainable :],
                 out=sums.change[:, self._trainable :],
             )
-        return Trained(weights, sums.gradient, sums.last, sums.loss / divisors, sums.change)
+        model = weights.clone() if self.kernel.fixed_memory else weights
+        return Trained(model, sums.gradient, sums.last, sums.loss / divisors, sums.change)
 
     def _general(
         self,
@@ -135,7 +136,7 @@ class LocalTrainer:
         optimizer: Stepper | None,
     ) -> None:
         trainable = self._trainable
-        gradients = self._gradients(len(weights), weights)
+        gradients = self._work_space("gradients", len(weights), weights)
         rates = learning_rates.unsqueeze(1)
         if learning_rate_scale is not None:
             rates = rates * learning_rate_scale[:trainable]
@@ -167,10 +168,16 @@ class LocalTrainer:
     def _zeros(self, rows: int, like: Tensor) -> Tensor:
         return row_matrix(rows, self._size, like=like).zero_()
 
-    def _gradients(self, rows: int, like: Tensor) -> Tensor:
-        """Work space for gradients, zero where no kernel writes."""
-        held = self._scratch
+    def _models(self, rows: int, like: Tensor) -> Tensor:
+        if self.kernel.fixed_memory:
+            return self._work_space("models", rows, like)
+        return row_matrix(rows, self._size, like=like)
+
+    def _work_space(self, name: str, rows: int, like: Tensor) -> Tensor:
+        """A matrix that is used again by the next group; gradients stay zero where no kernel writes."""
+        held = self._scratch.get(name)
         if held is None or len(held) < rows or held.dtype != like.dtype:
-            held = self._zeros(rows, like)
-            self._scratch = held
+            # By doubling, so that it seldom moves.
+            doubled = 1 << (rows - 1).bit_length() if self.kernel.fixed_memory else rows
+            held = self._scratch[name] = self._zeros(doubled, like)
         return held[:rows]

@@ -21,12 +21,7 @@ from fedsim.learning.kernels import (
     VmapKernel,
     choose,
 )
-from fedsim.learning.kernels.linear_steps import (
-    Steps,
-    descend_singly,
-    descend_together,
-    gradients_together,
-)
+from fedsim.learning.kernels.linear_steps import PYTHON_STEPS
 from fedsim.learning.kernels.loop import refuse_hidden_randomness
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
@@ -202,8 +197,7 @@ def test_torchscript_has_the_bits_of_python(
             return [weights, losses]
 
     scripted = [run() for _ in range(4)]
-    functions = Steps(descend_singly, descend_together, gradients_together)
-    monkeypatch.setattr("fedsim.learning.kernels.linear_stack.compiled", lambda: functions)
+    monkeypatch.setattr("fedsim.learning.kernels.linear_stack.compiled", lambda: PYTHON_STEPS)
     for found in scripted:
         for part, expected in zip(found, run(), strict=True):
             assert torch.equal(part, expected)

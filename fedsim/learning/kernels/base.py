@@ -77,6 +77,11 @@ class Kernel(ABC):
     def largest_group(self) -> int:
         """Dispatches that are best trained together on this hardware."""
 
+    @property
+    def fixed_memory(self) -> bool:
+        """Whether models and gradients should lie in the same memory for every group."""
+        return False
+
     def shape_class(self, clients: IntArray) -> IntArray:
         """A number for each client; only clients with equal numbers may share a group."""
         return np.zeros(len(clients), dtype=np.int64)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedsim.learning.batches import Batches
+from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Session
-from fedsim.learning.kernels.linear_layers import LinearLayer, layers_of, views
-from fedsim.learning.kernels.linear_steps import compiled
+from fedsim.learning.kernels.linear_layers import layers_of, views
+from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
+from fedsim.learning.samples import Samples
+from fedsim.tasks.supervised import SupervisedTask
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
 _SINGLE_BYTES = 384 << 10
@@ -28,15 +31,9 @@ class _LinearStackSession(SupervisedSession):
     ) -> None:
         super().__init__(kernel, clients, sequences, steps, phase)
         self._kernel = kernel
-        self._layers = kernel.layers
-        self._features = self._layers[0].shape[1]
-        self._scratch = kernel.scratch
         self._dtype = kernel.execution.dtype
-        self._compiled = compiled()
         self._labels: Tensor
         self._place_weights: Tensor
-        classes = torch.arange(self._layers[-1].shape[0], device=kernel.execution.device)
-        self._classes = classes.unsqueeze(1)
 
     def _on_draw(self, drawn: Batches) -> None:
         self._labels = self.samples.y[drawn.rows].unsqueeze(2)
@@ -44,41 +41,39 @@ class _LinearStackSession(SupervisedSession):
         self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        return self._compiled.gradients_together(
-            *views(self._layers, weights),
-            *self._mini_batches(step, len(weights)),
-            *views(self._layers, out),
+        kernel = self._kernel
+        return kernel.replay(
+            kernel.differentiate, (weights, out), self._mini_batches(step, len(weights))
         )
 
     def descend(self, weights: Tensor, rates: Tensor, active: IntArray) -> Tensor:
         if self._kernel.client_by_client:
             return self._descend_singly(weights, rates)
+        kernel = self._kernel
         losses = weights.new_zeros(len(weights))
         factors = rates.neg().view(-1, 1, 1)
         for step, rows in enumerate(active.tolist()):
-            losses[:rows] += self._compiled.descend_together(
-                *views(self._layers, weights[:rows]),
-                *self._mini_batches(step, rows),
-                factors[:rows],
+            losses[:rows] += kernel.replay(
+                kernel.descend, (weights[:rows],), (*self._mini_batches(step, rows), factors[:rows])
             )
         return losses
 
     def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Inputs, labels, weights of places and classes as :func:`linear_steps.forward` takes them."""
         rows, _ = self.draw(step, active)
-        inputs = self.inputs(step, rows, scratch=self._scratch)
+        inputs = self.inputs(step, rows, scratch=self._kernel.scratch)
         at = step - self._first
         return (
             inputs.view(active, self.width, -1),
             self._labels[at, :active],
             self._place_weights[at, :active],
-            self._classes,
+            self._kernel.classes,
         )
 
     def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
         # Summed one after the other: how many steps are drawn at once depends on the group.
         losses = [0.0] * len(weights)
-        batch_bytes = self.width * self._features * self._dtype.itemsize
+        batch_bytes = self.width * self._kernel.layers[0].shape[1] * self._dtype.itemsize
         piece = max(1, _PIECE_BYTES // batch_bytes)
         begin, most = 0, int(self._steps[0])
         while begin < most:
@@ -86,7 +81,7 @@ class _LinearStackSession(SupervisedSession):
             assert self._drawn is not None
             drawn_to = begin + len(self._drawn.rows)
             for row, rate in enumerate(rates[: self._drawn.rows.shape[1]].tolist()):
-                model = views(self._layers, weights[row])
+                model = views(self._kernel.layers, weights[row])
                 until = min(drawn_to, int(self._steps[row]))
                 for first in range(begin, until, piece):
                     for loss in self._descend_piece(
@@ -110,15 +105,15 @@ class _LinearStackSession(SupervisedSession):
         assert self._drawn is not None
         at = slice(first - self._first, end - self._first)
         inputs = self.inputs_ahead(
-            first, self._drawn.rows[at, row], dispatch=row, scratch=self._scratch
+            first, self._drawn.rows[at, row], dispatch=row, scratch=self._kernel.scratch
         )
         labels = self._labels[at, row].transpose(1, 2)
         places = self._place_weights[at, row].transpose(1, 2)
-        outputs = inputs.new_empty(end - first, self.width, len(self._classes))
-        self._compiled.descend_singly(
+        outputs = inputs.new_empty(end - first, self.width, len(self._kernel.classes))
+        self._kernel.steps.descend_singly(
             *model,
-            inputs.view(-1, self.width, self._features),
-            (labels == self._classes.view(-1)).to(self._dtype),
+            inputs.view(-1, self.width, self._kernel.layers[0].shape[1]),
+            (labels == self._kernel.classes.view(-1)).to(self._dtype),
             places * -rate,
             outputs,
             *self._work_space(),
@@ -130,7 +125,7 @@ class _LinearStackSession(SupervisedSession):
 
     def _work_space(self) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Activations, deltas and ones for :func:`linear_steps.descend_singly`."""
-        hidden = [layer.shape[0] for layer in self._layers[:-1]]
+        hidden = [layer.shape[0] for layer in self._kernel.layers[:-1]]
         activations = [torch.empty(self.width, size, dtype=self._dtype) for size in hidden]
         deltas = [torch.empty(self.width, size, dtype=self._dtype) for size in hidden]
         return activations, deltas, torch.ones(self.width, dtype=self._dtype)
@@ -147,23 +142,54 @@ class LinearStackKernel(StackedKernel):
     group_invariant = True
     fused = True
 
-    @property
-    def layers(self) -> list[LinearLayer]:
-        """The linear layers, first to last."""
-        return layers_of(self.task.layout)
-
-    @property
-    def scratch(self) -> dict[str, Tensor]:
-        """Work space of this kernel's thread."""
-        if not hasattr(self, "_scratch"):
-            self._scratch: dict[str, Tensor] = {}
-        return self._scratch
+    def __init__(
+        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
+    ) -> None:
+        super().__init__(task, samples, order, execution)
+        self.layers = layers_of(task.layout)
+        self.classes = torch.arange(self.layers[-1].shape[0], device=execution.device).unsqueeze(1)
+        self.scratch: dict[str, Tensor] = {}
+        # On CUDA TorchScript would fuse operations once it has seen them, and change the last bit.
+        self.steps = PYTHON_STEPS if execution.device.type == "cuda" else compiled()
 
     def session(
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
     ) -> Session:
         """Batched products over these dispatches."""
         return _LinearStackSession(self, clients, sequences, steps, phase)
+
+    def differentiate(
+        self,
+        weights: Tensor,
+        out: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        places: Tensor,
+        classes: Tensor,
+    ) -> Tensor:
+        """:func:`linear_steps.gradients_together` on local models and gradients (b, P)."""
+        return self.steps.gradients_together(
+            *views(self.layers, weights), inputs, labels, places, classes, *views(self.layers, out)
+        )
+
+    def descend(
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        places: Tensor,
+        classes: Tensor,
+        factors: Tensor,
+    ) -> Tensor:
+        """:func:`linear_steps.descend_together` on local models (b, P)."""
+        return self.steps.descend_together(
+            *views(self.layers, weights), inputs, labels, places, classes, factors
+        )
+
+    @property
+    def fixed_memory(self) -> bool:
+        """Where steps are recorded."""
+        return self.replay.records
 
     @property
     def client_by_client(self) -> bool:

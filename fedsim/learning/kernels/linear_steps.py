@@ -188,6 +188,9 @@ class Steps:
     gradients_together: Callable[..., Tensor]
 
 
+PYTHON_STEPS = Steps(descend_singly, descend_together, gradients_together)
+
+
 @cache
 def compiled() -> Steps:
     """The functions as TorchScript; as they are, where torch has TorchScript no more."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
 from fedsim.tasks.supervised import SupervisedTask
 
@@ -31,6 +32,9 @@ class SupervisedKernel(Kernel):
         samples: training samples on the compute device.
         order: which samples each step sees.
         execution: device and precision.
+
+    Attributes:
+        replay: calls what a session does at every step.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class SupervisedKernel(Kernel):
         self.samples = samples
         self.order = order
         self.execution = execution
+        self.replay = Replay(execution.device, records=execution.cuda_graphs)
 
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""

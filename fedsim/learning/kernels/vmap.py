@@ -52,22 +52,12 @@ class _VmapSession(SupervisedSession):
         gathered = self.inputs(step, rows)
         inputs = gathered.view(active, self.width, *gathered.shape[1:])
         at = step - self._first
-        layout = self._kernel.task.layout
-        autocast = self._kernel.execution.autocast
-        with (
-            torch.autocast(weights.device.type, autocast) if autocast is not None else nullcontext()
-        ):
-            gradients, losses = self._kernel.function(
-                layout.views(weights),
-                inputs,
-                self._labels[at, :active],
-                self._place_weights[at, :active],
-            )
-        targets = layout.views(out)
-        for name, gradient in gradients.items():
-            targets[name].copy_(gradient)
-        result: Tensor = losses.to(weights.dtype)
-        return result
+        kernel = self._kernel
+        return kernel.replay(
+            kernel.differentiate,
+            (weights, out),
+            (inputs, self._labels[at, :active], self._place_weights[at, :active]),
+        )
 
 
 class VmapKernel(SupervisedKernel):
@@ -97,6 +87,38 @@ class VmapKernel(SupervisedKernel):
             return total + loss.penalties(parameters.values()) if loss.penalty else total
 
         self.function = vmap(grad_and_value(mean_loss))
+
+    def differentiate(
+        self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, places: Tensor
+    ) -> Tensor:
+        """Write the mini-batch gradients of b clients into ``out``.
+
+        Args:
+            weights, out: (b, P).
+            inputs, labels: of the samples, (b, width, ...).
+            places: weight of each place in its batch's mean, (b, width).
+
+        Returns:
+            Mini-batch losses, (b,).
+        """
+        layout, autocast = self.task.layout, self.execution.autocast
+        with (
+            # What is recorded must not rest on casts of another step.
+            torch.autocast(weights.device.type, autocast, cache_enabled=False)
+            if autocast is not None
+            else nullcontext()
+        ):
+            gradients, losses = self.function(layout.views(weights), inputs, labels, places)
+        targets = layout.views(out)
+        for name, gradient in gradients.items():
+            targets[name].copy_(gradient)
+        result: Tensor = losses.to(weights.dtype)
+        return result
+
+    @property
+    def fixed_memory(self) -> bool:
+        """Where steps are recorded."""
+        return self.replay.records
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:

@@ -1,0 +1,118 @@
+"""Steps of many small operations: on CUDA recorded once as a graph, then replayed by one launch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedsim.errors import UserError
+
+# A step seen so many times is recorded when it comes again; what comes once or twice is not worth it.
+_SIGHTINGS = 2
+# Recordings kept; the one that was not replayed for longest goes first.
+_MOST_RECORDINGS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A graph, and the memory that it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    fixed: list[Tensor]
+    given: list[Tensor]
+    result: Tensor
+
+
+class Replay:
+    """Calls functions of tensors; where it records, the operations they launch are replayed from then on.
+
+    Most of a local step of small models is the time that starting its operations takes, one after the other. A
+    recorded function must launch the same operations whatever the values of its tensors, and must not wait for any.
+
+    Args:
+        device: of the tensors.
+        records: whether to record; only on CUDA.
+    """
+
+    def __init__(self, device: torch.device, *, records: bool) -> None:
+        self.records = records
+        self._device = device
+        self._seen: Counter[tuple[Any, ...]] = Counter()
+        self._recordings: dict[tuple[Any, ...], _Recording] = {}
+        self._pool: Any = None
+
+    def __call__(
+        self, function: Callable[..., Tensor], fixed: Sequence[Tensor], given: Sequence[Tensor]
+    ) -> Tensor:
+        """``function(*fixed, *given)``.
+
+        Args:
+            function: the same object for the same operations.
+            fixed: tensors that lie in the same memory at every call, which ``function`` may change.
+            given: tensors that may lie elsewhere every time, and are not changed.
+
+        Returns:
+            What the function returns; valid until the next call.
+
+        Raises:
+            UserError: the function cannot be recorded.
+        """
+        if not self.records:
+            return function(*fixed, *given)
+        key = (function, *map(_place, fixed), *map(_shape, given))
+        recording = self._recordings.pop(key, None)
+        if recording is None:
+            self._seen[key] += 1
+            if self._seen[key] <= _SIGHTINGS:
+                return function(*fixed, *given)
+            recording = self._record(function, fixed, given)
+            if len(self._recordings) >= _MOST_RECORDINGS:
+                del self._recordings[next(iter(self._recordings))]
+        self._recordings[key] = recording
+        torch._foreach_copy_(recording.given, list(given))
+        recording.graph.replay()
+        return recording.result
+
+    def _record(
+        self,
+        function: Callable[..., Tensor],
+        fixed: Sequence[Tensor],
+        given: Sequence[Tensor],
+    ) -> _Recording:
+        own = [tensor.clone() for tensor in given]
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        graph = torch.cuda.CUDAGraph()
+        # On this stream once before, with copies: libraries prepare themselves for every stream.
+        stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(stream):
+            function(*(tensor.clone() for tensor in fixed), *own)
+            torch.cuda.synchronize(self._device)
+            # Other threads may work on other devices meanwhile. All recordings share memory: one replays at a time.
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                try:
+                    result = function(*fixed, *own)
+                finally:
+                    graph.capture_end()
+            except RuntimeError as error:
+                raise UserError(
+                    f"a local step cannot be recorded as a CUDA graph: {error}",
+                    where="training.cuda_graphs",
+                    hint="set it to false",
+                ) from error
+        torch.cuda.current_stream(self._device).wait_stream(stream)
+        self._pool = graph.pool()
+        return _Recording(graph, list(fixed), own, result)
+
+
+def _place(tensor: Tensor) -> tuple[Any, ...]:
+    return (tensor.data_ptr(), *_shape(tensor))
+
+
+def _shape(tensor: Tensor) -> tuple[Any, ...]:
+    return (tensor.dtype, tuple(tensor.shape), tensor.stride())
