@@ -22,7 +22,7 @@ from fedsim.runs.phases import outcome_codes
 from fedsim.runs.run import Run
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Scenario
+from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.simulation.server import Recorder
 from fedsim.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 from fedsim.units import to_ns, to_s
@@ -71,6 +71,15 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
                 "the recorded selection or schedule asked for learned values, so other learning means other days",
                 where=OPTION,
                 hint="run the scenario without --timeline",
+            )
+        )
+    every_s = loaded.scenario.evaluation.every
+    if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
+        problems.append(
+            UserError(
+                f"{every_s:g} s between evaluations makes {run.simulated_s / every_s:,.0f} of them in the recorded run",
+                where="evaluation.every",
+                hint=f"a run makes {MOST_EVALUATIONS:,} at the most: measure less often",
             )
         )
     if run.info.get("timing_only") and loaded.scenario.task.name == "timing":

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from fedsim.components import Component, is_user_reference
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.catalog import Catalog
-from fedsim.scenario.model import Scenario
+from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.problems import Problem, problems, shown
 from fedsim.scenario.shapes import Shape, field_shape, fields_by_key, shape_of
@@ -132,9 +132,26 @@ def _load(source: Source, folder: Path, path: Path | None, catalog: Catalog) -> 
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
         found += problems(error, Scenario, data)
+    else:
+        found += _too_many_evaluations(scenario)
     if found:
         raise _all_errors(found, source)
     return LoadedScenario(scenario, folder, path, source)
+
+
+def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
+    every_s, until_s = scenario.evaluation.every, scenario.stop.simulated_time
+    if every_s is None or until_s is None or until_s / every_s <= MOST_EVALUATIONS:
+        return []
+    return [
+        Problem(
+            ("evaluation", "every"),
+            f"{every_s:g} s between evaluations makes {until_s / every_s:,.0f} of them in the {until_s:g} s of "
+            "stop.simulated_time",
+            f"a run makes {MOST_EVALUATIONS:,} at the most: measure less often than every "
+            f"{until_s / MOST_EVALUATIONS:g} s",
+        )
+    ]
 
 
 def _all_errors(found: Iterable[Problem], source: Source) -> UserError:

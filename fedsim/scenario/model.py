@@ -51,6 +51,8 @@ class Slot:
         return {**handler(core_schema), SLOT_KEY: self.kind}
 
 
+MOST_EVALUATIONS = 1_000_000
+"""How often a run may measure the model at a fixed interval of time."""
 SLOT_KEY = "x-fedsim-kind"
 """Key of the JSON schema that marks the place of a part."""
 
@@ -292,8 +294,8 @@ class Stop(Parameters):
 class Evaluation(Parameters):
     """When and how the global model is measured."""
 
-    every: Duration | None = None
-    """Simulated seconds between two evaluations."""
+    every: Duration | None = Field(default=None, ge=1e-9)
+    """Simulated seconds between two evaluations, of which a run makes a million at the most."""
     every_rounds: int | None = Field(default=None, ge=1)
     """Server versions between two evaluations. When neither this nor ``every`` is given, the model is measured as
     often as costs at most a tenth of the training."""

@@ -13,6 +13,7 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.outcomes import Outcome
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import MOST_EVALUATIONS
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, Timer
 from fedsim.simulation.engine import EVALUATION_ORDER, Engine
 from fedsim.simulation.life import Life
@@ -178,6 +179,7 @@ class Server:
         self._arrived = 0
         self._evaluated: tuple[int, int] | None = None
         self._steps_unmeasured = 0
+        self._timed_evaluations = 0
         self._busy_until_ns = 0
         self._handed_out_ns = 0
         # Updates that have arrived and were not used yet, in order of arrival.
@@ -576,9 +578,18 @@ class Server:
             self._engine.call_at(self.now_ns, self._wake)
 
     def _evaluate_and_again(self) -> None:
-        self._evaluate()
         every = self._limits.evaluate_every_ns
         assert every is not None
+        if self._timed_evaluations == MOST_EVALUATIONS:
+            # Where stop.simulated_time is given the scenario itself tells; without, only the run does.
+            raise UserError(
+                f"{every / NS_PER_S:g} s between evaluations has made {MOST_EVALUATIONS:,} of them, the most "
+                f"that a run makes, after {self.now_ns / NS_PER_S:g} simulated seconds",
+                where="evaluation.every",
+                hint="measure less often, or give stop.simulated_time",
+            )
+        self._timed_evaluations += 1
+        self._evaluate()
         if self._engine.idle:
             return
         self._engine.call_at(self.now_ns + every, self._evaluate_and_again, EVALUATION_ORDER)

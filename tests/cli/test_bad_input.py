@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import fedsim
 from fedsim.cli import cli
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -179,6 +180,19 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
             id="a run without an end",
         ),
         pytest.param(
+            PARABOLAS.replace("rounds: 2", "simulated_time: 100s") + "evaluation: {every: 99us}\n",
+            [
+                "s.yaml:7:21: evaluation.every: 9.9e-05 s between evaluations makes 1,010,101 of them",
+                "measure less often than every 0.0001 s",
+            ],
+            id="more evaluations than a run makes",
+        ),
+        pytest.param(
+            PARABOLAS + "evaluation: {every: 0}\n",
+            ["s.yaml:7:21: evaluation.every: must be greater than"],
+            id="evaluations without time between them",
+        ),
+        pytest.param(
             PARABOLAS + "server: {method: {name: fedavgg}}\n",
             ["s.yaml:7:25: server.method.name: there is no method", "did you mean 'fedavg'?"],
             id="unknown method",
@@ -319,6 +333,21 @@ def test_scenarios_that_turn_out_impossible_once_the_run_begins(
     result = run(text)
     assert_refused(result, *fragments)
     assert result.stderr.count("error: ") == 1
+
+
+def test_evaluations_without_end_end_where_the_run_has_no_end_in_time(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first round ends after 2 s: 40 evaluations at an interval are enough, 39 are not; what was done stays."""
+    text = PARABOLAS.replace("rounds: 2", "rounds: 1") + "evaluation: {every: 50ms}\n"
+    monkeypatch.setattr("fedsim.simulation.server.MOST_EVALUATIONS", 39)
+    assert_refused(
+        run(text, "-o", "out"), "s.yaml:7:21: evaluation.every: 0.05 s between evaluations has"
+    )
+    assert json.loads(Path("out/run.json").read_text())["status"] == "failed"
+    assert len(fedsim.load("out").metrics) > 0
+    monkeypatch.setattr("fedsim.simulation.server.MOST_EVALUATIONS", 40)
+    assert run(text, "-o", "again").exit_code == 0
 
 
 def test_several_mistakes_are_reported_together(run: Callable[..., Result]) -> None:
