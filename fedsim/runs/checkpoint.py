@@ -142,14 +142,10 @@ def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
 
     try:
         tensors: dict[str, Tensor] = load_file(path, device=device)
-    except FileNotFoundError:
-        raise UserError(
-            "no such file; the run was timing-only or has not ended",
-            where=str(path),
-            hint="resume the run, or run it with learning",
-        ) from None
     except (OSError, SafetensorError) as error:
         raise UserError(
-            f"cannot be read: {error}", where=str(path), hint="resume or repeat the run"
+            f"cannot be read: {error}",
+            where=str(path),
+            hint="the file is damaged; repeat the run, or restore the file from a copy",
         ) from error
     return tensors

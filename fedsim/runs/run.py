@@ -109,15 +109,11 @@ class Run:
         """One row a client; columns: :data:`fedsim.runs.schema.CLIENTS`.
 
         Raises:
-            UserError: the run has not ended, so that the table is not there.
+            UserError: the run has not ended, so that the table is not there, or the folder is damaged.
         """
         frame = self._optional(CLIENTS)
         if frame is None:
-            raise UserError(
-                "is written when a run ends, and this one has not",
-                where=str(self.folder.parquet(CLIENTS.name)),
-                hint="resume the run",
-            )
+            raise self._missing(self.folder.parquet(CLIENTS.name))
         return frame
 
     @functools.cached_property
@@ -140,8 +136,25 @@ class Run:
             return read_parquet(parquet)
         if stream.exists():
             return read_stream(stream, table)
-        raise UserError(
-            "no such file", where=str(parquet), hint="the run folder is damaged; repeat the run"
+        raise self._missing(parquet)
+
+    def _missing(self, path: Path) -> UserError:
+        """The error for a missing file, with what brings it back, which depends on whether the run has ended."""
+        if self.status is not Status.COMPLETE:
+            return UserError(
+                "no such file; the run has not ended",
+                where=str(path),
+                hint=f"finish it: fedsim resume {self.path}",
+            )
+        words = ["fedsim run", str(self.folder.scenario), "-o", str(self.path), "--overwrite"]
+        if self.info.get("timing_only"):
+            words.append("--timing-only")
+        if self.info.get("timeline"):
+            words += ["--timeline", self.info["timeline"]["run"]]
+        return UserError(
+            "no such file, though the run is complete: the folder is damaged",
+            where=str(path),
+            hint=f"restore the file from a copy, or repeat the run: {' '.join(words)}",
         )
 
     @functools.cached_property
@@ -167,7 +180,7 @@ class Run:
         Raises:
             UserError: the run was timing-only or has not ended.
         """
-        return load_model(self.folder.model)[0]
+        return self._tensors()[0]
 
     def personal_parts(self) -> dict[str, Tensor]:
         """What clients have of the final model for themselves, on the CPU; empty where the method shares everything.
@@ -178,7 +191,19 @@ class Run:
         Raises:
             UserError: the run was timing-only or has not ended.
         """
-        return load_model(self.folder.model)[1]
+        return self._tensors()[1]
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        path = self.folder.model
+        if path.exists():
+            return load_model(path)
+        if self.info.get("timing_only"):
+            raise UserError(
+                "the run simulated time alone, so it has no model",
+                where=str(path),
+                hint="run the scenario with learning",
+            )
+        raise self._missing(path)
 
     def time_to(self, metric: str, target: float) -> float:
         """Simulated seconds until the first evaluation that reached ``target``; NaN if none did.

@@ -532,6 +532,20 @@ def test_a_run_whose_table_was_cut_off(run: Callable[..., Result], tmp_path: Pat
     assert_refused(invoke("report", "out"), "dispatches.parquet")
 
 
+def test_a_complete_run_that_lacks_a_file_is_mended_by_what_the_message_says(
+    run: Callable[..., Result],
+) -> None:
+    assert run(PARABOLAS, "-o", "out").exit_code == 0
+    table = Path("out/clients.parquet")
+    before = table.read_bytes()
+    table.unlink()
+    refused = invoke("resume", "out")
+    assert_refused(refused, "out/clients.parquet: no such file, though the run is complete")
+    command = refused.stderr.partition("repeat the run: fedsim ")[2].split()
+    assert invoke(*command).exit_code == 0
+    assert table.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("part", "message"),
     [

@@ -266,6 +266,24 @@ def test_damage_is_named_with_the_file_and_a_way_out(tmp_path: Path, what: str, 
     assert caught.value.hint
 
 
+def test_a_file_missing_from_a_complete_run_is_not_to_be_had_by_resuming(tmp_path: Path) -> None:
+    build_run(tmp_path / "run", clients=5, hours=1, cohort=3)
+    folder = RunFolder(tmp_path / "run")
+    for name in ("clients", "metrics", "dispatches"):
+        folder.parquet(name).unlink()
+        for status, hint in (("complete", "repeat the run: fedsim run"), ("failed", "resume")):
+            folder.update_info(status=status)
+            with pytest.raises(UserError, match=rf"{name}\.parquet") as caught:
+                _ = getattr(load_run(folder.path), name)
+            assert hint in str(caught.value)
+            assert ("resume" in str(caught.value)) == (status == "failed")
+    folder.update_info(status="complete", timing_only=True, timeline={"run": "days"})
+    with pytest.raises(UserError, match=r"--overwrite --timing-only --timeline days$"):
+        _ = load_run(folder.path).clients
+    with pytest.raises(UserError, match="simulated time alone"):
+        load_run(folder.path).model()
+
+
 def test_missing_folder_is_the_users_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such run folder"):
         load_run(tmp_path / "nowhere")
