@@ -7,6 +7,7 @@ import math
 from rich.console import Console
 from rich.table import Table
 
+from fedsim.analysis.statistics import participation_counts
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.run import Run
 from fedsim.units import format_duration
@@ -25,10 +26,8 @@ def print_summary(run: Run) -> None:
     counts = run.dispatches["outcome"].value_counts()
     outcomes = ", ".join(f"{counts[label]:,} {label}" for label in OUTCOME_LABELS if counts[label])
     table.add_row("dispatches", f"{info['dispatches']:,}" + (f" ({outcomes})" if outcomes else ""))
-    table.add_row(
-        "clients that took part",
-        f"{run.dispatches['client_id'].nunique():,} of {len(run.clients):,}",
-    )
+    given = participation_counts(run.dispatches, len(run.clients))
+    table.add_row("clients that contributed", f"{(given > 0).sum():,} of {len(given):,}")
     if info["ineligible_clients"]:
         table.add_row("clients short of memory", f"{info['ineligible_clients']:,}")
     for name, value in info["metrics"].items():

@@ -570,6 +570,9 @@ def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / f"out{up}")])
         assert result.exit_code == 0, result.output
         assert ("no update reached the model" in result.stdout) == said
+        # Asked were all three each time.
+        contributed = next(line for line in result.stdout.splitlines() if "contributed" in line)
+        assert f"{0 if said else 3} of 3" in contributed
 
 
 def test_a_format_alone_is_described_with_its_parameters() -> None:
