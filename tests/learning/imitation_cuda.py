@@ -22,7 +22,12 @@ from torch.utils._pytree import tree_flatten, tree_map
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 aten = torch.ops.aten
 # These take tensors from anywhere: copies, and numbers of rows.
-_BETWEEN = (aten.copy_.default, aten._to_copy.default, aten.index.Tensor, aten._index_put_impl_.default)
+_BETWEEN = (
+    aten.copy_.default,
+    aten._to_copy.default,
+    aten.index.Tensor,
+    aten._index_put_impl_.default,
+)
 _TO_HOST = (
     aten._local_scalar_dense.default,
     aten.equal.default,
@@ -96,13 +101,15 @@ def _dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         wraps = bool(there)
     if there and func not in _BETWEEN:
         strangers = [x for x in tensors if not isinstance(x, There) and x.ndim]
-        assert not strangers, f"{func} mixes the device with {[x.shape for x in strangers]} of the CPU"
+        assert not strangers, (
+            f"{func} mixes the device with {[x.shape for x in strangers]} of the CPU"
+        )
     if func is aten.copy_.default:
         wraps = isinstance(args[0], There)
-    if _recording and there:
-        assert func not in _TO_HOST, f"{func} waits for a value while a graph is recorded"
-        assert wraps, f"{func} goes to the host while a graph is recorded"
-        assert func not in _BETWEEN or len(there) == len(tensors), f"{func} takes from the host"
+    if _recording:
+        waits = there and (func in _TO_HOST or not wraps)
+        if waits or (func in _BETWEEN and wraps and len(there) < len(tensors)):
+            raise RuntimeError(f"{func} is not permitted when stream is capturing")
     originals: dict[int, There] = {id(x.inner): x for x in there}
 
     def unwrap(x: Any) -> Any:
@@ -159,7 +166,8 @@ class _Moves(TorchFunctionMode):
             return _moved(made, (CUDA,), {})
         if name in ("tolist", "numpy", "__array__") and isinstance(args[0], There):
             assert name == "tolist", "numpy cannot read the device's memory"
-            assert not _recording, "tolist waits for values while a graph is recorded"
+            if _recording:
+                raise RuntimeError("tolist is not permitted when stream is capturing")
             return args[0].inner.tolist()
         if name == "_has_compatible_shallow_copy_type":
             # So that modules which move to the device get new parameters.
