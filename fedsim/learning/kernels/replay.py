@@ -44,6 +44,8 @@ class Replay:
         self._device = device
         self._seen: Counter[tuple[Any, ...]] = Counter()
         self._recordings: dict[tuple[Any, ...], _Recording] = {}
+        # All recordings share memory, for which they must be made on one stream; one replays at a time.
+        self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
 
     def __call__(
@@ -85,14 +87,15 @@ class Replay:
         given: Sequence[Tensor],
     ) -> _Recording:
         own = [tensor.clone() for tensor in given]
-        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        graph = torch.cuda.CUDAGraph()
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        stream, graph = self._stream, torch.cuda.CUDAGraph()
         # On this stream once before, with copies: libraries prepare themselves for every stream.
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             function(*(tensor.clone() for tensor in fixed), *own)
             torch.cuda.synchronize(self._device)
-            # Other threads may work on other devices meanwhile. All recordings share memory: one replays at a time.
+            # Other threads may work on other devices meanwhile.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 try:
