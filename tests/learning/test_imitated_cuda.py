@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -178,6 +179,21 @@ def test_two_devices_have_the_bits_of_one(
     expected = home(execute(task, timeline, training=one, method=Remembering))
     found = execute(task, timeline, training=one, method=Remembering, execution=twice)
     assert_same(home(found), expected)
+
+
+@pytest.mark.parametrize(("model", "numbers"), [("mlp", 4 * 1617), ("conv", 4 * 275)])
+def test_groups_take_a_quarter_of_the_memory(
+    model: str, numbers: int, cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four rows a client, and with automatic differentiation twice the activations of 16 samples."""
+    task = supervised_task(model)
+    if model == "conv":
+        numbers += 2 * 16 * task.activations_per_sample()
+    kernel = make_learner(task, make_training(device="cuda")).kernel
+    for clients in (0.5, 1, 7, 7.9):
+        memory = SimpleNamespace(total_memory=int(clients * 4 * numbers * 4))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, m=memory: m)
+        assert kernel.largest_group() == max(1, int(clients))
 
 
 def test_steps_that_come_once_or_twice_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,11 @@ _MOST_PLACES = 1 << 22
 # Groups of stacked kernels: measured on CPU, where what a group works on should stay in the cache.
 _CPU_GROUP_BYTES = 8 << 20
 _CPU_GROUPS = (4, 32)
-_CUDA_GROUP_BYTES = 4 << 30
-_CUDA_GROUPS = (32, 2048)
+# On CUDA larger groups are better, as far as they leave room for samples and clients' memories.
+_CUDA_SHARE = 0.25
+_CUDA_MOST = 2048
+# A client's rows in a group: the model it received, its own, gradient and update.
+_ROWS_OF_A_CLIENT = 4
 
 
 class SupervisedKernel(Kernel):
@@ -55,6 +58,18 @@ class SupervisedKernel(Kernel):
         """Size of one local model."""
         return self.task.layout.size * self.execution.dtype.itemsize
 
+    def cuda_group(self, activations: int = 0) -> int:
+        """Clients whose training takes a part of the GPU's memory.
+
+        Args:
+            activations: numbers that the backward pass of one sample needs.
+        """
+        # While they are used, as much again is made of them.
+        batch = 2 * activations * self.order.batch_size * self.execution.dtype.itemsize
+        client_bytes = _ROWS_OF_A_CLIENT * self.model_bytes + batch
+        total = torch.cuda.get_device_properties(self.execution.device).total_memory
+        return int(np.clip(_CUDA_SHARE * total // client_bytes, 1, _CUDA_MOST))
+
     def shape_class(self, clients: IntArray) -> IntArray:
         """The width of a client's batches."""
         return self.order.widths(clients)
@@ -65,14 +80,10 @@ class StackedKernel(SupervisedKernel):
 
     def largest_group(self) -> int:
         """As many as fit the caches of a core, or a part of the GPU's memory."""
-        cuda = self.execution.device.type == "cuda"
-        fewest, most = _CUDA_GROUPS if cuda else _CPU_GROUPS
-        return group_rows(
-            self.model_bytes,
-            budget_bytes=_CUDA_GROUP_BYTES if cuda else _CPU_GROUP_BYTES,
-            fewest=fewest,
-            most=most,
-        )
+        if self.execution.device.type == "cuda":
+            return self.cuda_group()
+        fewest, most = _CPU_GROUPS
+        return int(np.clip(_CPU_GROUP_BYTES // self.model_bytes, fewest, most))
 
 
 class SupervisedSession(Session):
@@ -168,8 +179,3 @@ def place_weights(drawn: Batches, width: int, dtype: torch.dtype) -> Tensor:
     place = torch.arange(width, device=drawn.counts.device)
     counts = drawn.counts.clamp(min=1).unsqueeze(2)
     return (place < counts).to(dtype) / counts
-
-
-def group_rows(row_bytes: int, *, budget_bytes: int, fewest: int, most: int) -> int:
-    """Rows of a group so that its models take about ``budget_bytes``."""
-    return int(np.clip(budget_bytes // max(row_bytes, 1), fewest, most))

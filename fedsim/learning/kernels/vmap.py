@@ -12,19 +12,12 @@ from torch.func import functional_call, grad_and_value, vmap
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Session
-from fedsim.learning.kernels.supervised import (
-    SupervisedKernel,
-    SupervisedSession,
-    group_rows,
-    place_weights,
-)
+from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
 from fedsim.tasks.dropout import has_dropout
 from fedsim.tasks.supervised import SupervisedTask
 
 _CPU_GROUP = 8
-_CUDA_GROUP_BYTES = 2 << 30
-_CUDA_GROUPS = (16, 512)
 
 
 class _VmapSession(SupervisedSession):
@@ -147,12 +140,6 @@ class VmapKernel(SupervisedKernel):
 
     def largest_group(self) -> int:
         """A part of the GPU's memory; a few clients on CPU."""
-        if self.execution.device.type != "cuda":
-            return _CPU_GROUP
-        fewest, most = _CUDA_GROUPS
-        return group_rows(
-            self.model_bytes,
-            budget_bytes=_CUDA_GROUP_BYTES,
-            fewest=fewest,
-            most=most,
-        )
+        if self.execution.device.type == "cuda":
+            return self.cuda_group(self.task.activations_per_sample())
+        return _CPU_GROUP
