@@ -137,7 +137,11 @@ def drawn(
     """A constant or drawn value for each of ``count`` clients or links."""
     if isinstance(source, LognormalRate | LognormalDuration):
         stream = context.stream(Purpose.NETWORK_PROFILE, int(draw))
-        column: FloatArray = source.median * np.exp(source.sigma * stream.normals(np.arange(count)))
+        # What is too large becomes infinite, which the checks of the columns judge.
+        with np.errstate(over="ignore", invalid="ignore"):
+            column: FloatArray = source.median * np.exp(
+                source.sigma * stream.normals(np.arange(count))
+            )
         return column
     return np.full(count, float(source))
 
@@ -166,7 +170,9 @@ def rate_columns(
         up_known = np.full(context.clients, np.nan)
     if up != "bundle":
         return down_bps, drawn(up, context.clients, context, Draw.UP)
-    return down_bps, np.where(np.isnan(up_known), down_bps * up_ratio, up_known)
+    with np.errstate(over="ignore"):
+        up_bps = down_bps * up_ratio
+    return down_bps, np.where(np.isnan(up_known), up_bps, up_known)
 
 
 def bundle_rates(context: NetworkContext) -> FloatArray:

@@ -304,7 +304,7 @@ class FairNetwork:
         work = self._work[changed] - self._rate[changed] * passed_ns
         np.maximum(work, 0.0, out=work)
         new = rates[changed]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             wire_ns = work / new
         # The comparison is false for a rate of 0 as well, where the quotient is infinite or not a number.
         ends = wire_ns < NEVER - now_ns

@@ -27,7 +27,8 @@ def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> npt.NDArray[np.
         UserError: a latency is negative, not finite, or beyond what the clock holds.
     """
     column = np.broadcast_to(np.asarray(latency_s, dtype=np.float64), (clients,))
-    bad = ~((column >= 0) & (column * NS_PER_S < NEVER))
+    with np.errstate(over="ignore"):
+        bad = ~((column >= 0) & (column * NS_PER_S < NEVER))
     if bad.any():
         first = int(bad.argmax())
         raise UserError(
@@ -122,7 +123,7 @@ class StaticNetwork(Network):
         rates_bps = np.asarray(self._rates[direction])
         wire_ns = np.zeros(len(rates_bps))
         if size_bytes:
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", over="ignore"):
                 wire_ns = size_bytes * BIT_NS_PER_BYTE / rates_bps
         ends = wire_ns < NEVER - latency_ns
         return np.where(

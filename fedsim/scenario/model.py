@@ -343,7 +343,7 @@ class Scenario(Parameters):
     """A scenario: everything a run depends on."""
 
     name: str = Field(default="scenario", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name of the run: letters a to z and A to Z, digits 0 to 9, dot, dash, underscore; the first a letter or a digit."""
+    """Name of the run: letters a to z and A to Z, digits 0 to 9, dot, dash, underscore; first a letter or digit."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of every random stream."""
     task: Task

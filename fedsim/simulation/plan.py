@@ -253,7 +253,8 @@ class Planner:
         if not self._failures.crash_rate:
             return NEVER
         u = self._crash_stream.uniform(client, sequence)
-        return start_ns + int(-math.log(u) / self._failures.crash_rate * _NS_PER_HOUR)
+        after_ns = -math.log(u) / self._failures.crash_rate * _NS_PER_HOUR
+        return start_ns + int(after_ns) if after_ns < NEVER else NEVER
 
     @property
     def upload_attempts(self) -> int:

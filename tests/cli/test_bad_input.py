@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -561,6 +562,42 @@ def test_times_beyond_the_clock_are_refused(tmp_path: Path, part: str, message: 
     result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / "out")])
     assert result.exit_code == 2, result.output
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("network={latency: 1e300, down: 1, up: 1}", "1e+300 is longer than a hundred years"),
+        (
+            "network.latency={name: lognormal, median: 3e9, sigma: 500}",
+            "latency of client 0 is 1.569779484362042e+23 s (2 clients in all)",
+        ),
+        ("network.down={name: lognormal, median: 1e300, sigma: 300}", None),
+        ("network.down=1e-308", None),
+        ("network={name: shared, down: 1e-308, up: 1e-308}", None),
+        ("network={down: 1e300, up: bundle, up_ratio: 1e300}", None),
+        ("compute={name: lognormal, median: 1, sigma: 1e300}", None),
+        ("compute={name: lognormal, median: 1, sigma: 1e300, limit: 1e300}", "the step time of"),
+        ("compute={name: lognormal, median: 0, redraw: 1}", None),
+        ("compute={name: normal, mean: 3e9, cv: 1e305}", "the step time of client 0 is inf s"),
+        ("compute.jitter.cv=1e200", "jitter.cv: must be less than or equal to 1000, not 1e+200"),
+        ("compute.step_noise.sd=1e300", "step_noise.sd: must be less than or equal to 20, not"),
+        ("compute.stragglers={probability: 1, slowdown_max: 1e300}", "less than or equal to 1"),
+        ("compute.perturbations=[{at: 0, factor: 1e300}]", None),
+        ("failures.crash_rate=1e-300", None),
+    ],
+)
+def test_figures_beyond_all_measure_are_refused_or_simulated_and_never_warned_of(
+    run: Callable[..., Result], change: str, message: str | None
+) -> None:
+    text = PARABOLAS.replace("{rounds: 2}", "{rounds: 2, simulated_time: 1d}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = run(text, "-s", f"devices.{change}")
+    if message is None:
+        assert result.exit_code == 0, result.output
+    else:
+        assert_refused(result, message)
 
 
 def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:

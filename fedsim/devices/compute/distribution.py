@@ -13,7 +13,7 @@ from fedsim.devices.compute.base import ComputeModel
 from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.randomness import Purpose
-from fedsim.units import Duration
+from fedsim.units import LONGEST_S, Duration
 
 
 class DrawnParams(ComputeParams):
@@ -49,7 +49,10 @@ class _Drawn(ComputeModel):
             if known is not None and newest == known[0]:
                 self._current[client] = (sequence, known[1])
                 return known[1]
-        step = float(self._quantiles(np.array([self._drawn.uniform(client, newest)]))[0])
+        with np.errstate(over="ignore"):
+            drawn = float(self._quantiles(np.array([self._drawn.uniform(client, newest)]))[0])
+        # The first draws were checked; of later ones the slowest take as long as the clock can count.
+        step = min(drawn, LONGEST_S)
         self._current[client] = (sequence, step)
         return step
 

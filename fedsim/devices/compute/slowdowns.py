@@ -44,13 +44,15 @@ class Slowdown:
         return factor, lap + self._period if self._period else NEVER
 
     def finish(self, start_ns: int, work_ns: int) -> int:
-        """When ``work_ns`` of work that starts at ``start_ns`` is done."""
+        """When ``work_ns`` of work that starts at ``start_ns`` is done; NEVER where that is beyond the clock."""
         at, left = start_ns, float(work_ns)
         while True:
             factor, change = self._span(at)
             needed = left * factor
             if at + needed <= change:
                 return at + round(needed)
+            if change >= NEVER:
+                return NEVER
             left -= (change - at) / factor
             at = change
 

@@ -37,13 +37,14 @@ class ComputeTimes:
     """
 
     def __init__(self, model: ComputeModel, params: ComputeParams, context: DeviceContext) -> None:
-        step_s = model.step_s()
+        with np.errstate(over="ignore", invalid="ignore"):
+            step_s = model.step_s()
         # Neither NaN nor beyond what the clock can count.
         sound = (step_s >= 0) & (step_s <= LONGEST_S)
         if not sound.all():
             client = int(np.flatnonzero(~sound)[0])
             raise UserError(
-                f"the step time of client {client} is {step_s[client]!r} s",
+                f"the step time of client {client} is {step_s[client]:g} s",
                 where="devices.compute",
                 hint=f"step times are zero or more, and at most {LONGEST_S:g} s (a hundred years)",
             )
@@ -108,7 +109,7 @@ class ComputeTimes:
 
     def _special_factor(self, client: int, sequence: int, start_ns: int) -> float:
         factor = 1.0
-        if self._model.redraws:
+        if self._model.redraws and self.step_s[client]:
             factor *= (
                 self._model.redrawn_step_s(client, sequence) * self._factor / self.step_s[client]
             )

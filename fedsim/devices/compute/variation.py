@@ -15,14 +15,14 @@ class Jitter(Parameters):
 
     name: Literal["lognormal", "normal"] = "lognormal"
     """Distribution of the factor on the step time; normal is cut off below at 0.1 (FedCompass, section 5.1)."""
-    cv: float = Field(default=0.0, ge=0)
+    cv: float = Field(default=0.0, ge=0, le=1000)
     """Coefficient of variation of the factor; its mean is 1."""
 
 
 class StepNoise(Parameters):
     """Variation from step to step: the factor is exp(x) with x an AR(1) process within a dispatch."""
 
-    sd: float = Field(default=0.0, ge=0)
+    sd: float = Field(default=0.0, ge=0, le=20)
     """Standard deviation of x; 0.05 to 0.1 fits measured mini-batch times."""
     correlation: float = Field(default=0.7, ge=0, lt=1)
     """Correlation of x from one step to the next; 0.6 to 0.77 was measured."""
@@ -33,9 +33,9 @@ class Stragglers(Parameters):
 
     probability: float = Field(default=0.0, ge=0, le=1)
     """Share of dispatches."""
-    slowdown_min: float = Field(default=1.5, ge=1)
+    slowdown_min: float = Field(default=1.5, ge=1, le=1_000_000)
     """Smallest factor on their step time."""
-    slowdown_max: float = Field(default=4.0, ge=1)
+    slowdown_max: float = Field(default=4.0, ge=1, le=1_000_000)
     """Largest factor; the factor is uniform between the two."""
 
     @model_validator(mode="after")
