@@ -1,10 +1,14 @@
 """Local training of 100 clients (batch 32, 10 steps): fedsim against a plain loop of one module and optimizer a client.
 
-    python benchmarks/learning_kernels.py [--repeats 5] [--device cpu]
+    python benchmarks/learning_kernels.py [--repeats 5] [--device cpu] [--models logistic_regression mlp cnn]
 
 All figures come from one process and interleaved repeats; the best repeat of each counts. Ratios carry over to other
 machines better than times. ``centralised`` is one model on batches of 100 x 32: the same floating-point work without
-the bookkeeping of clients.
+the bookkeeping of clients. Images are those of MNIST in shape, or of CIFAR-10 for models that are made for it.
+
+What the hardware could do at most is measured beside it, as a product of large matrices and a copy of a large tensor:
+``of the matrix ceiling`` counts all matrix products and convolutions, ``of the memory ceiling`` the least that must be
+moved, which is every client's model read and written once, and its samples read once, in every step.
 """
 
 from __future__ import annotations
@@ -32,17 +36,23 @@ from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 CLIENTS, SAMPLES, BATCH, STEPS, RATE = 100, 320, 32, 10, 0.05
+# Least ratio to the plain loop with torch's default threads.
+LIMITS = {
+    "cpu": {"logistic_regression": 8.0, "mlp": 3.0, "cnn": 1.2},
+    "cuda": {"mlp": 25.0, "cnn": 25.0, "wangji_cifar_cnn": 8.0},
+}
 
 
 def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> SupervisedTask:
-    """Random images of 28 x 28, ``samples`` a client."""
+    """Random images, ``samples`` a client."""
     rng = np.random.default_rng(0)
     total = clients * samples
+    shape = (3, 32, 32) if "cifar" in model or "resnet" in model else (1, 28, 28)
     dataset = Dataset(
         name="random",
-        train_x=rng.normal(size=(total, 1, 28, 28)).astype(np.float32),
+        train_x=rng.standard_normal((total, *shape), dtype=np.float32),
         train_y=rng.integers(0, 10, total),
-        test_x=np.zeros((1, 1, 28, 28), np.float32),
+        test_x=np.zeros((1, *shape), np.float32),
         test_y=np.zeros(1, np.int64),
         classes=10,
     )
@@ -150,18 +160,51 @@ def best_of(repeats: int, runs: dict[str, Callable[[], None]]) -> dict[str, floa
     return best
 
 
+def ceilings(device: torch.device, threads: int) -> tuple[float, float]:
+    """Floating-point operations and bytes a second of a large product and a large copy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    size = 8192 if device.type == "cuda" else 2048
+    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
+    product = torch.empty_like(a)
+    source = torch.empty(1 << (28 if device.type == "cuda" else 26), device=device)
+    target = torch.empty_like(source)
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def multiply() -> None:
+        torch.mm(a, b, out=product)
+        wait()
+
+    def copy_all() -> None:
+        target.copy_(source)
+        wait()
+
+    best = best_of(5, {"product": multiply, "copy": copy_all})
+    torch.set_num_threads(before)
+    return 2 * size**3 / best["product"], 2 * source.nbytes / best["copy"]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--models", default="logistic_regression,mlp,cnn")
+    parser.add_argument("--models", nargs="+", help="those with a limit when not given")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
-    print(
-        f"{CLIENTS} clients, batch {BATCH}, {STEPS} steps; {cores} cores; torch {torch.__version__}"
-    )
+    device = Execution.of(Training(device=options.device)).device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{cores} cores"
+    limits = LIMITS[device.type]
+    flops, bandwidth = ceilings(device, cores)
+    print(f"{CLIENTS} clients, batch {BATCH}, {STEPS} steps; {name}; torch {torch.__version__}")
+    print(f"ceilings: {flops / 1e9:,.0f} GFLOP/s, {bandwidth / 1e9:,.0f} GB/s")
     print(f"{'model':20} {'way':26} {'ms a round':>10} {'x plain':>8} {'x plain, 1 thread':>18}")
-    for model in options.models.split(","):
+    missed = []
+    for model in options.models or limits:
         task = make_task(model)
         one = make_learner(task, device=options.device, threads=1)
         execution = one.execution
@@ -182,6 +225,16 @@ def main() -> None:
                 f"{model:20} {name:26} {1000 * seconds:10.1f} {default / seconds:8.2f} {single / seconds:18.2f}",
                 flush=True,
             )
+        samples = CLIENTS * STEPS * BATCH
+        work = samples * task.flops_per_sample()
+        moved = 2 * 4 * CLIENTS * STEPS * task.layout.size + 4 * samples * task.train_x[0].numel()
+        print(
+            f"{'':20} {100 * work / seconds / flops:.0f} % of the matrix ceiling, "
+            f"{100 * moved / seconds / bandwidth:.0f} % of the memory ceiling"
+        )
+        if default / seconds < limits.get(model, 0.0):
+            missed.append(f"{model} {default / seconds:.2f} (limit {limits[model]:g})")
+    print("limits: " + (", ".join(missed) + " missed" if missed else "kept"))
 
 
 if __name__ == "__main__":
