@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fedsim.components import Component
 from fedsim.errors import UserError
+from fedsim.tasks.reading.arrays import first_not_finite
 
 Kind = Literal["classification", "next_character", "binary"]
 
@@ -62,6 +63,8 @@ class Dataset:
             self._check_part(part, x, y, groups)
         if not len(self.train_y):
             raise self._damaged("it has no training samples")
+        if 0 in self.input_shape:
+            raise self._damaged(f"its samples hold no numbers: they have shape {self.input_shape}")
         if self.train_x.shape[1:] != self.test_x.shape[1:]:
             raise self._damaged(
                 f"training samples have shape {self.train_x.shape[1:]}, test samples {self.test_x.shape[1:]}"
@@ -80,8 +83,8 @@ class Dataset:
             raise self._damaged(
                 f"{part} labels run from {y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
             )
-        if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
-            row = int(np.argmax(~np.isfinite(x.reshape(len(x), -1)).all(axis=1)))
+        row = first_not_finite(x)
+        if row is not None:
             raise self._damaged(f"{part} sample {row} is not finite")
         if groups is not None and (
             len(groups) != len(y)

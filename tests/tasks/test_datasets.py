@@ -24,6 +24,7 @@ from fedsim.errors import UserError
 from fedsim.tasks import datasets
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.datasets.shakespeare import _speeches
+from fedsim.tasks.reading.arrays import first_not_finite
 from fedsim.tasks.reading.cifar import CifarArchive
 from fedsim.tasks.reading.files import Remote, download
 from fedsim.tasks.reading.images import MNIST_FILES
@@ -563,6 +564,13 @@ def save_npz(path: Path, **arrays: np.ndarray) -> Path:
     return path
 
 
+def rows(samples: int, wrong: float = 0.0, at: int = 0) -> np.ndarray:
+    """Samples of two zeros, with one number in its place."""
+    x = np.zeros((samples, 2))
+    x[at, 1] = wrong
+    return x
+
+
 def test_npz_arrays_become_a_data_set(tmp_path: Path) -> None:
     x = np.arange(40, dtype=np.float64).reshape(10, 4)
     path = save_npz(
@@ -606,7 +614,15 @@ def test_npz_without_a_split_is_split_by_its_seed(tmp_path: Path) -> None:
         ({"x": np.zeros((3, 2)), "y": np.zeros(3)}, "integer labels"),
         ({"x": np.array([["a"]]), "y": np.zeros(1, dtype=int)}, "x must be numbers"),
         ({"x": np.full((9, 2), np.nan), "y": np.zeros(9, dtype=int)}, "sample 0 is not finite"),
+        ({"x": rows(9, wrong=1e300, at=7), "y": np.arange(9)}, "x: sample 7 is not finite"),
         ({"x": np.zeros((9, 2)), "y": np.full(9, -1)}, "labels run from -1"),
+        ({"x": np.zeros((9, 2)), "y": np.array([3_000_000_000, *range(8)])}, "to 3000000000; .* 9"),
+        ({"x": np.zeros((9, 2)), "y": np.ones(9, dtype=int)}, "one class only, 1"),
+        ({"x": np.zeros((9, 0)), "y": np.arange(9) % 2}, "hold no numbers"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.zeros((9, 2))}, "is_test has 2 dim"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, 2)}, "values than 0 and 1"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, "no")}, "is_test has 1 dim"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "group": np.zeros((9, 2))}, "group has 2 dim"),
         ({"x": np.array([[object()]]), "y": np.zeros(1, dtype=int)}, "damaged"),
     ],
 )
@@ -617,7 +633,49 @@ def test_npz_arrays_that_do_not_fit_are_refused(
         load("npz", path=save_npz(tmp_path / "own.npz", **arrays))
 
 
+@pytest.mark.parametrize("first", ["training", "test"])
+def test_a_folder_of_arrays_is_read_from_the_disk(tmp_path: Path, first: str) -> None:
+    """Nothing is copied where the training samples come first, and the samples are the same in any order."""
+    is_test = np.arange(10) >= 8 if first == "training" else np.arange(10) < 2
+    x = np.arange(60, dtype=np.float32).reshape(10, 2, 3)
+    arrays = {"x": x, "y": np.arange(10) % 3, "is_test": is_test, "group": np.arange(10) % 2}
+    (tmp_path / "own").mkdir()
+    for name, array in arrays.items():
+        np.save(tmp_path / "own" / f"{name}.npy", array)
+    mapped = load("npz", path=tmp_path / "own")
+    assert equal(mapped, load("npz", path=save_npz(tmp_path / "own.npz", **arrays)))
+    assert mapped.train_x.tolist() == x[~is_test].tolist()
+    on_disk = isinstance(mapped.train_x.base, np.memmap)
+    assert on_disk == (first == "training")
+    mapped.train_x[0] = -1
+    assert np.load(tmp_path / "own" / "x.npy").tolist() == x.tolist(), "the file stays as it is"
+
+
+def test_a_folder_of_arrays_that_lacks_some_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no file x\.npy, y\.npy"):
+        load("npz", path=tmp_path)
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    (tmp_path / "y.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:90])
+    with pytest.raises(UserError, match=r"y\.npy.*damaged"):
+        load("npz", path=tmp_path)
+    np.save(tmp_path / "y.npy", np.array([{}] * 4), allow_pickle=True)
+    with pytest.raises(UserError, match=r"y\.npy.*damaged"):
+        load("npz", path=tmp_path)
+
+
+def test_all_of_a_large_array_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedsim.tasks.reading.arrays._PIECE", 6)
+    x = rows(20)
+    assert first_not_finite(x) is None
+    assert first_not_finite(x.astype(np.uint8)) is None
+    for at in (0, 2, 3, 19):
+        assert first_not_finite(rows(20, wrong=np.inf, at=at)) == at
+
+
 def test_a_damaged_or_missing_npz_says_so(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    with pytest.raises(UserError, match=r"x\.npy.*no \.npz archive"):
+        load("npz", path=tmp_path / "x.npy")
     path = save_npz(tmp_path / "own.npz", x=np.zeros((100, 20)), y=np.zeros(100, dtype=int))
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(UserError, match=r"own\.npz.*damaged"):
@@ -654,6 +712,11 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
     is_test = held_out(50, 0.2, 0)
     assert raw.train_x[:, 0].tolist() == np.arange(50.0)[~is_test].tolist()
     assert raw.test_y.tolist() == (np.arange(50) % 2)[is_test].tolist()
+    frame["later"] = frame.age >= 45
+    frame.to_parquet(tmp_path / "later.parquet")
+    told = load("table", path=tmp_path / "later.parquet", is_test="later", **params)
+    assert told.train_x.shape == (45, 2), "the column is no feature"
+    assert told.test_y.tolist() == [1, 0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -664,6 +727,12 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
         ("a,b,c\n1,x,q\n2,y,r\n", {"target": "b"}, "columns c are not numbers"),
         ("a,b\n1,x\n,y\n", {"target": "b"}, "1 cells are empty, the first in column 'a', row 1"),
         ("a,b\n1,x\n2,x\n", {"target": "b"}, "holds one class only"),
+        ("a,b\n1,0.5\n2,1.5\n", {"target": "b"}, "holds 0.5 in row 0, a quantity"),
+        ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "column 'a' holds -inf in row 2"),
+        ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "column 'a' holds 1e\\+300 in row 1"),
+        ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "'b' is a feature and also"),
+        ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' holds other values"),
+        ("a,b,t\n1,x,0\n2,y,\n", {"target": "b", "is_test": "t"}, "empty, the first in column 't'"),
         ("b\nx\ny\n", {"target": "b"}, "no feature column"),
         ("a,b\n", {"target": "b"}, "no rows"),
         ("", {"target": "b"}, "cannot be read"),
@@ -678,11 +747,16 @@ def test_a_table_that_does_not_fit_says_why(
 
 
 def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    import pandas as pd
+
     (tmp_path / "own.xlsx").write_bytes(b"")
     with pytest.raises(UserError, match=r"'\.xlsx' is no known kind of table"):
         load("table", path=tmp_path / "own.xlsx", target="y")
     (tmp_path / "own.parquet").write_bytes(b"PAR1 cut off")
     with pytest.raises(UserError, match="cannot be read"):
+        load("table", path=tmp_path / "own.parquet", target="y")
+    pd.DataFrame({"a": [1, 2], "y": [[1], [2]]}).to_parquet(tmp_path / "own.parquet")
+    with pytest.raises(UserError, match="other things than text"):
         load("table", path=tmp_path / "own.parquet", target="y")
 
 
@@ -718,12 +792,34 @@ def test_images_that_do_not_fit_say_why(tmp_path: Path) -> None:
     save_image(tmp_path / "b" / "1.png", 1, size=(6, 6))
     with pytest.raises(UserError, match="6 x 6 pixels, others 5 x 4"):
         load("image_folder", root=tmp_path)
+    (tmp_path / "c").mkdir()
+    with pytest.raises(UserError, match="c: no images"):
+        load("image_folder", root=tmp_path, size=(4, 4))
+    with pytest.raises(ValueError, match="greater than 0"):
+        load("image_folder", root=tmp_path, size=(0, 4))
+    (tmp_path / "c").rmdir()
     (tmp_path / "b" / "1.png").write_bytes(b"no image")
     with pytest.raises(UserError, match=r"1\.png.*cannot be read"):
         load("image_folder", root=tmp_path)
     for path in (tmp_path / "a" / "1.png", tmp_path / "b" / "1.png"):
         path.unlink()
     with pytest.raises(UserError, match="no images"):
+        load("image_folder", root=tmp_path)
+
+
+def test_folders_that_begin_with_a_dot_are_no_classes(tmp_path: Path) -> None:
+    for name in ("a", "b", ".cache"):
+        save_image(tmp_path / name / "1.png", 1)
+    save_image(tmp_path / "a" / "._1.png", 1)
+    dataset = load("image_folder", root=tmp_path, test_share=0.5)
+    assert dataset.class_names == ("a", "b")
+    assert len(dataset.train_y) + len(dataset.test_y) == 2
+
+
+def test_a_class_of_test_images_alone_is_refused(tmp_path: Path) -> None:
+    for place in ("train/a", "train/b", "test/a", "test/z"):
+        save_image(tmp_path / place / "1.png", 1)
+    with pytest.raises(UserError, match=r"no class 'z' in .*train"):
         load("image_folder", root=tmp_path)
 
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import resolve
+from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 from fedsim.tasks.reading.splitting import held_out
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
@@ -23,7 +23,7 @@ class ImageFolderParameters(Parameters):
 
     root: Path
     """Folder with train/<class>/ and test/<class>/, or with <class>/ alone."""
-    size: tuple[int, int] | None = None
+    size: tuple[PositiveInt, PositiveInt] | None = None
     """Height and width that images are resized to; when not given, all must have the size of the first one."""
     channels: Literal[1, 3] = 3
     """3 for colour, 1 for grey."""
@@ -35,7 +35,7 @@ class ImageFolderParameters(Parameters):
 
 class ImageFolder(DatasetComponent):
     """Images in folders named after their classes, as 8-bit pixels divided by 255 when used. Files are taken
-    in order of name."""
+    in order of name, and what begins with a dot is left out."""
 
     name: ClassVar[str] = "image_folder"
     Params = ImageFolderParameters
@@ -45,18 +45,35 @@ class ImageFolder(DatasetComponent):
         """The images."""
         root = resolve(self.params.root, folder)
         if not root.is_dir():
-            raise UserError(f"no such folder: {root}", where="dataset image_folder")
+            raise UserError(
+                f"no such folder: {root}", where="dataset image_folder", hint=PATHS_ARE_RELATIVE
+            )
         split = (root / "train").is_dir() and (root / "test").is_dir()
         top = root / "train" if split else root
-        classes = sorted(path.name for path in top.iterdir() if path.is_dir())
+        classes = _class_folders(top)
         if len(classes) < 2:
             raise UserError(
                 f"{len(classes)} class folders",
                 where=str(top),
-                hint="put the images of each class into a folder named after it",
+                hint="put the images of each class into a folder named after it, or with a test set of their own into "
+                "train/<class>/ and test/<class>/",
             )
         x, y, size = self._read(top, classes, self.params.size)
+        without = sorted(set(range(len(classes))) - set(y.tolist()))
+        if without:
+            raise UserError(
+                "no images",
+                where=str(top / classes[without[0]]),
+                hint=f"remove the folder, or put images into it; known: {', '.join(sorted(_ENDINGS))}",
+            )
         if split:
+            unknown = [name for name in _class_folders(root / "test") if name not in classes]
+            if unknown:
+                raise UserError(
+                    f"there is no class '{unknown[0]}' in {top}",
+                    where=str(root / "test"),
+                    hint="train/ and test/ need folders of the same names",
+                )
             test_x, test_y, _ = self._read(root / "test", classes, size)
         else:
             test = held_out(len(y), self.params.test_share, self.params.seed)
@@ -84,7 +101,7 @@ class ImageFolder(DatasetComponent):
             (path, label)
             for label, name in enumerate(classes)
             for path in sorted((top / name).rglob("*"))
-            if path.suffix.lower() in _ENDINGS
+            if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
         ]
         if not files:
             raise UserError(
@@ -96,7 +113,11 @@ class ImageFolder(DatasetComponent):
                 with Image.open(path) as image:
                     pixels = image.convert("L" if self.params.channels == 1 else "RGB")
             except (UnidentifiedImageError, OSError, ValueError) as error:
-                raise UserError(f"it cannot be read: {error}", where=str(path)) from error
+                raise UserError(
+                    f"it cannot be read: {error}",
+                    where=str(path),
+                    hint="mend the file or take it away",
+                ) from error
             size = size or (pixels.height, pixels.width)
             if self.params.size is not None:
                 pixels = pixels.resize((size[1], size[0]))
@@ -111,3 +132,10 @@ class ImageFolder(DatasetComponent):
         assert size is not None
         labels = np.array([label for _, label in files], dtype=np.int64)
         return np.stack(images), labels, size
+
+
+def _class_folders(top: Path) -> list[str]:
+    """Names of the folders in ``top``; tools hide theirs behind a dot."""
+    return sorted(
+        path.name for path in top.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )

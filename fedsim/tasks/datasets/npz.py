@@ -1,4 +1,4 @@
-"""A user's own arrays in one .npz file."""
+"""A user's own arrays in one .npz file, or in .npy files of one folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.arrays import read_npz
+from fedsim.tasks.reading.arrays import divided, first_not_finite, read_arrays
 from fedsim.tasks.reading.files import resolve
 from fedsim.tasks.reading.splitting import held_out
 
@@ -21,8 +21,8 @@ class NpzParameters(Parameters):
     """Parameters of arrays in an .npz file."""
 
     path: Path
-    """The file. Arrays x, y (and group, is_test where there are any): samples, integer labels from 0,
-    natural group of each sample, and whether it is a test sample."""
+    """The file, or a folder. Arrays x, y (and group, is_test where there are any): samples, integer labels from 0,
+    natural group of each sample, and whether it is a test sample. In a folder they are the files x.npy, y.npy, ..."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
     """Share of the samples that become test samples where the file has no is_test."""
     seed: int = Field(default=0, ge=0)
@@ -33,7 +33,9 @@ class Npz(DatasetComponent):
     """Arrays in an .npz file: ``x`` (n, ...) numbers, ``y`` (n,) labels, optionally ``group`` (n,) and
     ``is_test`` (n,).
 
-    8-bit samples stay as they are and are divided by 255 when used; everything else becomes float32.
+    8-bit samples stay as they are and are divided by 255 when used; everything else becomes float32. Instead of a
+    file, ``path`` may be a folder with ``x.npy``, ``y.npy`` and so on. Samples of 8 bits or float32 are then read from
+    the disk as they are needed, and may be larger than memory, where ``is_test`` has all training samples first.
     """
 
     name: ClassVar[str] = "npz"
@@ -43,11 +45,15 @@ class Npz(DatasetComponent):
     def load(self, folder: Path | None = None) -> Dataset:
         """The arrays."""
         path = resolve(self.params.path, folder)
-        arrays = read_npz(path, ("x", "y"), ("group", "is_test"))
+        arrays = read_arrays(path, ("x", "y"), ("group", "is_test"))
         x, y = arrays["x"], arrays["y"]
         lengths = {name: array.shape[:1] for name, array in arrays.items()}
         if len(set(lengths.values())) > 1 or lengths["x"] == ():
-            raise UserError(f"its arrays differ in length: {lengths}", where=str(path))
+            raise UserError(
+                f"its arrays differ in length: {lengths}",
+                where=str(path),
+                hint="every array has one entry a sample",
+            )
         if x.ndim < 2 or x.dtype.kind not in "fiub" or y.ndim != 1 or y.dtype.kind not in "iu":
             raise UserError(
                 f"x has {x.ndim} dimensions of type {x.dtype}, y {y.ndim} of type {y.dtype}",
@@ -55,21 +61,25 @@ class Npz(DatasetComponent):
                 hint="x must be numbers (n, ...) and y integer labels (n,)",
             )
         images = x.dtype == np.uint8
-        x = x if images else x.astype(np.float32)
+        if not images:
+            # What does not fit into float32 becomes infinite, and is refused with its row.
+            with np.errstate(over="ignore"):
+                x = x.astype(np.float32, copy=False)
         y = y.astype(np.int64)
-        test = (
-            arrays["is_test"].astype(bool)
-            if "is_test" in arrays
-            else held_out(len(y), self.params.test_share, self.params.seed)
-        )
-        groups, names = _numbered(arrays.get("group"))
+        _refuse_values(x, y, path)
+        if "is_test" in arrays:
+            test = _marks(arrays["is_test"], path)
+        else:
+            test = held_out(len(y), self.params.test_share, self.params.seed)
+        groups, names = _numbered(arrays.get("group"), path)
+        (train_x, test_x), (train_y, test_y) = divided(x, test), divided(y, test)
         classes = int(y.max(initial=0)) + 1
         return Dataset(
             name=path.stem,
-            train_x=x[~test],
-            train_y=y[~test],
-            test_x=x[test],
-            test_y=y[test],
+            train_x=train_x,
+            train_y=train_y,
+            test_x=test_x,
+            test_y=test_y,
             classes=classes,
             kind="binary" if classes == 2 else "classification",
             class_names=tuple(str(label) for label in range(classes)),
@@ -81,11 +91,47 @@ class Npz(DatasetComponent):
         )
 
 
+def _refuse_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) -> None:
+    """Refuse values that no model could learn from, with their place in the file."""
+    row = first_not_finite(x)
+    if row is not None:
+        raise UserError(
+            f"x: sample {row} is not finite",
+            where=str(path),
+            hint="leave such samples out or fill in their values; what is kept is float32",
+        )
+    if len(y) and (y.min() < 0 or y.max() >= len(y)):
+        raise UserError(
+            f"y: labels run from {y.min()} to {y.max()}; there are {len(y)} samples",
+            where=str(path),
+            hint="number the classes 0, 1, 2, ...",
+        )
+    if len(y) and y.min() == y.max():
+        raise UserError(f"y holds one class only, {y[0]}", where=str(path), hint="two are least")
+
+
+def _marks(is_test: npt.NDArray[Any], path: Path) -> npt.NDArray[np.bool_]:
+    """Which samples are test samples."""
+    if is_test.ndim != 1 or is_test.dtype.kind not in "iub" or not np.isin(is_test, (0, 1)).all():
+        raise UserError(
+            f"is_test has {is_test.ndim} dimensions of type {is_test.dtype}, or other values than 0 and 1",
+            where=str(path),
+            hint="it must be true or false, or 1 or 0, for each sample (n,)",
+        )
+    return is_test.astype(bool)
+
+
 def _numbered(
-    groups: npt.NDArray[Any] | None,
+    groups: npt.NDArray[Any] | None, path: Path
 ) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...]]:
     """Groups as numbers and their names, in order of name."""
     if groups is None:
         return None, ()
+    if groups.ndim != 1:
+        raise UserError(
+            f"group has {groups.ndim} dimensions",
+            where=str(path),
+            hint="it must be one name or number for each sample (n,)",
+        )
     names, numbers = np.unique(groups, return_inverse=True)
     return numbers.astype(np.int64), tuple(str(name) for name in names)

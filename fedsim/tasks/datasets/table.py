@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import resolve
+from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 from fedsim.tasks.reading.splitting import held_out
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ class TableParameters(Parameters):
     group: str | None = None
     """Column that holds the natural group (client) of a row."""
     features: list[str] | None = None
-    """Columns that a model sees; all others but target and group when not given. They must be numbers."""
+    """Columns that a model sees; all others but target, group and is_test when not given. They must be numbers."""
     standardise: bool = True
     """Subtract each feature's mean over the training rows and divide by its standard deviation."""
+    is_test: str | None = None
+    """Column that says which rows are test samples: true or false, or 1 or 0."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the rows that become test samples."""
+    """Share of the rows that become test samples where no column says so."""
     seed: int = Field(default=0, ge=0)
     """Seed of that choice."""
 
@@ -50,12 +53,14 @@ class Table(DatasetComponent):
         path = resolve(params.path, folder)
         frame = _read(path)
         features = self._features(frame, path)
-        x = frame[features].to_numpy(dtype=np.float64)
         self._refuse_missing(frame, features, path)
-        classes, labels = np.unique(frame[params.target].to_numpy(), return_inverse=True)
-        if len(classes) < 2:
-            raise UserError(f"column '{params.target}' holds one class only", where=str(path))
-        test = held_out(len(frame), params.test_share, params.seed)
+        x = frame[features].to_numpy(dtype=np.float64)
+        _refuse_infinite(x, features, path)
+        classes, labels = self._classes(frame, path)
+        if params.is_test is None:
+            test = held_out(len(frame), params.test_share, params.seed)
+        else:
+            test = _marks(frame, params.is_test, path)
         if params.standardise:
             std = x[~test].std(axis=0)
             x = (x - x[~test].mean(axis=0)) / np.where(std > 0, std, 1.0)
@@ -64,7 +69,7 @@ class Table(DatasetComponent):
         if params.group is not None:
             values, numbers = np.unique(frame[params.group].to_numpy(), return_inverse=True)
             groups, names = numbers.astype(np.int64), tuple(str(value) for value in values)
-        y = labels.astype(np.int64)
+        y = labels
         x = x.astype(np.float32)
         return Dataset(
             name=path.stem,
@@ -82,7 +87,7 @@ class Table(DatasetComponent):
 
     def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
         params = self.params
-        taken = [name for name in (params.target, params.group) if name is not None]
+        taken = self._taken
         features = params.features
         if features is None:
             features = [name for name in frame.columns if name not in taken]
@@ -92,6 +97,13 @@ class Table(DatasetComponent):
                 f"no column {', '.join(repr(name) for name in missing)}",
                 where=str(path),
                 hint=f"its columns are: {', '.join(map(str, frame.columns))}",
+            )
+        told = [name for name in features if name in taken]
+        if told:
+            raise UserError(
+                f"column {told[0]!r} is a feature and also target, group or is_test",
+                where=str(path),
+                hint="leave it out of features; a model must not see it",
             )
         text = [name for name in features if frame[name].dtype.kind not in "fiub"]
         if text or not features:
@@ -104,8 +116,45 @@ class Table(DatasetComponent):
             )
         return features
 
+    @property
+    def _taken(self) -> list[str]:
+        """Columns that are no features."""
+        params = self.params
+        return [name for name in (params.target, params.group, params.is_test) if name is not None]
+
+    def _classes(
+        self, frame: pd.DataFrame, path: Path
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """The classes in order, and the number of each row's."""
+        target = self.params.target
+        column = frame[target]
+        values = column.to_numpy()
+        if column.dtype.kind == "f" and (values % 1 != 0).any():
+            row = int(np.argmax(values % 1 != 0))
+            raise UserError(
+                f"column '{target}' holds {values[row]} in row {row}, a quantity and no class",
+                where=str(path),
+                hint="target must name a column of classes: text, whole numbers, or true and false",
+            )
+        if column.dtype.kind not in "fiubO" or (
+            values.dtype.kind == "O" and not all(isinstance(value, str) for value in values)
+        ):
+            raise UserError(
+                f"column '{target}' holds other things than text, whole numbers, or true and false",
+                where=str(path),
+                hint="target must name a column of classes",
+            )
+        classes, labels = np.unique(values, return_inverse=True)
+        if len(classes) < 2:
+            raise UserError(
+                f"column '{target}' holds one class only",
+                where=str(path),
+                hint="two are least",
+            )
+        return classes, labels.astype(np.int64)
+
     def _refuse_missing(self, frame: pd.DataFrame, features: list[str], path: Path) -> None:
-        used = [*features, self.params.target, *([self.params.group] if self.params.group else [])]
+        used = [*features, *self._taken]
         empty = frame[used].isna()
         if empty.to_numpy().any():
             column = next(name for name in used if empty[name].any())
@@ -117,12 +166,36 @@ class Table(DatasetComponent):
             )
 
 
+def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path) -> None:
+    """Refuse what is no number in float32, with its place in the file."""
+    wrong = ~(np.abs(x) <= np.finfo(np.float32).max)
+    if wrong.any():
+        row, column = (int(index) for index in np.argwhere(wrong)[0])
+        raise UserError(
+            f"column '{features[column]}' holds {x[row, column]} in row {row}",
+            where=str(path),
+            hint="drop the row, or give it a finite number",
+        )
+
+
+def _marks(frame: pd.DataFrame, name: str, path: Path) -> npt.NDArray[np.bool_]:
+    """Which rows are test samples."""
+    values = frame[name].to_numpy()
+    if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
+        raise UserError(
+            f"column '{name}' holds other values than true and false, or 1 and 0",
+            where=str(path),
+            hint="is_test must name a column that says which rows are test samples",
+        )
+    return values.astype(bool)
+
+
 def _read(path: Path) -> pd.DataFrame:
     import pandas as pd
     import pyarrow as pa
 
     if not path.is_file():
-        raise UserError("no such file", where=str(path))
+        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
     if path.suffix not in (".csv", ".parquet"):
         raise UserError(
             f"'{path.suffix}' is no known kind of table",
@@ -132,7 +205,11 @@ def _read(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise UserError(f"it cannot be read: {error}", where=str(path)) from error
+        raise UserError(
+            f"it cannot be read: {error}",
+            where=str(path),
+            hint="mend the file or write it again; a CSV file is UTF-8 text with a line of column names",
+        ) from error
     if not len(frame):
         raise UserError("it has no rows", where=str(path))
     return frame

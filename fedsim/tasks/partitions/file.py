@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, Partitioner, PartitionParameters
-from fedsim.tasks.reading.files import resolve
+from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 
 
 class FileParameters(PartitionParameters):
@@ -65,7 +65,7 @@ def _read(path: Path) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
     import pyarrow as pa
 
     if not path.is_file():
-        raise UserError("no such file", where=str(path), hint="paths are relative to the scenario")
+        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
     try:
         table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (ValueError, OSError, pa.ArrowException) as error:

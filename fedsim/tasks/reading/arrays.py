@@ -1,7 +1,8 @@
-"""Arrays in .npz files; never unpickles."""
+"""Arrays in .npz files, or in .npy files of one folder; never unpickles."""
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -12,7 +13,67 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.files import damaged
+from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, damaged
+
+# Numbers that are looked at together, where an array may be larger than memory.
+_PIECE = 1 << 22
+
+
+def read_arrays(
+    path: Path, required: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, npt.NDArray[Any]]:
+    """The named arrays of an .npz file, or of a folder of .npy files; optional ones only where they are there.
+
+    Those of a folder are memory-mapped (copy on write): they stay on the disk until they are used.
+
+    Raises:
+        UserError: a file is missing or damaged, or an array holds Python objects.
+    """
+    if not path.is_dir():
+        return read_npz(path, required, optional)
+    files = {name: path / f"{name}.npy" for name in (*required, *optional)}
+    missing = [files[name].name for name in required if not files[name].is_file()]
+    if missing:
+        raise UserError(
+            f"it has no file {', '.join(missing)}",
+            where=str(path),
+            hint="numpy.save writes such files, numpy.lib.format.open_memmap those larger than memory",
+        )
+    return {name: _mapped(file) for name, file in files.items() if file.is_file()}
+
+
+def _mapped(path: Path) -> npt.NDArray[Any]:
+    try:
+        result: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="c")
+    except (ValueError, OSError, EOFError) as error:
+        raise damaged(path, str(error)) from error
+    return result
+
+
+def divided(
+    array: npt.NDArray[Any], is_test: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Training and test part of an array; views, and so no copies, where all training samples come first."""
+    training = len(is_test) - int(np.count_nonzero(is_test))
+    if not is_test[:training].any():
+        return array[:training], array[training:]
+    return array[~is_test], array[is_test]
+
+
+def first_not_finite(x: npt.NDArray[Any]) -> int | None:
+    """Number of the first sample of ``x`` (n, ...) with a value that is not finite; None where there is none.
+
+    Looks at a piece after the other, so that an array on the disk need not fit into memory.
+    """
+    if not np.issubdtype(x.dtype, np.floating):
+        return None
+    rows = max(1, _PIECE // max(1, math.prod(x.shape[1:])))
+    for start in range(0, len(x), rows):
+        piece = x[start : start + rows]
+        finite = np.isfinite(piece).reshape(len(piece), -1).all(axis=1)
+        if not finite.all():
+            return start + int(np.argmin(finite))
+    return None
 
 
 def read_npz(
@@ -24,7 +85,9 @@ def read_npz(
         UserError: the file is missing or damaged, lacks a required array, or an array holds Python objects.
     """
     if not path.is_file():
-        raise UserError("no such file", where=str(path))
+        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
+    if not zipfile.is_zipfile(path):
+        raise damaged(path, "it is no .npz archive")
     try:
         with np.load(path, allow_pickle=False) as content:
             missing = [name for name in required if name not in content.files]

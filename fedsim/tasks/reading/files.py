@@ -18,6 +18,11 @@ from fedsim.errors import UserError
 DATA_VARIABLE = "FEDSIM_DATA"
 """Environment variable that names the folder with ``datasets/<name>/``."""
 
+PATHS_ARE_RELATIVE = (
+    "relative paths start at the scenario's folder (for fedsim data at the current one)"
+)
+"""Hint where a file that the user named is not there."""
+
 _ENDINGS = ("", ".gz", ".xz")
 
 
@@ -123,7 +128,7 @@ def damaged(path: Path, what: str) -> UserError:
     return UserError(
         f"the file is damaged or not what was expected: {what}",
         where=str(path),
-        hint="fetch it again",
+        hint="fetch it or write it again",
     )
 
 
