@@ -29,6 +29,8 @@ from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 Call = tuple[str, int | Train | Aggregate]
+# Least ratio to the plain loop with torch's default threads.
+LIMITS = {"cpu": 2.5, "cuda": 5.0}
 
 
 def make_timeline(clients: int, in_flight: int, updates: int, buffer: int) -> list[Call]:
@@ -158,13 +160,19 @@ def main() -> None:
         same = torch.equal(eager.server["model"], deferred.server["model"])
         for name, seconds in zip(best, (plain_s, single_s, eager_s, deferred_s), strict=True):
             best[name] = min(best[name], seconds)
+    own_device = deferred.execution.device
     print(
         f"{options.model}: {options.updates} updates, buffer {options.buffer}, {options.in_flight} at work, "
-        f"{deferred.execution.device.type}, kernel {deferred.kernel.name}, torch {torch.__version__}"
+        f"{own_device.type}, kernel {deferred.kernel.name}, torch {torch.__version__}"
     )
     for name, seconds in best.items():
         print(f"{name:20} {seconds:8.2f} s  {best['plain loop'] / seconds:6.2f} x plain")
     print(f"eager and deferred have the same bits: {same}")
+    if not same:
+        other, own = eager.server["model"], deferred.server["model"]
+        print(f"largest difference: {float((other - own).abs().max()):.1e}")
+    ratio, limit = best["plain loop"] / best["fedsim, deferred"], LIMITS[own_device.type]
+    print(f"limit {limit:g}: {'kept' if ratio >= limit else 'missed'}")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 SAMPLES, STEPS = 20, 2
+LIMIT_GB = 8.0
 
 
 class ControlVariates(Method):
@@ -124,6 +125,7 @@ def main() -> None:
         learner.flush()
         seconds = time.perf_counter() - start
         print(f"round {version + 1}: {seconds:.1f} s, peak {_peak_gb():.2f} GB", flush=True)
+    print(f"limit {LIMIT_GB:g} GB: {'kept' if _peak_gb() < LIMIT_GB else 'missed'}")
 
 
 def _peak_gb() -> float:
