@@ -164,7 +164,13 @@ def rate_columns(
     if down == "bundle":
         known = bundle_rates(context)[:, context.device_rows]
         down_bps, up_known = known[Direction.DOWN], known[Direction.UP]
-        _require(down_bps, "downlink", "network.down", "give network.down a rate", context)
+        _require(
+            down_bps,
+            "downlink",
+            "devices.network.down",
+            "give devices.network.down a rate",
+            context,
+        )
     else:
         down_bps = drawn(down, context.clients, context, Draw.DOWN)
         up_known = np.full(context.clients, np.nan)
@@ -183,7 +189,9 @@ def bundle_rates(context: NetworkContext) -> FloatArray:
     Raises:
         UserError: there is no bundle, or it has no table ``network``.
     """
-    bundle = _bundle(context, "network.down", "give network.down a rate, such as 20Mbps")
+    bundle = _bundle(
+        context, "devices.network.down", "give devices.network.down a rate, such as 20Mbps"
+    )
     ways = ((Direction.DOWN, "both"), (Direction.DOWN, "down"), (Direction.UP, "up"))
     return _by_direction(bundle, "bandwidth_bps", ways)
 
@@ -194,13 +202,13 @@ def bundle_variations(context: NetworkContext) -> FloatArray:
     Raises:
         UserError: there is no bundle, or its table ``network`` has no ``bandwidth_cv``.
     """
-    where = "network.variation"
-    bundle = _bundle(context, where, "give network.variation a number")
+    where = "devices.network.variation"
+    bundle = _bundle(context, where, "give devices.network.variation a number")
     if "bandwidth_cv" not in bundle.table("network").column_names:
         raise UserError(
             "the network table of the trace bundle has no bandwidth_cv",
             where=where,
-            hint="give network.variation a number, or 0 for constant rates",
+            hint="give devices.network.variation a number, or 0 for constant rates",
         )
     both = [(direction, "both") for direction in Direction]
     ways = (*both, (Direction.DOWN, "down"), (Direction.UP, "up"))
@@ -225,9 +233,9 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
     Raises:
         UserError: the bundle does not know a client's round-trip time.
     """
-    hint = "give network.latency a duration, such as 40ms"
+    hint = "give devices.network.latency a duration, such as 40ms"
     if source == "bundle":
-        bundle = _bundle(context, "network.latency", hint)
+        bundle = _bundle(context, "devices.network.latency", hint)
         rtt_s = np.full(bundle.device_count, np.nan)
         if "rtt_s" in bundle.table("network").column_names:
             rows = bundle.device_rows("network")
@@ -239,13 +247,13 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
         rtt_s = _matrix_rtt_s(source.server, context)
     else:
         return drawn(source, context.clients, context, Draw.LATENCY)
-    _require(rtt_s, "round-trip time", "network.latency", hint, context)
+    _require(rtt_s, "round-trip time", "devices.network.latency", hint, context)
     return rtt_s / 2
 
 
 def _matrix_rtt_s(server: str, context: NetworkContext) -> FloatArray:
     """Round-trip time between each client's group and the server's node; the mean over slices and both ways."""
-    where = "network.latency"
+    where = "devices.network.latency"
     bundle = _bundle(context, where, "name a bundle with the table rtt_matrix")
     source, target = (text_column(bundle.table("rtt_matrix"), key) for key in ("src", "dst"))
     rtt_s = bundle.numpy("rtt_matrix", "rtt_s").astype(np.float64)

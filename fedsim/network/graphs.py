@@ -164,7 +164,7 @@ class Tree(GraphSource):
         if len(value) != len(self.fan_out):
             raise UserError(
                 f"there are {len(value)} values for {len(self.fan_out)} levels of links",
-                where=f"network.topology.{what}",
+                where=f"devices.network.topology.{what}",
                 hint="give one value, or one for each number in fan_out",
             )
         return value
@@ -185,12 +185,12 @@ class RandomGraph(Generated):
         try:
             graph = self._generate(seed)
         except nx.NetworkXException as error:
-            raise UserError(str(error), where="network.topology") from error
+            raise UserError(str(error), where="devices.network.topology") from error
         part = max(nx.connected_components(graph), key=lambda nodes: (len(nodes), -min(nodes)))
         if len(part) < 2:
             raise UserError(
                 "the generated graph has no links",
-                where="network.topology",
+                where="devices.network.topology",
                 hint="choose parameters that join more nodes",
             )
         graph.remove_nodes_from([node for node in graph.nodes if node not in part])

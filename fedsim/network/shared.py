@@ -58,14 +58,14 @@ class SharedNetwork:
         if bad.any():
             raise UserError(
                 f"client {int(bad.argmax())} hangs on no access node ({bad.sum()} clients in all)",
-                where="network.attach",
+                where="devices.network.attach",
                 hint=f"there are {len(topology.access)} access nodes",
             )
         access_bps = np.empty(2 * clients)
-        access_bps[Direction.DOWN :: 2] = rate_column_bps(down_bps, clients, "network.down")
-        access_bps[Direction.UP :: 2] = rate_column_bps(up_bps, clients, "network.up")
+        access_bps[Direction.DOWN :: 2] = rate_column_bps(down_bps, clients, "devices.network.down")
+        access_bps[Direction.UP :: 2] = rate_column_bps(up_bps, clients, "devices.network.up")
         own = latency_column_ns(latency_s, clients)
-        server = rate_column_bps([server_down_bps, server_up_bps], 2, "network.server")
+        server = rate_column_bps([server_down_bps, server_up_bps], 2, "devices.network.server")
         self._first_server = len(topology.capacity_bps)
         self._first_access = self._first_server + 2
         self._capacity_bps = np.concatenate([topology.capacity_bps, server, access_bps])

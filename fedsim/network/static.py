@@ -33,7 +33,7 @@ def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> npt.NDArray[np.
         first = int(bad.argmax())
         raise UserError(
             f"latency of client {first} is {column[first]} s ({bad.sum()} clients in all)",
-            where="network.latency",
+            where="devices.network.latency",
             hint="a latency is a finite number of seconds, zero or more",
         )
     return np.rint(column * NS_PER_S).astype(np.int64)
@@ -83,7 +83,7 @@ class StaticNetwork(Network):
     ) -> None:
         errors: list[UserError] = []
         rates: list[npt.NDArray[np.float64]] = []
-        for values, where in ((down_bps, "network.down"), (up_bps, "network.up")):
+        for values, where in ((down_bps, "devices.network.down"), (up_bps, "devices.network.up")):
             try:
                 rates.append(rate_column_bps(values, clients, where))
             except UserError as error:

@@ -332,8 +332,8 @@ class TracedNetwork(Network):
                 raise UserError(
                     f"the latency of '{series.names[ride.series[client]]}' is not known, which client {client} rides"
                     f" {where} ({int(unknown.sum())} clients in all)",
-                    where="network.latency",
-                    hint="give network.latency a duration, such as 40ms",
+                    where="devices.network.latency",
+                    hint="give devices.network.latency a duration, such as 40ms",
                 )
         rides = (down, up)
         self._series = tuple(column_view(ride.series) for ride in rides)

@@ -80,7 +80,7 @@ class Shared(NetworkKind):
     def _attachment(
         self, access: tuple[str, ...], context: NetworkContext
     ) -> npt.NDArray[np.int64]:
-        attach, where = self.params.attach, "network.attach"
+        attach, where = self.params.attach, "devices.network.attach"
         if attach == "round_robin":
             return attach_in_turn(context.clients, len(access))
         if attach == "random":
