@@ -119,13 +119,21 @@ class SupervisedEvaluator(Evaluator):
     ``accuracy``; ``loss`` (mean loss of a sample, without penalty); ``macro_f1`` (mean over the classes that occur in
     the test set of 2 TP / (2 TP + FP + FN)); ``balanced_accuracy`` (mean recall over the same classes); and for
     next-character tasks ``perplexity``, exp(loss).
+
+    Args:
+        task: whose test samples they are.
+        execution: device and dtype.
+        batch: samples of a batch; by device where None.
     """
 
-    def __init__(self, task: SupervisedTask, execution: Execution) -> None:
+    def __init__(
+        self, task: SupervisedTask, execution: Execution, batch: int | None = None
+    ) -> None:
         self._task = task
         self._execution = execution
         self._test = Samples(task, task.test_x, task.test_y, execution)
-        self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
+        by_device = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
+        self._batch = by_device if batch is None else batch
         self._bound = [self._bind()]
         offsets = task.client_test_offsets
         self._client_samples = None if offsets is None else np.diff(offsets)
@@ -206,12 +214,12 @@ class SupervisedEvaluator(Evaluator):
         return float(total) / count, confusion
 
 
-def evaluator(task: Task, execution: Execution) -> Evaluator:
-    """The evaluator for a task."""
+def evaluator(task: Task, execution: Execution, batch: int | None = None) -> Evaluator:
+    """The evaluator for a task, which looks at ``batch`` samples at once where there are samples."""
     if isinstance(task, QuadraticTask):
         return QuadraticEvaluator(task)
     if isinstance(task, SupervisedTask):
-        return SupervisedEvaluator(task, execution)
+        return SupervisedEvaluator(task, execution, batch)
     raise TypeError(f"no evaluation for {type(task).__name__}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -89,6 +90,7 @@ class Learner:
         per_client: also measure the model that each client would use on its own test samples, as is always done
             where the method gives clients models of their own.
         objective: also measure what training minimises, see :class:`fedsim.learning.objective.Objective`.
+        evaluation_batch: samples evaluated at once; by device where None.
         eager: execute every instruction when it is submitted, one dispatch at a time: for verification.
         max_pending: pending dispatches after which execution starts; by device where None.
         folder: for rows that do not fit into memory.
@@ -107,6 +109,7 @@ class Learner:
         on_rest: Callable[[], None] | None = None,
         per_client: bool = False,
         objective: bool = False,
+        evaluation_batch: int | None = None,
         eager: bool = False,
         max_pending: int | None = None,
         folder: Path | None = None,
@@ -132,7 +135,7 @@ class Learner:
         self._started = False
         self._step_flops = task.flops_per_sample() * training.batch_size
         with reproducible():
-            self._evaluator = evaluator(task, execution)
+            self._evaluator = evaluator(task, execution, evaluation_batch)
             self._objective = (
                 Objective(task, station.samples, execution)
                 if objective and isinstance(task, SupervisedTask) and station.samples is not None
@@ -229,6 +232,13 @@ class Learner:
             unknown = ids[~self._known_losses(ids)].tolist()
             raise InvariantViolation(f"dispatches {unknown} were never submitted for training")
         losses: npt.NDArray[np.float64] = self._losses[ids]
+        if not np.isfinite(losses).all():
+            raise UserError(
+                f"local training has diverged: the loss of dispatch {ids[~np.isfinite(losses)][0]} is not finite, and "
+                "clients are selected by it",
+                where="training.optimizer.lr",
+                hint="use a smaller learning rate, or clip_norm",
+            )
         return losses
 
     def flush(self) -> None:
@@ -584,7 +594,8 @@ class Learner:
             grown = np.full(2 * dispatch_id, np.nan)
             grown[: len(self._losses)] = self._losses
             self._losses = grown
-        self._losses[dispatch_id] = loss
+        # No number stands for what is not known.
+        self._losses[dispatch_id] = math.inf if math.isnan(loss) else loss
 
     def _known_losses(self, dispatch_ids: IntArray) -> npt.NDArray[np.bool_]:
         inside = dispatch_ids < len(self._losses)

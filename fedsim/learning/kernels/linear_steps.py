@@ -7,6 +7,7 @@ Weights are (..., out, in) and biases (..., out) or None, views of flat vectors,
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -193,8 +194,11 @@ PYTHON_STEPS = Steps(descend_singly, descend_together, gradients_together)
 
 @cache
 def compiled() -> Steps:
-    """The functions as TorchScript; as they are, where torch has TorchScript no more."""
-    script: Callable[[Any], Any] = getattr(torch.jit, "script", lambda function: function)
+    """The functions as TorchScript; as they are, where there is none."""
+    script: Callable[[Any], Any] | None = getattr(torch.jit, "script", None)
+    # Not supported by torch from Python 3.14 on.
+    if script is None or sys.version_info >= (3, 14):
+        return PYTHON_STEPS
     with warnings.catch_warnings():
         # torch.compile, which the warning recommends, needs a compiler on the user's machine.
         warnings.simplefilter("ignore", DeprecationWarning)
