@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from fedsim.errors import UserError
 from fedsim.learning.device import Execution
+from fedsim.learning.kernels import VmapKernel
+from fedsim.methods.base import Method
+from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.training import DeviceWorkers
 from tests.learning.problems import Remembering, make_training, supervised_task
 from tests.learning.test_learner import assert_same, buffered, execute
@@ -36,6 +41,34 @@ def test_result_is_that_of_the_cpu(model: str) -> None:
     there = execute(task, timeline, training=make_training(device="cuda", **options))
     here = execute(task, timeline, training=make_training(device="cpu", **options))
     torch.testing.assert_close(there[0]["model"].cpu(), here[0]["model"], atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", [FedAvg, Remembering])
+@pytest.mark.parametrize("model", ["linear", "mlp", "conv"])
+def test_recorded_steps_have_the_bits_of_unrecorded_ones(
+    model: str, method: type[Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.learning.kernels.replay._SIGHTINGS", 0)
+    task, timeline = supervised_task(model), buffered(30)
+    recorded = execute(task, timeline, training=make_training(device="cuda"), method=method)
+    training = make_training(device="cuda", cuda_graphs=False)
+    assert_same(recorded, execute(task, timeline, training=training, method=method))
+
+
+def test_a_step_that_looks_at_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedsim.learning.kernels.replay._SIGHTINGS", 0)
+    differentiate = VmapKernel.differentiate
+
+    def look_at_values(kernel: VmapKernel, weights: Tensor, *others: Tensor) -> Tensor:
+        assert float(weights[0, 0]) < 1e9
+        return differentiate(kernel, weights, *others)
+
+    monkeypatch.setattr(VmapKernel, "differentiate", look_at_values)
+    task, timeline = supervised_task("conv"), buffered(4)
+    with pytest.raises(UserError, match="cannot be recorded as a CUDA graph"):
+        execute(task, timeline, training=make_training(device="cuda"))
+    # Nothing is left of the attempt.
+    execute(task, timeline, training=make_training(device="cuda", cuda_graphs=False))
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp"])
