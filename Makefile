@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test lint format docs wheel clean
+.PHONY: help quickstart install test lint cuda format docs wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,12 @@ lint: $(VENV)/.installed-test ## style, formatting, types, import rule
 
 test: lint ## lint, then all tests
 	$(BIN)/pytest
+
+cuda: ## tests and benchmarks that need a GPU, by a Python with torch for CUDA: make cuda PYTHON=python3
+	$(PYTHON) -m pytest -n 0 tests/learning/test_cuda.py
+	$(PYTHON) -m benchmarks.learning_kernels --device cuda
+	$(PYTHON) -m benchmarks.learning_deferral --device cuda
+	$(PYTHON) -m benchmarks.learning_deferral --device cuda --in-flight 1000 --updates 3000
 
 format: $(VENV)/.installed-test ## mend style and formatting
 	$(BIN)/ruff check --fix .
