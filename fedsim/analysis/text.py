@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from fedsim.runs.targets import higher_is_better
 from fedsim.units import format_duration
@@ -68,3 +69,8 @@ def best_of(metric: str, values: list[float]) -> float:
     if not finite:
         return math.nan
     return max(finite) if higher_is_better(metric) else min(finite)
+
+
+def listed_text(names: Sequence[str]) -> str:
+    """Names in a sentence: ``"A"``, ``"A and B"``, ``"A, B and C"``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

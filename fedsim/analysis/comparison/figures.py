@@ -22,6 +22,7 @@ from fedsim.analysis.text import (
     count_text,
     duration_text,
     is_share,
+    listed_text,
     metric_label,
     metric_text,
     percent_text,
@@ -75,6 +76,14 @@ def _leader(frame: pd.DataFrame, key: str, written: Callable[[float], str]) -> s
     if frame[key].map(written).nunique() == 1 < len(frame):
         return ""
     return f"{row['label']} in {row['setting']}" if row["setting"] else str(row["label"])
+
+
+def _firsts(known: pd.DataFrame) -> pd.DataFrame:
+    """Who reached a target first: several where no evaluation tells them apart; of those, whoever did in most runs."""
+    first = known[known["time_s"] == known["time_s"].min()]
+    share = first["reached"] / first["runs"]
+    often: pd.DataFrame = first[share == share.max()]
+    return often
 
 
 def _reached_by(row: pd.Series[Any]) -> str:
@@ -199,9 +208,20 @@ def target_figure(comparison: Comparison, target: Target, number: int) -> Figure
     reached = [f"{k} of {n}" for k, n in zip(frame["reached"], frame["runs"], strict=True)]
     shown = frame["time_s"].notna()
     if shown.any():
-        first = _extreme(frame, "time_s", largest=False)
-        where = f" in {first['setting']}" if first["setting"] else ""
-        finding = f"{first['label']} was first{where}, after {duration_text(first['time_s'])}{_reached_by(first)}."
+        firsts = _firsts(frame[shown])
+        first = firsts.iloc[0]
+        after = f"after {duration_text(first['time_s'])}{_reached_by(first)}"
+        if len(firsts) == 1:
+            where = f" in {first['setting']}" if first["setting"] else ""
+            finding = f"{first['label']} was first{where}, {after}."
+        elif len(firsts) == len(frame):
+            finding = f"All reached it {after}: a tie, as far as the evaluations tell."
+        else:
+            names = [
+                f"{row['label']} in {row['setting']}" if row["setting"] else str(row["label"])
+                for row in firsts.to_dict("records")
+            ]
+            finding = f"{listed_text(names)} were first, {after}: they tie, as far as the evaluations tell."
         silent = int((~shown).sum())
         if silent:
             finding += f" {count_text(silent)} of {count_text(len(frame))} did not reach it in half of their runs."
@@ -639,15 +659,19 @@ def headline(comparison: Comparison) -> str:
         frame = frame[(frame["metric"] == target.metric) & (frame["target"] == target.value)]
         if len(settings) > 1:
             return _first_in_settings(frame, target, settings)
-        known = frame.dropna(subset="time_s").sort_values("time_s")
+        known = frame.dropna(subset="time_s")
         if len(known):
-            first = known.iloc[0]
-            text = (
-                f"{first['label']} reached {target.title} first, after "
-                f"{duration_text(first['time_s'])}{_reached_by(first)}"
-            )
+            firsts = _firsts(known)
+            first = firsts.iloc[0]
+            after = f"after {duration_text(first['time_s'])}{_reached_by(first)}"
+            if len(firsts) == len(frame):
+                return f"All reached {target.title} {after}: a tie, as far as the evaluations tell"
+            labels = list(firsts["label"])
+            text = f"{listed_text(labels)} reached {target.title} first, {after}"
+            if len(firsts) > 1:
+                text += ", and tie as far as the evaluations tell"
             base = known[known["label"] == comparison.baseline]
-            if first["label"] == comparison.baseline or not len(base):
+            if comparison.baseline in labels or not len(base):
                 return text
             ratio = base.iloc[0]["time_s"] / first["time_s"] if first["time_s"] else math.inf
             return f"{text}: {ratio:.3g} times as fast as {comparison.baseline}"
@@ -655,19 +679,25 @@ def headline(comparison: Comparison) -> str:
     metric = comparison.metrics[0]
     frame = comparison.summary
     best = best_of(metric, frame[f"final_{metric}"].tolist())
-    row = frame[frame[f"final_{metric}"] == best].iloc[0]
-    return f"{row['label']} ended best: {metric_text(metric, best)} {metric_label(metric)}"
+    ends = zip(groups, frame[f"final_{metric}"], strict=True)
+    bests = [group.name for group, end in ends if end == best]
+    who = "All ended alike" if len(bests) == len(groups) else f"{listed_text(bests)} ended best"
+    return f"{who}: {metric_text(metric, best)} {metric_label(metric)}"
 
 
 def _first_in_settings(frame: pd.DataFrame, target: Target, settings: Sequence[str]) -> str:
     known = frame.dropna(subset="time_s")
     if not len(known):
         return f"None reached {target.title} in half of its runs"
-    firsts = known.loc[known.groupby("setting")["time_s"].idxmin(), "label"].value_counts()
+    each = [_firsts(rows)["label"] for _, rows in known.groupby("setting")]
+    firsts = pd.concat(each).value_counts()
     count = int(firsts.iloc[0])
     best = [str(label) for label in firsts[firsts == count].index]
     were = "was" if len(best) == 1 else "were each"
-    return f"{' and '.join(best)} {were} first to {target.title} in {count} of {len(settings)} settings"
+    text = (
+        f"{listed_text(best)} {were} first to {target.title} in {count} of {len(settings)} settings"
+    )
+    return f"{text}, ties included" if any(len(labels) > 1 for labels in each) else text
 
 
 def _plural(word: str, count: int) -> str:

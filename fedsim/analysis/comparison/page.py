@@ -9,6 +9,7 @@ from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.figures.base import Figure
 from fedsim.analysis.pages import embedded, environment
+from fedsim.analysis.text import listed_text
 
 _NAMED = 3
 """Variants that the page's title names."""
@@ -82,4 +83,4 @@ def render(comparison: Comparison) -> str:
 def _title(names: Sequence[str]) -> str:
     if len(names) > _NAMED:
         return f"{len(names)} variants compared"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return listed_text(names)
