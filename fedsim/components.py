@@ -90,6 +90,16 @@ def users_traceback(error: BaseException) -> TracebackType | None:
     return None
 
 
+def users_line(error: BaseException) -> str | None:
+    """The innermost line of a file of the user's that ``error`` passed through, as ``file:line``; None where none."""
+    trace, found = users_traceback(error), None
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
+            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
 def load_user_component(reference: str, base: type[Any], folder: Path) -> type[Any]:
     """The class ``file.py:ClassName`` (relative to ``folder``), which must derive from ``base``.
 

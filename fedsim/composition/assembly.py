@@ -156,6 +156,9 @@ def assemble(
     if task is not None:
         check_augmentation(training, task)
     work = local_work(scenario, samples)
+    if isinstance(task, SupervisedTask):
+        _check_own_tests(scenario, task)
+        _check_smallest_batch(scenario, task, work)
     method = build_method(
         loaded,
         layout,
@@ -262,10 +265,49 @@ def build_server(
 
 def _steps_worth_an_evaluation(assembly: Assembly) -> int:
     """Local steps after which an evaluation costs a tenth of the training, a step being worth three forward passes."""
-    if not isinstance(assembly.task, SupervisedTask):
+    task, scenario = assembly.task, assembly.scenario
+    if not isinstance(task, SupervisedTask):
         return 0
-    samples = _EVALUATION_SHARE * _FORWARD_PASSES_A_STEP * assembly.scenario.training.batch_size
-    return math.ceil(len(assembly.task.test_x) / samples)
+    forward_passes = len(task.test_x)
+    if task.client_test_rows is not None and (
+        scenario.evaluation.per_client or assembly.method.personal
+    ):
+        forward_passes += len(task.client_test_rows)
+    if scenario.evaluation.objective:
+        forward_passes += _FORWARD_PASSES_A_STEP * int(assembly.samples.sum())
+    samples = _EVALUATION_SHARE * _FORWARD_PASSES_A_STEP * scenario.training.batch_size
+    return math.ceil(forward_passes / samples)
+
+
+def _check_own_tests(scenario: Scenario, task: SupervisedTask) -> None:
+    """Refuse to measure clients on test samples of their own that there are not."""
+    if scenario.evaluation.per_client and task.client_test_offsets is None:
+        raise UserError(
+            "clients have no test samples of their own to be measured on",
+            where="evaluation.per_client",
+            hint="give task.partition a test: split, or same_distribution",
+        )
+
+
+def _check_smallest_batch(scenario: Scenario, task: SupervisedTask, work: Work) -> None:
+    """Refuse a model that cannot be trained on one sample where a client would have a mini-batch of one."""
+    batch_size = scenario.training.batch_size
+    samples = task.samples
+    alone = (samples == 1) | (batch_size == 1)
+    # The last batch of an epoch, where a dispatch gets so far.
+    reached = (work.steps >= epoch_steps(scenario, samples)) | (work.time_budget_ns is not None)
+    alone |= (samples % batch_size == 1) & reached
+    if not alone.any():
+        return
+    reason = task.refusal_of_one_sample()
+    if reason is not None:
+        client = int(np.argmax(alone))
+        raise UserError(
+            f"{int(alone.sum()):,} clients have a mini-batch of one sample (client {client}: {samples[client]:,} "
+            f"samples in batches of {batch_size:,}), on which model {task.model.name} cannot be trained: {reason}",
+            where="training.batch_size",
+            hint="use another batch_size, fewer clients, or another normalisation, such as group norm",
+        )
 
 
 def check_combination(assembly: Assembly) -> None:
@@ -434,7 +476,9 @@ def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]],
             raise UserError(
                 f"there is no metric '{unknown[0]}' to stop at",
                 where="stop.target",
-                hint=f"this task measures: {', '.join(sorted(metrics))}",
+                hint=f"this task measures: {', '.join(sorted(metrics))}"
+                if metrics
+                else "the data set has no test samples; give it some",
             )
         return all(
             metrics[name] >= value if higher_is_better(name) else metrics[name] <= value

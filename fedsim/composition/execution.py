@@ -161,9 +161,16 @@ def execute(
                 **environment(),
             }
         )
-        return _Execution(
-            assembly, folder, writer, on_progress, began, timeline=timeline, threads=threads
-        ).run()
+        try:
+            execution = _Execution(
+                assembly, folder, writer, on_progress, began, timeline=timeline, threads=threads
+            )
+        except UserError:
+            # A mistake that only the making of the learner could show: leave nothing behind.
+            writer.close()
+            folder.remove()
+            raise
+        return execution.run()
 
 
 def _assemble(
@@ -275,6 +282,7 @@ class _Execution:
             on_rest=self._on_rest,
             per_client=scenario.evaluation.per_client,
             objective=scenario.evaluation.objective,
+            evaluation_batch=scenario.evaluation.batch_size,
             folder=self._folder.path,
             workers=remote_workers(self._assembly, training, seed_of_world),
         )

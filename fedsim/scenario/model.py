@@ -298,7 +298,7 @@ class Evaluation(Parameters):
     """Simulated seconds between two evaluations, of which a run makes a million at the most."""
     every_rounds: int | None = Field(default=None, ge=1)
     """Server versions between two evaluations. When neither this nor ``every`` is given, the model is measured as
-    often as costs at most a tenth of the training."""
+    often as costs at most a tenth of the training, what clients and objective cost included."""
     at_start: bool = True
     """Also measure the initial model."""
     per_client: bool = False
@@ -309,8 +309,8 @@ class Evaluation(Parameters):
     """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised
     tasks; the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared
     where parts of the model are personal. Costs about an epoch of training each time."""
-    batch_size: int = Field(default=1024, ge=1)
-    """Samples evaluated at once."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """Samples evaluated at once; 512 on a CPU and 8,192 on CUDA when not given."""
 
 
 class Sweep(Parameters):

@@ -24,6 +24,12 @@ class Sgd(Parameters):
     weight_decay: float = Field(default=0.0, ge=0)
     """L2 penalty added to the gradient."""
 
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> Sgd:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov is a form of momentum, which is 0; give momentum")
+        return self
+
 
 class Adam(Parameters):
     """Adam (Kingma and Ba 2015); moments start at zero with every dispatch."""

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
+from fedsim.components import users_line
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.dropout import key_dropout
+from fedsim.tasks.dropout import key_dropout, seed_dropout
 from fedsim.tasks.flops import FlopCounter
+from fedsim.tasks.frozen import hold_frozen
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent, isolated_torch_random
 from fedsim.tasks.partition import Partition
 
 _SEED_MASK = (1 << 63) - 1
+_WHERE = "task.model"
 # Batch normalisation needs more than one sample.
 _PROBE_SAMPLES = 2
 
@@ -32,7 +37,7 @@ class SupervisedTask(Task):
         partition: which client holds which.
         model: the part that built the module.
         module: the network; its own parameter values have no meaning, use :meth:`initial`. Its dropout
-            layers, if any, are keyed: see :mod:`fedsim.tasks.dropout`.
+            layers, if any, are keyed: see :mod:`fedsim.tasks.dropout`. Frozen parameters are buffers.
         loss: what it is trained for.
         train_x: all training samples as stored, (n, *input_shape), uint8 or float32, sharing memory with the dataset.
         train_y: their labels, (n,) int64.
@@ -53,6 +58,10 @@ class SupervisedTask(Task):
         self.loss = model.loss(dataset)
         with isolated_torch_random(0):
             self.module = key_dropout(model.build(dataset))
+        self._refuse_lazy()
+        if hold_frozen(self.module):
+            # The other families promise what a model with buffers in it cannot keep.
+            self.model_family = "module"
         self.layout = Layout.of_module(self.module)
         self.samples = partition.samples
         self.train_x = torch.from_numpy(dataset.train_x)
@@ -69,6 +78,7 @@ class SupervisedTask(Task):
         self._scale = None if dataset.scale is None else torch.from_numpy(dataset.scale)
         self._shift = None if dataset.shift is None else torch.from_numpy(dataset.shift)
         self._check_output()
+        self._check_gradients()
 
     def inputs(self, raw: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """What the module sees of gathered samples ``raw`` (n, *input_shape), on their device.
@@ -144,16 +154,19 @@ class SupervisedTask(Task):
 
     def _check_output(self) -> None:
         """Run the module once, so that a model that does not fit fails here and not in mid-run."""
-        where = "task.model"
         self.module.eval()
         try:
             with torch.no_grad():
                 outputs = self.module(self._probe())
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        # A module of the user's may fail in any way; whatever it is, it is theirs to mend.
+        except Exception as error:
             raise UserError(
                 f"model {self.model.name} cannot work on samples of shape {self.dataset.input_shape} "
-                f"of {self.dataset.name}: {error}",
-                where=where,
+                f"of {self.dataset.name}: {_told(error)}",
+                where=_WHERE,
+                hint=f"it is given float32 tensors (n, {', '.join(map(str, self.dataset.input_shape))})"
+                if self.dataset.kind != "next_character"
+                else f"it is given int64 character codes (n, {self.dataset.input_shape[0]})",
             ) from error
         finally:
             self.module.train()
@@ -163,6 +176,83 @@ class SupervisedTask(Task):
             shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
             raise UserError(
                 f"model {self.model.name} gives {shape} for {_PROBE_SAMPLES} samples, expected {expected}",
-                where=where,
+                where=_WHERE,
                 hint=f"its last layer needs {width} outputs for dataset {self.dataset.name}",
             )
+        if not outputs.is_floating_point():
+            raise UserError(
+                f"model {self.model.name} gives numbers of type {outputs.dtype}",
+                where=_WHERE,
+                hint="it must give a floating-point score for each class",
+            )
+
+    def _check_gradients(self) -> None:
+        """Train the module on a few samples, so that one that cannot be trained fails here and not in mid-run."""
+        named = dict(self.module.named_parameters())
+        if not named:
+            raise UserError(
+                f"model {self.model.name} has no trainable parameters",
+                where=_WHERE,
+                hint="leave requires_grad of some of its parameters as it is"
+                if self.layout.size
+                else "its parameters must be attributes of its modules",
+            )
+        with isolated_torch_random(0):
+            try:
+                module, loss = self._training_loss(_PROBE_SAMPLES)
+                parameters = list(module.parameters())
+                gradients = (
+                    torch.autograd.grad(loss, parameters, allow_unused=True)
+                    if loss.requires_grad
+                    else [None] * len(parameters)
+                )
+            except Exception as error:
+                raise UserError(
+                    f"model {self.model.name} cannot be trained: {_told(error)}", where=_WHERE
+                ) from error
+        unused = [name for name, value in zip(named, gradients, strict=True) if value is None]
+        if unused:
+            raise UserError(
+                f"the outputs of model {self.model.name} do not depend on {', '.join(unused)}",
+                where=_WHERE,
+                hint="use these parameters in forward (without detach or no_grad), remove them, or freeze them with "
+                "requires_grad_(False)",
+            )
+
+    def refusal_of_one_sample(self) -> str | None:
+        """Why the module cannot be trained on a mini-batch of one sample; None where it can.
+
+        Batch normalisation may need several values a channel.
+        """
+        with isolated_torch_random(0):
+            try:
+                self._training_loss(1)
+            except Exception as error:
+                return _told(error)
+        return None
+
+    def _training_loss(self, samples: int) -> tuple[nn.Module, Tensor]:
+        """A copy of the module in training, and its loss on so many samples."""
+        module = copy.deepcopy(self.module).train()
+        seed_dropout(module, 0)
+        rows = self._probe_rows()[:samples]
+        outputs = module(self.inputs(self.train_x[rows]))
+        return module, self.loss.per_sample(outputs, self.train_y[rows]).mean()
+
+    def _refuse_lazy(self) -> None:
+        tensors = [*self.module.named_parameters(), *self.module.named_buffers()]
+        lazy = [name for name, value in tensors if is_lazy(value)]
+        if lazy:
+            raise UserError(
+                f"the shape of {', '.join(lazy)} of model {self.model.name} is not known before its first use",
+                where=_WHERE,
+                hint="use layers with all their sizes (nn.Linear, not nn.LazyLinear); a constructor with the arguments "
+                "input_shape and classes is given both",
+            )
+
+
+def _told(error: Exception) -> str:
+    """An error of a module in one line, with the place in the user's file where there is one."""
+    kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
+    line = users_line(error)
+    return f"{kind}{error}" + (f" ({line})" if line else "")

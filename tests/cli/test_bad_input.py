@@ -294,6 +294,18 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
             id="a script and tiers",
         ),
         pytest.param(
+            PARABOLAS.replace(
+                "local_steps: 2", "local_steps: 2, optimizer: {name: sgd, nesterov: true}"
+            ),
+            ["s.yaml:2:39: training.optimizer: nesterov is a form of momentum, which is 0"],
+            id="Nesterov without momentum",
+        ),
+        pytest.param(
+            DIGITS + "evaluation: {per_client: true}\n",
+            ["s.yaml:7:26: evaluation.per_client: clients have no test samples", "test: split"],
+            id="clients measured on nothing",
+        ),
+        pytest.param(
             PARABOLAS.replace("devices:", "devices:\n  trace: {bundle: week}"),
             ["devices.trace: must be a path, not {'bundle': 'week'}"],
             id="a mapping in place of a path",

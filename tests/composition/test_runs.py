@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.errors import UserError
+from fedsim.learning.kernels.loop import BoundModule
 from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
 from tests.composition.worlds import digits, quadratic
@@ -223,6 +224,109 @@ def test_evaluations_cost_a_tenth_of_the_training_unless_told_otherwise(tmp_path
             since = 0
     assert 2 < len(expected) < 20
     assert measured == sorted({*expected, int(steps.index.max())})
+
+
+def test_what_clients_and_objective_cost_makes_evaluations_rarer(tmp_path: Path) -> None:
+    """Evaluations cost 359 forward passes; with the clients' own tests 288 more, with 1,150 samples' gradients 3,450.
+
+    A tenth of a step of 16 samples is 4.8 of them: 75, 135 and 794 steps. Rounds make 20 steps of 4 clients.
+    """
+    partition = {"name": "iid", "clients": 12, "test": "split"}
+    server = {"selection": {"name": "uniform", "cohort": 4}}
+    base = digits(evaluation={}, server=server, stop={"rounds": 46})
+    base["task"] = {**base["task"], "partition": partition}
+
+    def second(**changes: Any) -> int:
+        run = fedsim.run({**base, **changes}, tmp_path / str(len(list(tmp_path.iterdir()))))
+        return int(run.metrics["version"].iloc[1])
+
+    assert second() == 4
+    assert second(evaluation={"per_client": True}) == 7
+    assert second(server={**server, "method": {"name": "fedper"}}) == 7
+    assert second(evaluation={"objective": True}) == 40
+
+
+def test_clients_without_tests_of_their_own_cannot_be_measured(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"evaluation\.per_client: .* no test samples of their own"):
+        fedsim.run(digits(evaluation={"per_client": True}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({}, 7),
+        ({"batch_size": 16, "local_steps": 7}, 0),
+        ({"batch_size": 16, "local_steps": 8}, 7),
+        ({"batch_size": 16, "time_budget": "1s"}, 7),
+        ({"batch_size": 111}, 4),
+        ({"batch_size": 1}, 11),
+    ],
+)
+def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
+    tmp_path: Path, changes: dict[str, Any], refused: int
+) -> None:
+    """Of 1,239 samples seven clients have 113 and four 112, so that batches of 16 are eight, the last of one sample."""
+    (tmp_path / "own.py").write_text(NORMED)
+    (tmp_path / "own.csv").write_text(
+        "sample,client\n" + "".join(f"{row},{row % 11}\n" for row in range(1239))
+    )
+    world = digits(stop={"rounds": 1}, training={"local_epochs": 1, "batch_size": 16})
+    if changes:
+        world["training"] = {"batch_size": 16, **changes}
+    world["task"] = {
+        **world["task"],
+        "partition": {"name": "file", "path": str(tmp_path / "own.csv")},
+        "model": {"name": f"{tmp_path / 'own.py'}:Normed"},
+    }
+    if not refused:
+        fedsim.run(world, tmp_path / "run")
+        return
+    with pytest.raises(UserError, match=rf"{refused} clients have a mini-batch of one sample"):
+        fedsim.run(world, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+NORMED = """
+import torch
+from torch import nn
+
+class Normed(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, classes))
+
+    def forward(self, x):
+        return self.layers(x)
+
+class Unrepeatable(Normed):
+    def forward(self, x):
+        return nn.functional.dropout(self.layers(x), 0.5, self.training)
+"""
+
+
+def test_a_mistake_that_the_learner_finds_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(NORMED)
+    world = digits()
+    world["task"] = {**world["task"], "model": {"name": f"{tmp_path / 'own.py'}:Unrepeatable"}}
+    with pytest.raises(UserError, match="global random generator"):
+        fedsim.run(world, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_batch_of_an_evaluation_is_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    forward = BoundModule.forward
+
+    def spy(self: BoundModule, inputs: torch.Tensor) -> torch.Tensor:
+        seen.append(len(inputs))
+        return forward(self, inputs)
+
+    monkeypatch.setattr(BoundModule, "forward", spy)
+    fedsim.run(digits(stop={"rounds": 1}, evaluation={"batch_size": 100}), tmp_path / "run")
+    assert set(seen) == {100, 59}
 
 
 def test_local_work_as_steps_epochs_or_time(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ def shown(run: Run) -> dict[str, Any]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     folder = tmp_path_factory.mktemp("runs")
     world = digits(evaluation={"every_rounds": 2, "per_client": True})
+    partition = {**world["task"]["partition"], "test": "split"}
+    world["task"] = {**world["task"], "partition": partition}
     return fedsim.run(world, folder / "full"), fedsim.run(
         world, folder / "timing", timing_only=True
     )

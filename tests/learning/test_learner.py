@@ -333,6 +333,18 @@ def test_training_losses_are_a_barrier_and_do_not_change_the_result() -> None:
     assert learner.training_losses([2, 0]).tolist() == losses.tolist()
 
 
+def test_losses_of_diverged_training_say_so() -> None:
+    """A selection by loss cannot go on; runs that ask for no loss can."""
+    training = make_training(optimizer={"name": "sgd", "lr": 1e30}, threads=1)
+    learner = make_learner(supervised_task("mlp"), training)
+    timeline = Timeline()
+    train = timeline.dispatch(0, steps=5)
+    timeline.calls.append(("submit", train))
+    timeline.play(learner)
+    with pytest.raises(UserError, match=r"training\.optimizer\.lr: .*diverged: .* dispatch 0"):
+        learner.training_losses([0])
+
+
 # -- contradictions -----------------------------------------------------------------------------
 
 

@@ -379,6 +379,8 @@ def test_missing_batches_say_which_are_there(cifar_folder: Path) -> None:
     with pytest.raises(UserError, match="missing data_batch_3, data_batch_4") as caught:
         load("cifar10", root=cifar_folder)
     assert "batches: [1, 2, 5]" in str(caught.value)
+    with pytest.raises(ValueError, match="less than or equal to 5"):
+        load("cifar10", root=cifar_folder, batches=[6])
 
 
 class Nasty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fedsim.tasks.model import initialise
 from fedsim.tasks.models.characters import LstmLayer
 from fedsim.tasks.models.linear import LinearParameters, SplitLinear
 from fedsim.tasks.supervised import SupervisedTask
+from tests.learning.problems import Timeline, make_learner, make_training
 from tests.tasks.toys import characters, split, task, toy_dataset
 
 START = Stream(0, Purpose.INITIAL_MODEL)
@@ -346,6 +348,15 @@ def test_a_model_that_does_not_fit_says_why(
         task(dataset, name, **params)
 
 
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("mlp", {"hidden": [0]}), ("cnn", {"hidden": [-3]}), ("cnn", {"channels": (0, 4)})],
+)
+def test_layers_have_a_width(name: str, params: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="greater than 0"):
+        task(toy_dataset(), name, **params)
+
+
 def test_an_unknown_layer_has_no_rule() -> None:
     with pytest.raises(TypeError, match="no rule to initialise Bilinear"):
         initialise(nn.Bilinear(2, 2, 2), torch.Generator())
@@ -388,6 +399,76 @@ class Component(ModelComponent):
     name = "mine"
     def build(self, dataset):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, dataset.classes))
+
+class Small(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.first = nn.Linear(64, 8)
+        self.last = nn.Linear(8, classes)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x.flatten(1))))
+
+class Faulty(Small):
+    def forward(self, x):
+        return self.nothing(x)
+
+class Whole(Small):
+    def forward(self, x):
+        return super().forward(x).long()
+
+class Detached(Small):
+    def forward(self, x):
+        return self.last(self.first(x.flatten(1)).detach())
+
+class Spare(Small):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.spare = nn.Linear(3, 3)
+
+class Frozen(Small):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.first.requires_grad_(False)
+
+class AllFrozen(Small):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.requires_grad_(False)
+
+class Nothing(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, :10]
+
+class Lazy(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.last = nn.LazyLinear(classes)
+
+    def forward(self, x):
+        return self.last(x.flatten(1))
+
+class OnlyEvaluated(Small):
+    def forward(self, x):
+        if self.training:
+            raise KeyError("mode")
+        return super().forward(x)
+
+class Normed(Small):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.norm(self.first(x.flatten(1)))))
+
+class FrozenStack(ModelComponent):
+    name = "frozen_stack"
+    family = "mlp"
+    def build(self, dataset):
+        stack = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, dataset.classes))
+        stack[1].requires_grad_(False)
+        return stack
 
 class Neither:
     pass
@@ -434,6 +515,18 @@ def test_a_component_of_the_users_can_be_trained(users: Path) -> None:
         ("Wrong", {}, r"gives \(2, 3\) for 2 samples, expected \(2, 10\)"),
         ("Broken", {}, "ZeroDivisionError: no idea"),
         ("Unrepeatable", {}, "LSTM.*could not be repeated"),
+        (
+            "Faulty",
+            {},
+            r"AttributeError: 'Faulty' object has no attribute 'nothing' \(.*own.py:\d+",
+        ),
+        ("Whole", {}, "numbers of type torch.int64"),
+        ("Detached", {}, "do not depend on first.weight, first.bias\n.*freeze them"),
+        ("Spare", {}, "do not depend on spare.weight, spare.bias"),
+        ("AllFrozen", {}, "no trainable parameters"),
+        ("Nothing", {}, "no trainable parameters"),
+        ("Lazy", {}, "shape of last.weight, last.bias .* is not known before its first use"),
+        ("OnlyEvaluated", {}, r"cannot be trained: KeyError: 'mode' \(.*own.py:\d+"),
         ("Neither", {}, "has no Module named 'Neither'"),
         ("Missing", {}, "has no Module named 'Missing'"),
     ],
@@ -443,6 +536,49 @@ def test_a_users_model_that_cannot_be_used_says_why(
 ) -> None:
     with pytest.raises(UserError, match=message):
         own_task(users, name, **options)
+
+
+def test_frozen_parameters_stay_as_they_are(users: Path) -> None:
+    """What remains to be trained is trained as torch trains it, with momentum and weight decay."""
+    problem = own_task(users, "Frozen")
+    assert problem.parameters == 9 * 10
+    assert problem.layout.buffers == ("first.weight", "first.bias")
+    assert problem.model_family == "module"
+    optimizer = {"name": "sgd", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.1}
+    training = make_training(optimizer=optimizer, batch_size=1000, threads=1)
+    learner = make_learner(problem, training)
+    timeline = Timeline()
+    timeline.aggregate(timeline.dispatch(0, steps=3))
+    start = learner.named_model()
+    timeline.play(learner)
+    learner.close()
+    result = learner.named_model()
+
+    module = copy.deepcopy(problem.module)
+    module.load_state_dict(start)
+    sgd = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.5, weight_decay=0.1)
+    rows = torch.from_numpy(problem.partition.train(0))
+    for _ in range(3):
+        sgd.zero_grad()
+        outputs = module(problem.inputs(problem.train_x[rows]))
+        nn.functional.cross_entropy(outputs, problem.train_y[rows]).backward()
+        sgd.step()
+    for name, expected in module.state_dict().items():
+        if name.startswith("first"):
+            assert torch.equal(result[name], start[name]), name
+        assert torch.allclose(result[name], expected, rtol=1e-4, atol=1e-6), name
+    assert not torch.equal(result["last.weight"], start["last.weight"])
+
+
+def test_a_stack_with_frozen_layers_is_no_stack_for_the_kernels(users: Path) -> None:
+    assert own_task(users, "FrozenStack").model_family == "module"
+
+
+def test_batch_norm_refuses_one_sample_alone(users: Path) -> None:
+    reason = own_task(users, "Normed").refusal_of_one_sample()
+    assert reason is not None
+    assert "more than 1 value per channel" in reason
+    assert own_task(users, "Small").refusal_of_one_sample() is None
 
 
 def test_a_user_file_that_is_missing_or_broken_says_so(tmp_path: Path) -> None:

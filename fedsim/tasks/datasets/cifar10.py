@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -40,8 +40,8 @@ _CLASSES = (
 class Cifar10Parameters(ImageParameters):
     """Parameters of CIFAR-10."""
 
-    batches: list[int] = Field(default=[1, 2, 3, 4, 5], min_length=1)
-    """Training batches to use, of 10,000 images each."""
+    batches: list[Annotated[int, Field(ge=1, le=5)]] = Field(default=[1, 2, 3, 4, 5], min_length=1)
+    """Training batches to use, 1 to 5, of 10,000 images each."""
 
 
 class Cifar10(DatasetComponent):

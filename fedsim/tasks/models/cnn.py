@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from pydantic import PositiveInt
 from torch import Generator, nn
 
 from fedsim.components import Parameters
@@ -14,11 +15,11 @@ from fedsim.tasks.model import ModelComponent, initialise_for_relu
 class CnnParameters(Parameters):
     """Parameters of the small convolutional network."""
 
-    channels: tuple[int, int] = (6, 16)
+    channels: tuple[PositiveInt, PositiveInt] = (6, 16)
     """Output channels of the two convolutions."""
     kernel: Literal[1, 3, 5, 7] = 5
     """Height and width of the convolutions; padded so that they keep the size of the image."""
-    hidden: list[int] = [120, 84]
+    hidden: list[PositiveInt] = [120, 84]
     """Widths of the linear layers before the last one."""
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from torch import Generator, Tensor, nn
 
 from fedsim.components import Parameters
@@ -64,7 +64,7 @@ class LogisticRegression(ModelComponent):
 class MlpParameters(Parameters):
     """Parameters of the multi-layer perceptron."""
 
-    hidden: list[int] = Field(default=[200], min_length=1)
+    hidden: list[PositiveInt] = Field(default=[200], min_length=1)
     """Widths of the hidden layers."""
 
 
