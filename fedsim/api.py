@@ -70,9 +70,21 @@ def run(
     )
 
 
-def resume(path: PathLike, *, on_progress: OnProgress | None = None) -> Run:
-    """Finish a run that was killed or interrupted; the result is the one it would have had, bit for bit."""
-    return resume_run(Path(path), on_progress=on_progress)
+def resume(
+    path: PathLike, *, overrides: Iterable[str] = (), on_progress: OnProgress | None = None
+) -> Run:
+    """Finish a run that was killed or interrupted; the result is the one it would have had, bit for bit.
+
+    Args:
+        path: the run folder.
+        overrides: other workers to go on with, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
+            ``memory`` and ``cuda_graphs``, which never change a result.
+        on_progress: called now and then while the run goes on.
+
+    Raises:
+        UserError: the folder holds no run or a damaged one, or more is to change than may.
+    """
+    return resume_run(Path(path), tuple(overrides), on_progress=on_progress)
 
 
 def load(path: PathLike) -> Run:

@@ -14,16 +14,26 @@ from fedsim.cli.summary import print_summary
 
 @click.command(name="resume")
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "-s",
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Go on with another training.workers, training.threads, training.memory or training.cuda_graphs, such as"
+    " -s training.threads=2; may be repeated.",
+)
 @json_option
-def command(run: Path, as_json: bool) -> None:
+def command(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.
 
-    The result is the one the run would have had, bit for bit. A complete run is left as it is.
+    The result is the one the run would have had, bit for bit, also with other workers (-s). A complete run is left as
+    it is.
     """
     from fedsim.composition.execution import resume
 
     with following(run.name, quiet=as_json) as on_progress:
-        finished = resume(run, on_progress=on_progress)
+        finished = resume(run, overrides, on_progress=on_progress)
     if as_json:
         click.echo(json.dumps({"path": str(finished.path), **finished.info}))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from fedsim.composition.recorded import (
 )
 from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
-from fedsim.errors import UserError
+from fedsim.errors import UserError, UserErrors
 from fedsim.learning.learner import Learner
 from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
@@ -41,6 +41,7 @@ from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
+from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.simulation.server import Server
 from fedsim.timeline import Aggregate, Evaluate
@@ -48,6 +49,8 @@ from fedsim.units import NS_PER_S, to_ns
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
+MAY_CHANGE = ("training.workers", "training.threads", "training.memory", "training.cuda_graphs")
+"""What a resumed run may have otherwise, because it never changes a result."""
 _ONLINE_POINTS = 2000
 _ONLINE_STEP_S = 300.0
 
@@ -188,6 +191,7 @@ def _assemble(
 @rare_garbage_collection()
 def resume(
     path: Path,
+    overrides: Sequence[str] = (),
     *,
     shared: Shared | None = None,
     threads: int | None = None,
@@ -198,11 +202,12 @@ def resume(
     The time plane is replayed from the start, which is cheap; training goes on from the last checkpoint.
 
     Args:
-        path: the run folder.
+        path: the run folder; its scenario stays as it is.
+        overrides: values to go on with by dotted path, of those in :data:`MAY_CHANGE`.
         shared, threads, on_progress: as in :func:`execute`.
 
     Raises:
-        UserError: there is no such run, it is damaged, or it was made in another way.
+        UserError: there is no such run, it is damaged, it was made in another way, or more is to change than may.
     """
     began = time.perf_counter()
     folder = RunFolder(path)
@@ -210,6 +215,8 @@ def resume(
     if info.get("status") == Status.COMPLETE:
         return Run(folder)
     loaded = load_scenario(folder.scenario, CATALOG)
+    if overrides:
+        loaded = _changed(loaded, overrides)
     recorded = info.get("timeline")
     timeline = load_run(recorded["run"]) if recorded else None
     assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
@@ -225,6 +232,22 @@ def resume(
             threads=threads,
             resumed=True,
         ).run()
+
+
+def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
+    changed = loaded.changed(CATALOG, overrides)
+    refused = [
+        UserError(
+            f"{path} belongs to what the run computes, and cannot change on the way",
+            where=changed.source.value_place(tuple(path.split("."))),
+            hint=f"a resumed run may change {', '.join(MAY_CHANGE)}; for all else begin a new run",
+        )
+        for path, _, _ in differences(loaded.resolved(), changed.resolved())
+        if not any(f"{path}.".startswith(f"{allowed}.") for allowed in MAY_CHANGE)
+    ]
+    if refused:
+        raise refused[0] if len(refused) == 1 else UserErrors(refused)
+    return changed
 
 
 class _Execution:

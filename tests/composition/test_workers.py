@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+from click.testing import CliRunner
 
 import fedsim
+from fedsim.cli import cli
 from fedsim.composition import execution
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
@@ -22,6 +23,7 @@ from tests.learning.imitation_ray import Imitation, imitated
 FILES = ("dispatches.parquet", "aggregations.parquet", "metrics.parquet", "model.safetensors")
 HAVE_RAY = importlib.util.find_spec("ray") is not None
 RAY = {"name": "ray", "count": 2}
+ON_RAY, THREADS = "training.workers={name: ray, count: 2}", "training.workers={name: threads}"
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -124,16 +126,36 @@ def test_a_run_goes_on_with_other_workers(
     assert fedsim.load(folder).status is Status.INTERRUPTED
     assert list((folder / "checkpoint").iterdir())
     before = len(ray.calls)
-    change_workers(folder, {"name": "threads"} if began_on_ray else RAY)
-    assert digests(execution.resume(folder).path) == digests(expected.path)
+    scenario = (folder / "scenario.yaml").read_bytes()
+    finished = fedsim.resume(folder, overrides=[THREADS if began_on_ray else ON_RAY])
+    assert digests(finished.path) == digests(expected.path)
     assert (len(ray.calls) > before) is not began_on_ray
+    assert finished.info["learning"]["workers_are"] == ("threads" if began_on_ray else "ray")
+    assert (folder / "scenario.yaml").read_bytes() == scenario
 
 
-def change_workers(folder: Path, workers: dict[str, Any]) -> None:
-    yaml, path = YAML(), folder / "scenario.yaml"
-    scenario = yaml.load(path)
-    scenario["training"]["workers"] = workers
-    yaml.dump(scenario, path)
+def test_only_what_never_changes_a_result_may_change_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = {"stop": {"rounds": 100}}
+    folder = tmp_path / "half"
+    interrupted(folder, world(**long), 40, monkeypatch)
+    command = ["resume", str(folder), "-s", "training.threads=2", "-s", "training.memory=disk"]
+    refused = CliRunner().invoke(cli, [*command, "-s", "training.optimizer.lr=1"])
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "error: option -s training.optimizer.lr=1: training.optimizer.lr belongs to what the run computes, and cannot "
+        "change on the way\n  a resumed run may change training.workers, training.threads, training.memory, "
+        "training.cuda_graphs; for all else begin a new run\n"
+    )
+    # A section in whole would put its other keys back to their defaults.
+    with pytest.raises(UserError, match=r"training\.batch_size belongs to"):
+        fedsim.resume(folder, overrides=["training={threads: 2}"])
+    assert fedsim.load(folder).status is Status.INTERRUPTED
+    finished = CliRunner().invoke(cli, command)
+    assert finished.exit_code == 0, finished.output
+    assert fedsim.load(folder).info["learning"]["workers"] == 2
+    assert digests(folder) == digests(fedsim.run(world(**long), tmp_path / "whole").path)
 
 
 def test_a_resumed_run_survives_a_missing_cluster(
@@ -141,12 +163,10 @@ def test_a_resumed_run_survives_a_missing_cluster(
 ) -> None:
     folder = tmp_path / "half"
     interrupted(folder, world(RAY, stop={"rounds": 100}), 40, monkeypatch)
-    change_workers(folder, {**RAY, "address": "ray://127.0.0.1:1"})
     with pytest.raises(UserError, match="no Ray cluster answers"):
-        execution.resume(folder)
+        fedsim.resume(folder, overrides=["training.workers.address=ray://127.0.0.1:1"])
     assert list((folder / "checkpoint").iterdir())
-    change_workers(folder, RAY)
-    assert execution.resume(folder).status is Status.COMPLETE
+    assert fedsim.resume(folder).status is Status.COMPLETE
 
 
 @pytest.mark.parametrize(
