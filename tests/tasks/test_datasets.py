@@ -426,6 +426,13 @@ def test_cifar100_has_fine_and_coarse_labels(tmp_path: Path) -> None:
     fine, coarse = (load("cifar100", root=tmp_path, labels=kind) for kind in ("fine", "coarse"))
     assert (fine.classes, fine.train_y[0], fine.class_names[99]) == (100, 99, "f99")
     assert (coarse.classes, coarse.train_y[0], coarse.class_names[19]) == (20, 19, "c19")
+    for wrong in ({}, {"fine_label_names": 100}, {"fine_label_names": ["f0"]}):
+        (tmp_path / "meta").write_bytes(pickle.dumps(wrong, protocol=2))
+        with pytest.raises(UserError, match=r"meta: .*does not name 100 fine labels"):
+            load("cifar100", root=tmp_path)
+    (tmp_path / "train").write_bytes(batch(0, fine_labels=["a"] * 6))
+    with pytest.raises(UserError, match=r"train: .*no images of 3 x 32 x 32 bytes with as many"):
+        load("cifar100", root=tmp_path)
 
 
 def test_the_downloaded_archive_is_read_without_unpacking(server: tuple[str, Path]) -> None:
@@ -492,6 +499,14 @@ def test_a_damaged_leaf_file_says_so(tmp_path: Path, text: str, message: str) ->
         load("femnist", root=tmp_path)
 
 
+@pytest.mark.parametrize("label", ["a", None, 1.5])
+def test_labels_of_femnist_are_whole_numbers(tmp_path: Path, label: Any) -> None:
+    (tmp_path / "train.json").write_text(leaf({"a": ([[0.0] * 784], [label])}))
+    (tmp_path / "test.json").write_text(leaf({"a": ([[0.0] * 784], [1])}))
+    with pytest.raises(UserError, match=f"label {label!r} is no whole number"):
+        load("femnist", root=tmp_path)
+
+
 def test_missing_leaf_files_say_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"neither train\.json nor train/\*\.json"):
         load("femnist", root=tmp_path)
@@ -515,6 +530,16 @@ def test_leaf_samples_of_different_lengths_are_refused(tmp_path: Path) -> None:
     (tmp_path / "test.json").write_text(leaf({"A": (["abc"], ["c"])}))
     with pytest.raises(UserError, match="not texts of one length"):
         load("shakespeare", root=tmp_path)
+    for x, y in (("abc", 3), ([1, 2, 3], "c")):
+        (tmp_path / "train.json").write_text(leaf({"A": ([x], [y])}))
+        with pytest.raises(UserError, match="must be texts"):
+            load("shakespeare", root=tmp_path)
+
+
+def test_shakespeare_without_test_samples(tmp_path: Path) -> None:
+    (tmp_path / "train.json").write_text(leaf({"A": (["abc"], ["c"])}))
+    (tmp_path / "test.json").write_text(leaf({}))
+    assert load("shakespeare", root=tmp_path).test_x.shape == (0, 3)
 
 
 PLAY = """First:
@@ -862,9 +887,19 @@ def test_uci_har_needs_arrays_that_fit(tmp_path: Path) -> None:
     seen = dataset.train_x * dataset.scale + dataset.shift
     assert seen.mean(axis=(0, 2)) == pytest.approx(np.zeros(9), abs=1e-5)
     assert seen.std(axis=(0, 2)) == pytest.approx(np.ones(9), rel=1e-4)
-    save_npz(tmp_path / "har_inertial.npz", **{**arrays, "y": np.array([0, 1])})
-    with pytest.raises(UserError, match="do not fit together"):
-        load("uci_har", root=tmp_path)
+    for wrong in (
+        {"y": np.array([0, 1])},
+        {"y": np.zeros((4, 2), dtype=int)},
+        {"subject": np.array(["a"] * 4)},
+        {"x": np.full((4, 9, 128), "a")},
+    ):
+        save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})
+        with pytest.raises(UserError, match="do not fit together"):
+            load("uci_har", root=tmp_path)
+    for wrong in ({"is_test": np.ones(4, dtype=bool)}, {"subject": np.full(4, 10**9)}):
+        save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})
+        with pytest.raises(UserError, match="all windows are for tests, or subjects"):
+            load("uci_har", root=tmp_path)
 
 
 def test_a_zip_that_is_no_archive_of_arrays_is_refused(tmp_path: Path) -> None:

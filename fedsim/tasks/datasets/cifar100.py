@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.cifar import CifarArchive, join_batches
-from fedsim.tasks.reading.files import Remote
+from fedsim.tasks.reading.files import Remote, damaged
 from fedsim.tasks.reading.images import ImageParameters, normalisation
 
 _ARCHIVE = CifarArchive(
@@ -50,15 +50,18 @@ class Cifar100(DatasetComponent):
         scale, shift = normalisation(
             self.params.normalise, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
         )
-        names = tuple(meta.values[f"{self.params.labels}_label_names"])
+        classes = 100 if self.params.labels == "fine" else 20
+        names = meta.values.get(f"{self.params.labels}_label_names")
+        if not isinstance(names, list) or len(names) != classes:
+            raise damaged(meta.path, f"it does not name {classes} {self.params.labels} labels")
         return Dataset(
             name=self.name,
             train_x=train_x,
             train_y=train_y,
             test_x=test_x,
             test_y=test_y,
-            classes=100 if self.params.labels == "fine" else 20,
-            class_names=names,
+            classes=classes,
+            class_names=tuple(map(str, names)),
             scale=scale,
             shift=shift,
         )

@@ -35,9 +35,9 @@ class Femnist(DatasetComponent):
         return Dataset(
             name=self.name,
             train_x=_images(train, place),
-            train_y=np.array(train.y, dtype=np.int64),
+            train_y=_labels(train, place),
             test_x=_images(test, place),
-            test_y=np.array(test.y, dtype=np.int64),
+            test_y=_labels(test, place),
             classes=62,
             class_names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
             scale=np.full((1, 1, 1), 1 / 255, dtype=np.float32),
@@ -46,6 +46,14 @@ class Femnist(DatasetComponent):
             test_groups=np.array(test.users, dtype=np.int64),
             group_names=writers,
         )
+
+
+def _labels(part: LeafPart, place: Path) -> npt.NDArray[np.int64]:
+    """The labels, (n,)."""
+    wrong = [label for label in part.y if type(label) is not int]
+    if wrong:
+        raise damaged(place, f"the label {wrong[0]!r} is no whole number")
+    return np.array(part.y, dtype=np.int64)
 
 
 def _images(part: LeafPart, place: Path) -> npt.NDArray[Any]:

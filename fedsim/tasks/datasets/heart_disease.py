@@ -91,6 +91,8 @@ def _read(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     if not rows:
         raise damaged(path, "it has no complete patient")
     table = np.array(rows)
+    if not np.isfinite(table).all():
+        raise damaged(path, "a value is not finite")
     plain = [table[:, column] for column in range(_FEATURES) if column not in _CODES]
     coded = [table[:, column] == code for column, codes in _CODES.items() for code in codes]
     return np.stack([*plain, *coded], axis=1).astype(np.float64), (table[:, -1] > 0).astype(

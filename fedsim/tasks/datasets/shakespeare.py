@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from pydantic import Field
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, local_folder, locate
 from fedsim.tasks.reading.idx import read_bytes
-from fedsim.tasks.reading.leaf import LeafPart, read_leaf
+from fedsim.tasks.reading.leaf import read_leaf
 
 _TEXT = "input.txt"
 _REMOTE = Remote(
@@ -58,13 +58,16 @@ class Shakespeare(DatasetComponent):
 
     def _from_leaf(self, place: Path) -> Dataset:
         train, test, roles = read_leaf(self.name, place)
-        characters = sorted(
-            {*"".join(train.x), *"".join(test.x), *"".join(train.y), *"".join(test.y)}
-        )
+        samples = [*zip(train.x, train.y, strict=True), *zip(test.x, test.y, strict=True)]
+        if not all(isinstance(text, str) for sample in samples for text in sample):
+            raise damaged(place, "samples and labels must be texts")
+        texts = [x + y for x, y in samples]
+        characters = sorted(set("".join(texts)))
+        codes, training = _codes(texts, characters, place), len(train.y)
         return self._dataset(
             characters,
-            (_codes(train, characters, place), np.array(train.users, dtype=np.int64)),
-            (_codes(test, characters, place), np.array(test.users, dtype=np.int64)),
+            (codes[:training], np.array(train.users, dtype=np.int64)),
+            (codes[training:], np.array(test.users, dtype=np.int64)),
             roles,
         )
 
@@ -135,15 +138,12 @@ def _speeches(path: Path) -> dict[str, str]:
     return {role: "\n".join(parts) for role, parts in speeches.items()}
 
 
-def _codes(part: LeafPart, characters: list[str], place: Path) -> npt.NDArray[np.uint8]:
+def _codes(texts: list[str], characters: list[str], place: Path) -> npt.NDArray[np.uint8]:
     """Codes of each sample's characters and label, (n, length + 1)."""
     if len(characters) > 256:
         raise damaged(place, f"it has {len(characters)} different characters, more than 256")
     code = {character: number for number, character in enumerate(characters)}
-    try:
-        rows: list[list[Any]] = [
-            [code[character] for character in x + y] for x, y in zip(part.x, part.y, strict=True)
-        ]
-        return np.array(rows, dtype=np.uint8)
-    except (TypeError, ValueError) as error:
-        raise damaged(place, "samples are not texts of one length") from error
+    lengths = {len(text) for text in texts}
+    if len(lengths) != 1 or min(lengths) < 2:
+        raise damaged(place, "samples are not texts of one length")
+    return np.array([[code[character] for character in text] for text in texts], dtype=np.uint8)

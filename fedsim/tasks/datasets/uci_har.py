@@ -31,10 +31,20 @@ class UciHar(DatasetComponent):
         """The windows, grouped by subject."""
         path = locate(self.name, [_FILE], self.params.root, folder, {})[_FILE]
         arrays = read_npz(path, ("x", "y", "subject", "is_test"))
+        one_each = {name: arrays[name] for name in ("y", "subject", "is_test")}
+        if (
+            arrays["x"].ndim != 3
+            or arrays["x"].dtype.kind not in "fiu"
+            or any(
+                array.shape != arrays["x"].shape[:1] or array.dtype.kind not in "iub"
+                for array in one_each.values()
+            )
+        ):
+            raise damaged(path, "its arrays do not fit together")
         x, is_test = arrays["x"].astype(np.float32), arrays["is_test"].astype(bool)
         y, subject = arrays["y"].astype(np.int64), arrays["subject"].astype(np.int64)
-        if x.ndim != 3 or not len(x) == len(y) == len(subject) == len(is_test):
-            raise damaged(path, "its arrays do not fit together")
+        if is_test.all() or subject.min() < 0 or subject.max() >= len(subject):
+            raise damaged(path, "all windows are for tests, or subjects are not numbered from 0")
         mean = x[~is_test].mean(axis=(0, 2), dtype=np.float64)[:, None]
         std = x[~is_test].std(axis=(0, 2), dtype=np.float64)[:, None]
         return Dataset(

@@ -106,6 +106,7 @@ def join_batches(
             or data.shape[1] != _PIXELS
             or not isinstance(own, list)
             or len(own) != len(data)
+            or not all(isinstance(label, int) for label in own)
         ):
             raise damaged(
                 batch.path, f"it has no images of 3 x 32 x 32 bytes with as many {label_key}"
