@@ -127,7 +127,6 @@ def build_population(
         power=_power(devices.energy, main, rows, clients),
         batteries=Batteries(devices.energy, clients) if devices.energy.battery_j else None,
         eligible=eligible,
-        device_ids=_device_names(main, rows, clients),
     )
 
 
@@ -215,11 +214,3 @@ def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients
     # The last entry is for devices whose kind is not known.
     class_of_kind = [1 + order.index(kind) if kind in order else 0 for kind in kinds] + [0]
     return Power(watts, np.array(class_of_kind, dtype=np.uint8)[codes[rows]])
-
-
-def _device_names(
-    bundle: TraceBundle | None, rows: Int64Array, clients: int
-) -> npt.NDArray[np.object_]:
-    if bundle is None:
-        return np.asarray([str(client) for client in range(clients)], dtype=object)
-    return np.asarray(bundle.device_ids.to_pandas(), dtype=object)[rows]

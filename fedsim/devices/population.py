@@ -42,7 +42,6 @@ class Population:
         power: watts while working.
         batteries: charge of the devices, where it limits what they take on.
         eligible: clients whose memory holds the model and its batch, (N,) bool.
-        device_ids: name of each client's device, (N,).
     """
 
     clients: int
@@ -53,7 +52,6 @@ class Population:
     power: Power
     batteries: Batteries | None
     eligible: npt.NDArray[np.bool_]
-    device_ids: npt.NDArray[np.object_]
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:
         """What the client itself expects its upload to take, from its link's nominal rate."""

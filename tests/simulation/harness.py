@@ -164,7 +164,6 @@ def make_population(
         power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
         batteries=Batteries(Energy(**energy), clients) if energy else None,
         eligible=context.eligible,
-        device_ids=np.array([str(client) for client in range(clients)], dtype=object),
     )
 
 

@@ -171,7 +171,6 @@ def planned(world: World) -> Planner:
         power=Power(np.ones((1, 3)), np.zeros(1, dtype=np.uint8)),
         batteries=None,
         eligible=context.eligible,
-        device_ids=np.array(["d0"], dtype=object),
     )
     return Planner(
         population,
