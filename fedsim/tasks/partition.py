@@ -97,11 +97,13 @@ class Assignment:
         owners: client of each training sample, (n,) int64; :data:`UNUSED` where nobody holds it.
         clients: number of clients N.
         names: names of the clients where they are natural ones.
+        is_test: which of the samples are test samples of their client's own, (n,) bool; None where nothing is said.
     """
 
     owners: IntArray
     clients: int
     names: tuple[str, ...] = ()
+    is_test: npt.NDArray[np.bool_] | None = None
 
 
 class Partitioner(Component, ABC):
@@ -158,7 +160,10 @@ class Partitioner(Component, ABC):
         if clients > used:
             raise too_many_clients(clients, used, dataset)
         test: IntArray | None = None
-        if self.params.test == "split":
+        if assignment.is_test is not None:
+            test = np.where(assignment.is_test, train, UNUSED)
+            train = np.where(assignment.is_test, UNUSED, train)
+        elif self.params.test == "split":
             train, test = _set_aside(train, clients, self.params.test_share, stream)
         elif self.params.test == "same_distribution":
             test = self.assign_test(dataset, assignment, stream.generator(_SHARED_TEST))
@@ -169,7 +174,7 @@ class Partitioner(Component, ABC):
             train_rows=train_rows,
             test_offsets=test_offsets,
             test_rows=test_rows,
-            test_source="train" if self.params.test == "split" else "test",
+            test_source="test" if self.params.test == "same_distribution" else "train",
             client_names=assignment.names,
         )
 

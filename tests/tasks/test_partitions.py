@@ -361,13 +361,29 @@ def test_a_parquet_file_deals_the_same(tmp_path: Path) -> None:
     assert [partition.train(client).tolist() for client in (0, 1)] == [[9], [2, 5]]
 
 
+@pytest.mark.parametrize("marks", [("0", "1"), ("False", "True")])
+def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[str, str]) -> None:
+    rows = [(5, 1, 0), (9, 0, 1), (2, 1, 1), (7, 0, 0), (3, 1, 0)]
+    text = "".join(f"{sample},{client},{marks[test]}\n" for sample, client, test in rows)
+    partition = from_file(tmp_path, f"sample,client,is_test\n{text}")
+    assert [partition.train(client).tolist() for client in (0, 1)] == [[7], [3, 5]]
+    assert [partition.test(client).tolist() for client in (0, 1)] == [[9], [2]]
+    assert partition.test_source == "train"
+    with pytest.raises(UserError, match="so does test: split"):
+        split(toy_dataset(), "file", path=tmp_path / "dealt.csv", test="split")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("sample,client\n1,0\n1,1\n", "sample 1 is given twice, the second time in row 2"),
         ("sample,client\n600,0\n", "there is no sample 600; toy has samples 0 to 599"),
         ("sample,client\n-1,0\n", "there is no sample -1"),
-        ("sample,client\n1,0\n2,2\n", "client 1 is negative or has no samples"),
+        ("sample,client\n1,0\n2,2\n", "client 1 is negative or has no training samples"),
+        ("sample,client\n1,0\n2,1000000000000\n", "client 1 is negative or has no training"),
+        ("sample,client,is_test\n1,0,0\n2,1,1\n", "client 1 is negative or has no training"),
+        ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' holds other values"),
+        ("sample,client,is_test\n1,0,no\n2,0,yes\n", "'is_test' holds other values"),
         ("sample,client\n1,-1\n2,0\n", "client -1 is negative"),
         ("row,client\n1,0\n", "no column 'sample' of whole numbers"),
         ("sample,client\n1,x\n", "no column 'client' of whole numbers"),

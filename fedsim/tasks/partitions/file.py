@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import UNUSED, Assignment, Partitioner, PartitionParameters
+from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 
 
@@ -17,8 +18,8 @@ class FileParameters(PartitionParameters):
     """Parameters of a partition from a file."""
 
     path: Path
-    """Table (.csv or .parquet) with the columns sample (row of the training data, from 0) and client (number
-    from 0)."""
+    """Table (.csv or .parquet) with the columns sample (row of the training data, from 0), client (number
+    from 0) and, where clients have test samples of their own, is_test (true or false, or 1 or 0)."""
 
 
 class FromFile(Partitioner):
@@ -31,7 +32,7 @@ class FromFile(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Read and check the table."""
         path = resolve(self.params.path, folder)
-        sample, client = _read(path)
+        sample, client, marks = self._read(path)
         total = len(dataset.train_y)
         if sample.min() < 0 or sample.max() >= total:
             wrong = sample[(sample < 0) | (sample >= total)][0]
@@ -48,33 +49,62 @@ class FromFile(Partitioner):
                 hint="a sample belongs to one client at most",
             )
         clients = int(client.max()) + 1
-        idle = np.setdiff1d(np.arange(clients), client)
+        training = client if marks is None else client[~marks]
+        idle = np.setdiff1d(np.arange(min(clients, len(client) + 1)), training)
         if client.min() < 0 or len(idle):
             raise UserError(
-                f"client {client.min() if client.min() < 0 else idle[0]} is negative or has no samples",
+                f"client {client.min() if client.min() < 0 else idle[0]} is negative or has no training samples",
                 where=str(path),
                 hint="number the clients 0, 1, 2, ... without gaps",
             )
         owners = np.full(total, UNUSED, dtype=np.int64)
         owners[sample] = client
-        return Assignment(owners, clients)
+        if marks is None:
+            return Assignment(owners, clients)
+        is_test = np.zeros(total, dtype=bool)
+        is_test[sample] = marks
+        return Assignment(owners, clients, is_test=is_test)
 
+    def _read(self, path: Path) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_] | None]:
+        """Sample and client of each row, and whether it is a test sample where the table says so."""
+        import pandas as pd
+        import pyarrow as pa
 
-def _read(path: Path) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
-    import pandas as pd
-    import pyarrow as pa
-
-    if not path.is_file():
-        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
-    try:
-        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except (ValueError, OSError, pa.ArrowException) as error:
-        raise UserError(f"it cannot be read: {error}", where=str(path)) from error
-    for column in ("sample", "client"):
-        if column not in table.columns or table[column].dtype.kind not in "iu" or not len(table):
+        if not path.is_file():
+            raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
+        try:
+            table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        except (ValueError, OSError, pa.ArrowException) as error:
             raise UserError(
-                f"it has no rows, or no column '{column}' of whole numbers",
+                f"it cannot be read: {error}",
                 where=str(path),
-                hint=f"its columns are: {', '.join(map(str, table.columns))}",
+                hint="give a CSV or Parquet table with the columns sample and client",
+            ) from error
+        for column in ("sample", "client"):
+            if (
+                column not in table.columns
+                or table[column].dtype.kind not in "iu"
+                or not len(table)
+            ):
+                raise UserError(
+                    f"it has no rows, or no column '{column}' of whole numbers",
+                    where=str(path),
+                    hint=f"its columns are: {', '.join(map(str, table.columns))}",
+                )
+        sample, client = (table[name].to_numpy(dtype=np.int64) for name in ("sample", "client"))
+        if "is_test" not in table.columns:
+            return sample, client, None
+        if self.params.test != "none":
+            raise UserError(
+                f"it says which samples are for tests, and so does test: {self.params.test}",
+                where=str(path),
+                hint="leave out the column is_test or the parameter test",
             )
-    return tuple(table[column].to_numpy(dtype=np.int64) for column in ("sample", "client"))
+        marks = table["is_test"].to_numpy()
+        if marks.dtype.kind not in "iub" or not np.isin(marks, (0, 1)).all():
+            raise UserError(
+                "its column 'is_test' holds other values than true and false, or 1 and 0",
+                where=str(path),
+                hint="it says which samples are test samples of their client's own",
+            )
+        return sample, client, marks.astype(bool)
