@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from ruamel.yaml import YAML
+from torch import nn
 
 from fedsim import run as fedsim_run
 from fedsim.analysis.report import figures
@@ -155,6 +156,9 @@ def _run_python(block: Block, names: dict[str, Any]) -> None:
             name for name, thing in names.items() if getattr(thing, "__module__", "") == "page"
         ]
         assert parts, f"{block} defines nothing"
+        if issubclass(names[parts[0]], nn.Module):
+            # A command of the page names it.
+            return
         selection = f"server.selection={{name: '{title.group(1)}:{parts[0]}', cohort: 2}}"
         assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", selection) == 0
 
