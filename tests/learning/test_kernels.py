@@ -203,6 +203,22 @@ def test_torchscript_has_the_bits_of_python(
             assert torch.equal(part, expected)
 
 
+@pytest.mark.usefixtures("client_by_client")
+def test_gradients_after_fused_steps() -> None:
+    """They share work space, which autograd may have to know of."""
+    task = supervised_task("mlp")
+    kernel = build("linear_stack", task)
+    weights = models_of(task, 2, torch.float32)
+    steps = np.array([3, 2])
+    with torch.no_grad():
+        kernel.session(np.arange(2), np.zeros(2, int), steps, 0).descend(
+            weights.clone(), torch.full((2,), 0.1), active_rows(steps)
+        )
+    found = run_gradients(kernel, weights, np.arange(2), steps)
+    expected = run_gradients(build("linear_stack", task), weights, np.arange(2), steps)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
 def run_gradients(
     kernel: Kernel, weights: Tensor, clients: np.ndarray, steps: np.ndarray
 ) -> list[Tensor]:

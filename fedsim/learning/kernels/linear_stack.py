@@ -84,32 +84,33 @@ class _LinearStackSession(SupervisedSession):
                 model = views(self._kernel.layers, weights[row])
                 until = min(drawn_to, int(self._steps[row]))
                 for first in range(begin, until, piece):
-                    for loss in self._descend_piece(
-                        model, row, first, min(first + piece, until), rate
-                    ):
+                    at = slice(first - begin, min(first + piece, until) - begin)
+                    inputs = self.inputs_ahead(
+                        first,
+                        self._drawn.rows[at, row],
+                        dispatch=row,
+                        scratch=self._kernel.scratch,
+                    )
+                    for loss in self._descend_piece(model, row, at, inputs, rate):
                         losses[row] += loss
             begin = drawn_to
         return weights.new_tensor(losses)
 
-    # Steps are two dozen small operations each; without the bookkeeping of autograd they start sooner.
+    # Steps are two dozen small operations each; without the bookkeeping of autograd they start sooner. What is made in
+    # here can be used nowhere else.
     @torch.inference_mode()
     def _descend_piece(
         self,
         model: tuple[list[Tensor], list[Tensor | None]],
         row: int,
-        first: int,
-        end: int,
+        at: slice,
+        inputs: Tensor,
         rate: float,
     ) -> list[float]:
-        """Local steps ``first <= step < end``, drawn already, of one dispatch; mini-batch losses before each."""
-        assert self._drawn is not None
-        at = slice(first - self._first, end - self._first)
-        inputs = self.inputs_ahead(
-            first, self._drawn.rows[at, row], dispatch=row, scratch=self._kernel.scratch
-        )
+        """The steps ``at`` of those drawn, of one dispatch; mini-batch losses before each."""
         labels = self._labels[at, row].transpose(1, 2)
         places = self._place_weights[at, row].transpose(1, 2)
-        outputs = inputs.new_empty(end - first, self.width, len(self._kernel.classes))
+        outputs = inputs.new_empty(len(labels), self.width, len(self._kernel.classes))
         self._kernel.steps.descend_singly(
             *model,
             inputs.view(-1, self.width, self._kernel.layers[0].shape[1]),
