@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
+from fedsim.learning.kernels import LinearStackKernel
 from fedsim.learning.learner import Learner, method_context
 from fedsim.learning.workers import Group, Received, Station, Workers
 from fedsim.learning.workers.remote import RemoteWorkers, _pack, _require_same, _unpack
@@ -221,6 +222,20 @@ def test_every_method_works_in_copies(name: str) -> None:
     with imitated():
         found = execute(task, timeline, **options_of(case), workers=ray_workers(case))
     assert_same(found, expected)
+
+
+@pytest.mark.parametrize("name", registry())
+def test_every_method_trains_large_models_client_by_client(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_task = partial(supervised_task, "mlp", own_test=True)
+    case: Case = (make_task, name, {}, {}, synchronous)
+    task, timeline = make_task(), synchronous()
+    expected = execute(task, timeline, **with_threads(case, 1))[0]["model"]
+    monkeypatch.setattr(LinearStackKernel, "client_by_client", True)
+    found = execute(task, timeline, **with_threads(case, 1))
+    torch.testing.assert_close(found[0]["model"], expected, atol=1e-5, rtol=1e-4)
+    assert_same(execute(task, timeline, **with_threads(case, 2)), found)
 
 
 def test_processes_of_ray_with_threads_and_at_once(ray: Any) -> None:
