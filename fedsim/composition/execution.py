@@ -145,7 +145,7 @@ def execute(
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        build_server(assembly, None, _Nobody())
+        _, server = build_server(assembly, None, _Nobody())
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with (
         loaded.locating_errors(),
@@ -166,7 +166,14 @@ def execute(
         )
         try:
             execution = _Execution(
-                assembly, folder, writer, on_progress, began, timeline=timeline, threads=threads
+                assembly,
+                folder,
+                writer,
+                on_progress,
+                began,
+                server=server,
+                timeline=timeline,
+                threads=threads,
             )
         except UserError:
             # A mistake that only the making of the learner could show: leave nothing behind.
@@ -228,6 +235,7 @@ def resume(
             writer,
             on_progress,
             began,
+            server=build_server(assembly, None, _Nobody())[1],
             timeline=timeline,
             threads=threads,
             resumed=True,
@@ -261,6 +269,7 @@ class _Execution:
         on_progress: OnProgress | None,
         began: float,
         *,
+        server: Server,
         timeline: Run | None,
         threads: int | None,
         resumed: bool = False,
@@ -283,7 +292,8 @@ class _Execution:
         self._plane = _TimedPlane(self._learner, self) if self._learner is not None else None
         self._server: Server | RecordedTimeline
         if timeline is None:
-            _, self._server = build_server(assembly, self._plane, writer)
+            server.connect(self._plane, writer)
+            self._server = server
         else:
             assert self._plane is not None
             self._server = RecordedTimeline(timeline, self._plane, writer, assembly.scenario)
@@ -361,7 +371,7 @@ class _Execution:
             if self._learner is not None:
                 with self.learning():
                     self._learner.close()
-            self._close()
+            run = self._close()
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
             raise
@@ -377,7 +387,6 @@ class _Execution:
         finally:
             if self._learner is not None:
                 self._learner.stop()
-        run = Run(self._folder)
         run.report()
         return run
 
@@ -394,19 +403,20 @@ class _Execution:
         finally:
             self._learning_s += time.perf_counter() - began
 
-    def _close(self) -> None:
+    def _close(self) -> Run:
+        """Write what is written at the end, and hold the run against itself; gives the run as it was read for that."""
         assembly, folder = self._assembly, self._folder
         self._writer.finish()
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-        run = Run(folder)
+        rows = Run(folder)
         online_ns = population.availability.online_between_ns(0, end_ns)
         own = self._learner.client_metrics() if self._learner is not None else None
         network = population.network
         table = clients_table(
-            run.dispatches,
-            run.aggregations,
+            rows.dispatches,
+            rows.aggregations,
             duration_s=simulated_s,
             samples=assembly.samples,
             step_s=population.compute.step_s,
@@ -417,17 +427,19 @@ class _Execution:
         )
         write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
         self._write_online(end_ns)
-        rows = partition_rows(assembly.task)
-        if rows is not None:
-            write_parquet(folder.parquet(PARTITION.name), PARTITION, from_columns(PARTITION, rows))
+        labels = partition_rows(assembly.task)
+        if labels is not None:
+            table = from_columns(PARTITION, labels)
+            write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
         # The tables alone do not tell how long a run went on after its last event.
         folder.update_info(simulated_s=simulated_s)
         began = time.perf_counter()
-        verify_run(Run(folder))
+        run = Run(folder)
+        verify_run(run)
         wall_s = time.perf_counter() - self._began
-        folder.update_info(
+        run.info = folder.update_info(
             status=Status.COMPLETE,
             simulated_s=simulated_s,
             rounds=self._server.round,
@@ -445,6 +457,7 @@ class _Execution:
             **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
         )
         self._checkpoints.remove()
+        return run
 
     def _write_online(self, end_ns: int) -> None:
         step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
@@ -481,7 +494,7 @@ class _TimedPlane:
 
 
 class _Nobody:
-    """Takes no rows: for building a server only to see that it can be built."""
+    """Takes no rows: for a server that is built to see that it can be, and told later where its rows go."""
 
     def append_dispatch(self, *values: Any) -> None:
         raise AssertionError("nothing is simulated")

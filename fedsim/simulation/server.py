@@ -209,6 +209,10 @@ class Server:
         self._selection_counts = type(selection).multiplicity is not Selection.multiplicity
         self._selection_listens = type(selection).on_arrival is not Selection.on_arrival
 
+    def connect(self, plane: LearningPlane | None, recorder: Recorder) -> None:
+        """Tell the server, before it runs, who executes the timeline and who takes the rows."""
+        self._plane, self._recorder = plane, recorder
+
     # -- what a schedule may know -----------------------------------------------------------------------------------
 
     @property

@@ -19,7 +19,9 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.learning.kernels.loop import BoundModule
 from fedsim.runs.folder import Status
+from fedsim.runs.tables import read_parquet
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.simulation.server import Server
 from tests.composition.worlds import digits, quadratic
 
 FILES = (
@@ -71,6 +73,28 @@ def test_sample_weights_and_server_learning_rate(tmp_path: Path) -> None:
     assert run.model()["x"].item() == pytest.approx(
         1 + 0.5 * (0.25 * -0.19 + 0.75 * 0.72), rel=1e-12
     )
+
+
+def test_what_grows_with_the_clients_is_built_and_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten million clients each time plane takes seconds to build, and so does each reading of their table."""
+    built, read = [], []
+
+    def counting_server(*args: Any, **more: Any) -> Server:
+        built.append(args)
+        return Server(*args, **more)
+
+    def counting_read(path: Path) -> Any:
+        read.append(path.name)
+        return read_parquet(path)
+
+    monkeypatch.setattr("fedsim.composition.assembly.Server", counting_server)
+    monkeypatch.setattr("fedsim.runs.run.read_parquet", counting_read)
+    run = fedsim.run(quadratic([[0, 1]]), tmp_path / "run")
+    assert run.status is Status.COMPLETE
+    assert len(built) == 1
+    assert read.count("clients.parquet") == 1
 
 
 def test_the_same_scenario_gives_the_same_bits(tmp_path: Path) -> None:
