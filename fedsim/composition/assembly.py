@@ -150,7 +150,8 @@ def assemble(
     else:
         section = scenario.task
         assert isinstance(section, TimingTask)
-        blocks = section.names or {_NO_LAYOUT_NAME: section.parameters}
+        elements = section.elements(_ITEM_BYTES[training.dtype])
+        blocks = section.names or {_NO_LAYOUT_NAME: elements}
         layout = Layout.of((name, (length,)) for name, length in blocks.items())
         samples = np.full(section.clients, section.samples, dtype=np.int64)
     if task is not None:

@@ -51,6 +51,7 @@ class Slot:
         return {**handler(core_schema), SLOT_KEY: self.kind}
 
 
+_TIMED_PARAMETERS = 1_000_000
 MOST_EVALUATIONS = 1_000_000
 """How often a run may measure the model at a fixed interval of time."""
 SLOT_KEY = "x-fedsim-kind"
@@ -141,8 +142,12 @@ class TimingTask(Parameters):
     """Kind of task."""
     clients: int = Field(ge=1)
     """Number of clients."""
-    parameters: int = Field(default=1_000_000, ge=1)
-    """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent."""
+    parameters: int | None = Field(default=None, ge=1)
+    """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent. 1,000,000 when
+    neither this nor ``size`` is given."""
+    size: Size | None = Field(default=None, gt=0)
+    """Size of the model instead, to a whole number of parameters: 25MB cross the network for every vector sent, before
+    ``server.compression`` and ``download_compression``."""
     names: dict[str, int] = {}
     """Named blocks of the parameters with their lengths, which add up to ``parameters``, so that a part may be
     personal; one block when not given."""
@@ -154,13 +159,26 @@ class TimingTask(Parameters):
     """Numbers that a local step keeps for each sample of its batch until the backward pass; part of the memory that a
     device must have to be eligible."""
 
+    def elements(self, item_bytes: int) -> int:
+        """Parameters of the model, where one takes so many bytes."""
+        if self.size is not None:
+            return max(1, round(self.size / item_bytes))
+        return self.parameters or _TIMED_PARAMETERS
+
+    @model_validator(mode="after")
+    def _one_size(self) -> TimingTask:
+        if self.size is not None and (self.parameters is not None or self.names):
+            other = "names, whose lengths count parameters" if self.names else "parameters"
+            raise ValueError(f"give size or {other}, not both")
+        return self
+
     @model_validator(mode="after")
     def _blocks_add_up(self) -> TimingTask:
-        lengths = list(self.names.values())
-        if lengths and (min(lengths) < 1 or sum(lengths) != self.parameters):
+        lengths, parameters = list(self.names.values()), self.parameters or _TIMED_PARAMETERS
+        if lengths and (min(lengths) < 1 or sum(lengths) != parameters):
             raise ValueError(
                 f"the named blocks have lengths {lengths}; they must be positive and add up to the "
-                f"{self.parameters} parameters"
+                f"{parameters} parameters"
             )
         return self
 

@@ -211,6 +211,27 @@ def test_a_timing_only_run_is_the_same_run_without_learning(tmp_path: Path) -> N
     assert not timed.folder.model.exists()
 
 
+def test_the_size_of_a_model_that_is_only_timed_may_be_given_in_bytes(tmp_path: Path) -> None:
+    """25 MB at 8 and 4 Mbit/s: 25 s down and, compressed to a tenth, 5 s up; a step of 1 s between them."""
+    world = quadratic([[0]])
+    world["task"] = {"name": "timing", "clients": 3}
+    world["devices"]["network"] |= {"down": "8Mbps", "up": "4Mbps"}
+    world["server"]["compression"] = 0.1
+    world["training"] = {"local_steps": 1}
+    for dtype in ("float32", "float64"):
+        run = fedsim.run(
+            world, tmp_path / dtype, overrides=["task.size=25MB", f"training.dtype={dtype}"]
+        )
+        (row,) = run.dispatches.to_dict("records")
+        assert (row["bytes_down"], row["bytes_up"]) == (25_000_000, 2_500_000)
+        assert (row["downloaded_s"], row["computed_s"], row["arrived_s"]) == (25.0, 26.0, 31.0)
+    millions = fedsim.run(world, tmp_path / "default").dispatches
+    assert millions["bytes_down"].tolist() == [4_000_000]
+    for both in ("task.parameters=5", "task.names={head: 1000000}"):
+        with pytest.raises(UserError, match=r"give size or .*, not both"):
+            fedsim.run(world, tmp_path / "both", overrides=["task.size=25MB", both])
+
+
 def test_a_method_keeps_the_devices_as_they_are(tmp_path: Path) -> None:
     """Common random numbers: the k-th dispatch of a client computes as long under another selection."""
     one = fedsim.run(digits(), tmp_path / "one", timing_only=True).dispatches
