@@ -140,7 +140,7 @@ class TimingTask(Parameters):
 
     name: Literal["timing"]
     """Kind of task."""
-    clients: int = Field(ge=1)
+    clients: int = Field(ge=1, le=10**9)
     """Number of clients."""
     parameters: int | None = Field(default=None, ge=1)
     """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent. 1,000,000 when
@@ -151,7 +151,7 @@ class TimingTask(Parameters):
     names: dict[str, int] = {}
     """Named blocks of the parameters with their lengths, which add up to ``parameters``, so that a part may be
     personal; one block when not given."""
-    samples: int = Field(default=200, ge=1)
+    samples: int = Field(default=200, ge=1, le=10**9)
     """Training samples of every client; with local_epochs they decide the steps."""
     flops_per_sample: float | None = Field(default=None, gt=0)
     """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""

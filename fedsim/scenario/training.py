@@ -230,11 +230,11 @@ class Training(Parameters):
     simulated time."""
     clip_norm: float | None = Field(default=None, gt=0)
     """Largest Euclidean norm of a mini-batch gradient; longer ones are scaled down to it."""
-    batch_size: int = Field(default=32, ge=1)
+    batch_size: int = Field(default=32, ge=1, le=10**9)
     """Samples of a mini-batch; a client with fewer uses all it has, and the last batch of an epoch may be short."""
-    local_steps: int | None = Field(default=None, ge=1)
+    local_steps: int | None = Field(default=None, ge=1, le=10**9)
     """Local steps of one dispatch. Give this, local_epochs or time_budget; 10 steps when none is given."""
-    local_epochs: float | None = Field(default=None, gt=0)
+    local_epochs: float | None = Field(default=None, gt=0, le=10**6)
     """Passes over a client's own samples; converted to steps, rounded up."""
     time_budget: Duration | None = None
     """Compute seconds of one dispatch: each client does as many whole steps as fit, at least one."""

@@ -612,6 +612,26 @@ def test_figures_beyond_all_measure_are_refused_or_simulated_and_never_warned_of
         assert_refused(result, message)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "training.local_steps",
+        "training.batch_size",
+        "training.local_epochs",
+        "task.samples",
+        "task.clients",
+    ],
+)
+def test_numbers_that_no_machine_counts_are_refused(
+    run: Callable[..., Result], change: str
+) -> None:
+    text = PARABOLAS.replace("training: {local_steps: 2}", "").replace(
+        "name: quadratic, centers: [1, 2, 3]", "name: timing, clients: 3"
+    )
+    assert run(text, "-o", "sound").exit_code == 0
+    assert_refused(run(text, "-s", f"{change}=1{'0' * 30}"), f"{change}: must be less than or")
+
+
 def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     for up, said in (("0", True), ("1Mbps", False)):
