@@ -329,10 +329,12 @@ class Learner:
 
     # -- checkpoints ------------------------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def state(self) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
         """Everything a resumed run needs, as named tensors and what JSON can hold.
 
-        Only while nothing is pending: in ``on_rest``, or after :meth:`flush`.
+        Only while nothing is pending: in ``on_rest``, or after :meth:`flush`. Rows of clients' memories are read when
+        they are asked for, so that those on the disk need not be in memory together: save or copy them before anything
+        else is executed.
         """
         if self._queue:
             raise RuntimeError(
@@ -342,7 +344,6 @@ class Learner:
         for version, sent in self._versions.kept().items():
             if version != self._version:
                 tensors |= {f"sent/{version}/{name}": value for name, value in sent.items()}
-        tensors |= {f"memory/{name}": value for name, value in self.store.tensors().items()}
         waiting = self._waiting.ids()
         for dispatch_id in waiting:
             for name in self._waiting.elements:
@@ -356,7 +357,7 @@ class Learner:
             "waiting": waiting,
             "answers": self._answers,
         }
-        return tensors, meta
+        return self.store.tensors().among(tensors, "memory/"), meta
 
     def restore(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Take over a state before the first instruction; the timeline is then submitted again from its beginning.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +25,8 @@ from fedsim.scenario.training import Training
 IntArray = npt.NDArray[np.int64]
 
 _BLOCK_BYTES = 64 << 20
+# Of the rows that a checkpoint takes at once.
+_PIECE_BYTES = 64 << 20
 _FEWEST_IN_BLOCK = 16
 _HOST_BYTES = 4 << 30
 _HOST_SHARE = 0.25
@@ -327,18 +331,55 @@ class StateStore:
         keys = {key for name in self.of_clients for key in self._stores[name].keys()}  # noqa: SIM118
         return np.array(sorted(keys), dtype=np.int64)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything in the stores, for a checkpoint."""
-        result: dict[str, Tensor] = {}
+    def tensors(self) -> Tensors:
+        """Everything in the stores, for a checkpoint, in pieces that are read when they are asked for."""
+        makers: dict[str, Callable[[], Tensor]] = {}
         for name, store in self._stores.items():
+            row_bytes = max(1, store.elements * store.dtype.itemsize)
+            rows = max(1, _PIECE_BYTES // row_bytes)
             keys = store.keys()
-            if keys:
-                result[f"{name}.clients"] = torch.tensor(keys, dtype=torch.int64)
-                result[f"{name}.rows"] = store.get(keys).cpu()
-        return result
+            for number, start in enumerate(range(0, len(keys), rows)):
+                some = keys[start : start + rows]
+                makers[f"{name}.clients.{number}"] = partial(torch.tensor, some, dtype=torch.int64)
+                makers[f"{name}.rows.{number}"] = partial(_on_host, store, some)
+        return Tensors(makers)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`tensors` gave."""
         for name, store in self._stores.items():
-            if f"{name}.clients" in tensors:
-                store.put(tensors[f"{name}.clients"].numpy(), tensors[f"{name}.rows"])
+            for number in itertools.count():
+                if f"{name}.clients.{number}" not in tensors:
+                    break
+                clients = tensors[f"{name}.clients.{number}"].numpy()
+                store.put(clients, tensors[f"{name}.rows.{number}"])
+
+
+def _on_host(store: RowStore, keys: Sequence[int]) -> Tensor:
+    return store.get(keys).cpu()
+
+
+class Tensors(Mapping[str, Tensor]):
+    """Named tensors that are made when they are asked for, so that not all of them are in memory at once.
+
+    They are those of the moment in which they are asked for.
+
+    Args:
+        makers: name to what makes the tensor.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[], Tensor]]) -> None:
+        self._makers = dict(makers)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def among(self, others: Mapping[str, Tensor], prefix: str) -> Tensors:
+        """These, with ``prefix`` before their names, after ``others``."""
+        ready = {name: partial(others.__getitem__, name) for name in others}
+        return Tensors({**ready, **{prefix + name: maker for name, maker in self._makers.items()}})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from fedsim.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-_TENSORS = "tensors.safetensors"
+_TENSORS = "tensors-{}.safetensors"
+# Tensors are written in files of about this size, so that they need not all be in memory.
+_FILE_BYTES = 128 << 20
 # Tensors of a model have dots in their names, no slashes.
 _PERSONAL = "personal/"
 _STATE = "state.json"
@@ -47,7 +49,7 @@ class Checkpoints:
         """Replace the checkpoint.
 
         Args:
-            tensors: any shapes and types, on any device.
+            tensors: any shapes and types, on any device; asked for one after the other.
             state: what JSON can hold; floats survive exactly.
         """
         earlier = self._numbered()
@@ -55,7 +57,11 @@ class Checkpoints:
         temporary = self.path / f"{number}.part"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        save_tensors(temporary / _TENSORS, tensors)
+        files = 0
+        for some in _batches(tensors):
+            save_tensors(temporary / _TENSORS.format(files), some)
+            files += 1
+        state = {"files": files, "state": state}
         (temporary / _STATE).write_text(json.dumps(state), encoding="utf-8")
         temporary.rename(self.path / str(number))
         for path in earlier:
@@ -74,8 +80,11 @@ class Checkpoints:
         for path in reversed(numbered):
             try:
                 state = json.loads((path / _STATE).read_text(encoding="utf-8"))
-                return load_tensors(path / _TENSORS, device), state
-            except (OSError, ValueError, UserError):
+                tensors: dict[str, Tensor] = {}
+                for number in range(state["files"]):
+                    tensors |= load_tensors(path / _TENSORS.format(number), device)
+                return tensors, state["state"]
+            except (OSError, ValueError, KeyError, UserError):
                 continue
         if numbered:
             raise UserError(
@@ -88,6 +97,21 @@ class Checkpoints:
     def remove(self) -> None:
         """Delete the folder; the run is complete."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _batches(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """The tensors in their order, as many together as make a file."""
+    batch: dict[str, Tensor] = {}
+    size = 0
+    for name in tensors:
+        value = tensors[name]
+        if batch and size + value.nbytes > _FILE_BYTES:
+            yield batch
+            batch, size = {}, 0
+        batch[name] = value
+        size += value.nbytes
+    if batch:
+        yield batch
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -172,6 +172,29 @@ def make_row_bytes(task: Any) -> int:
     return 2 * 4 * int(task.layout.size)
 
 
+def test_what_is_stored_is_given_in_pieces_and_taken_back(monkeypatch: Any) -> None:
+    """Rows of 12 bytes in pieces of 30: two at a time, whatever tier they lie in."""
+    monkeypatch.setattr("fedsim.learning.memory._PIECE_BYTES", 30)
+    memories = {"a": Memory(3), "b": Memory(1), "never": Memory(2)}
+
+    def store() -> StateStore:
+        cpu = torch.device("cpu")
+        return StateStore(memories, torch.float32, cpu, Budget(None, 40))
+
+    first, second = store(), store()
+    keys = np.array([7, 2, 5, 0, 9])
+    for name, elements in (("a", 3), ("b", 1)):
+        first[name].put(keys, torch.arange(5.0 * elements).view(5, elements))
+    tensors = first.tensors()
+    assert [len(tensors[f"a.rows.{number}"]) for number in range(3)] == [2, 2, 1]
+    assert tensors["a.clients.1"].tolist() == [5, 7]
+    assert len(tensors) == 6 + 2
+    second.load(tensors)
+    for name in memories:
+        assert second[name].keys() == first[name].keys()
+        assert torch.equal(second[name].get(keys), first[name].get(keys))
+
+
 def test_rows_exist_only_for_clients_that_took_part() -> None:
     learner = make_learner(supervised_task("linear"), method=Remembering)
     timeline = buffered(4, in_flight=1, buffer=1)

@@ -259,7 +259,7 @@ def test_lost_work_gives_the_same_bits_deferred_at_once_and_resumed() -> None:
     def end(learner: Learner) -> dict[str, torch.Tensor]:
         learner.close()
         assert not learner._waiting.ids()
-        return learner.state()[0]
+        return dict(learner.state()[0])
 
     timeline = with_lost_work()
     deferred, expected_metrics = fresh()

@@ -8,7 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +21,7 @@ import torch
 from synthetic_runs import build_run
 
 from fedsim.errors import UserError
+from fedsim.learning.memory import Tensors
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.runs import Checkpoints, RunFolder, RunWriter, Status, load_run
 from fedsim.runs.checkpoint import save_tensors
@@ -305,6 +309,36 @@ def test_time_to_target(tmp_path: Path) -> None:
     assert "0.7" in html
 
 
+def test_a_checkpoint_is_written_in_files_of_bounded_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more tensors are asked for before they are written than fit into a file; a larger one has its own."""
+    monkeypatch.setattr("fedsim.runs.checkpoint._FILE_BYTES", 64)
+    sizes = {"a": 4, "b": 4, "c": 1, "d": 30, "e": 8, "f": 1}
+    alive = weakref.WeakSet[Any]()
+    most = 0
+
+    def make(name: str) -> torch.Tensor:
+        nonlocal most
+        value = torch.full((sizes[name],), float(ord(name)), dtype=torch.float64)
+        alive.add(value)
+        most = max(most, sum(other.nbytes for other in alive if len(other) < 30))
+        return value
+
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    checkpoints.save(Tensors({name: partial(make, name) for name in sizes}), {"version": 1})
+    assert most <= 64 + 64
+    assert len(list((tmp_path / "checkpoint" / "1").glob("*.safetensors"))) == 5
+    loaded = checkpoints.load()
+    assert loaded is not None
+    assert {name: value.tolist() for name, value in loaded[0].items()} == {
+        name: [float(ord(name))] * size for name, size in sizes.items()
+    }
+    (tmp_path / "checkpoint" / "1" / "tensors-2.safetensors").unlink()
+    with pytest.raises(UserError, match="resume"):
+        checkpoints.load()
+
+
 def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
     assert checkpoints.load() is None
@@ -321,7 +355,7 @@ def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
     # A save that was killed half way leaves the one before.
     (tmp_path / "checkpoint" / "3.part").mkdir()
     assert checkpoints.load() is not None
-    (tmp_path / "checkpoint" / "2" / "tensors.safetensors").write_bytes(b"x")
+    (tmp_path / "checkpoint" / "2" / "tensors-0.safetensors").write_bytes(b"x")
     with pytest.raises(UserError, match="resume"):
         checkpoints.load()
     checkpoints.remove()
