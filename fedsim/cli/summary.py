@@ -45,4 +45,12 @@ def print_summary(run: Run) -> None:
             soft_wrap=True,
             highlight=False,
         )
+    lost = [name for name, value in info["metrics"].items() if not math.isfinite(value)]
+    if lost:
+        console.print(
+            f"[yellow]the model has diverged:[/yellow] {', '.join(lost)} is no finite number; try a smaller learning"
+            " rate, or training.clip_norm",
+            soft_wrap=True,
+            highlight=False,
+        )
     console.print(f"report: {run.folder.report}", soft_wrap=True, highlight=False)

@@ -644,6 +644,18 @@ def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
         assert f"{0 if said else 3} of 3" in contributed
 
 
+def test_a_model_that_diverged_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    for rate, said in ((1e38, True), (0.1, False)):
+        path.write_text(
+            DIGITS.replace("local_steps: 2", f"local_steps: 2, optimizer: {{lr: {rate}}}"),
+            encoding="utf-8",
+        )
+        result = invoke("run", path, "-o", tmp_path / f"out{rate}")
+        assert result.exit_code == 0, result.output
+        assert ("has diverged: loss is no finite number" in result.stdout) == said
+
+
 def test_a_format_alone_is_described_with_its_parameters() -> None:
     result = CliRunner().invoke(cli, ["traces", "import", "csv"])
     assert result.exit_code == 0, result.output
