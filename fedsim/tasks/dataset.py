@@ -93,7 +93,11 @@ class Dataset:
             raise self._damaged(f"the groups of the {part} samples do not fit the samples")
 
     def _damaged(self, what: str) -> UserError:
-        return UserError(what, where=f"dataset {self.name}")
+        return UserError(
+            what,
+            where=f"dataset {self.name}",
+            hint="mend its files, or the part that reads them",
+        )
 
     @property
     def input_shape(self) -> tuple[int, ...]:

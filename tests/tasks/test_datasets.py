@@ -579,7 +579,7 @@ def test_shakespeare_from_text_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["no speeches at all", "Role:\nshort\n"])
 def test_a_text_without_speeches_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "input.txt").write_text(text)
-    with pytest.raises(UserError, match=r"speeches|no role has more than 80"):
+    with pytest.raises(UserError, match=r"speeches|no role has text enough for samples of 80"):
         load("shakespeare", root=tmp_path)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, local_folder, locate
 from fedsim.tasks.reading.idx import read_bytes
@@ -91,7 +92,11 @@ class Shakespeare(DatasetComponent):
                     own.extend([len(roles)] * len(windows))
             roles.append(role)
         if not parts[0] or not parts[1]:
-            raise damaged(path, f"no role has more than {self.params.length} characters of text")
+            raise UserError(
+                f"no role has text enough for samples of {self.params.length} characters, and for tests besides",
+                where=str(path),
+                hint="use a smaller length, or another test_share",
+            )
         return self._dataset(
             characters,
             (np.concatenate(parts[0]), np.array(groups[0], dtype=np.int64)),
