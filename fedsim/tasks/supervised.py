@@ -188,8 +188,7 @@ class SupervisedTask(Task):
 
     def _check_gradients(self) -> None:
         """Train the module on a few samples, so that one that cannot be trained fails here and not in mid-run."""
-        named = dict(self.module.named_parameters())
-        if not named:
+        if not any(True for _ in self.module.parameters()):
             raise UserError(
                 f"model {self.model.name} has no trainable parameters",
                 where=_WHERE,
@@ -200,23 +199,18 @@ class SupervisedTask(Task):
         with isolated_torch_random(0):
             try:
                 module, loss = self._training_loss(_PROBE_SAMPLES)
-                parameters = list(module.parameters())
-                gradients = (
-                    torch.autograd.grad(loss, parameters, allow_unused=True)
-                    if loss.requires_grad
-                    else [None] * len(parameters)
-                )
+                if loss.requires_grad:
+                    # Other samples may use other parameters, as behind a gate.
+                    torch.autograd.grad(loss, list(module.parameters()), allow_unused=True)
             except Exception as error:
                 raise UserError(
                     f"model {self.model.name} cannot be trained: {_told(error)}", where=_WHERE
                 ) from error
-        unused = [name for name, value in zip(named, gradients, strict=True) if value is None]
-        if unused:
+        if not loss.requires_grad:
             raise UserError(
-                f"the outputs of model {self.model.name} do not depend on {', '.join(unused)}",
+                f"the outputs of model {self.model.name} have no gradient by any of its parameters",
                 where=_WHERE,
-                hint="use these parameters in forward (without detach or no_grad), remove them, or freeze them with "
-                "requires_grad_(False)",
+                hint="use them in forward without detach or no_grad",
             )
 
     def refusal_of_one_sample(self) -> str | None:

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedsim.errors import UserError
 from fedsim.learning.batches import BatchOrder
@@ -373,6 +373,33 @@ def test_functional_dropout_is_refused() -> None:
     with pytest.raises(UserError, match="global random generator"):
         refuse_hidden_randomness(task)
     assert torch.equal(before, torch.get_rng_state())
+
+
+class Branching(nn.Module):
+    """Batches whose sum is negative do not use the second layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 5), nn.Linear(64, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.first(x) if x.sum() < 0 else self.first(x) + self.second(x)
+
+
+def test_parameters_that_a_batch_does_not_use_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS, "branching", (Branching, "module"))  # type: ignore[arg-type]
+    task = supervised_task("branching")
+    task.train_x[:] = -task.train_x.abs()
+    kernel = build("loop", task)
+    weights = models_of(task, 2, torch.float32)
+    before = weights.clone()
+    with torch.no_grad():
+        session = kernel.session(np.arange(2), np.zeros(2, int), np.array([2, 2]), 0)
+        session.descend(weights, torch.full((2,), 0.1), np.array([2, 2]))
+    first, second = slice(0, 325), slice(325, 650)
+    assert not torch.equal(weights[:, first], before[:, first])
+    assert torch.equal(weights[:, second], before[:, second])
 
 
 def test_all_models_of_the_suite_are_used() -> None:

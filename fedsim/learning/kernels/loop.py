@@ -156,7 +156,10 @@ class _LoopSession(SupervisedSession):
             loss = self._loss.per_sample(outputs, self._labels[at, row, :count]).mean()
             if self._loss.penalty:
                 loss = loss + self._loss.penalties(bound.parameters)
-        gradients = torch.autograd.grad(loss, bound.parameters)
+        # Zeros for parameters that this mini-batch does not use, as behind a branch.
+        gradients = torch.autograd.grad(
+            loss, bound.parameters, allow_unused=True, materialize_grads=True
+        )
         return loss.detach().to(weights.dtype), gradients
 
     def _seed_dropout(self, row: int, step: int) -> None:
