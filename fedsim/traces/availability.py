@@ -543,7 +543,7 @@ class OnlineSampler:
     What is drawn is a function of the stream, the draw, the instant and ``busy`` alone. Time is cut into bins; the
     clients online at any instant of a bin are listed once, and clients are drawn from the list until they pass an exact
     check, which leaves every acceptable client equally likely. Where too few pass, the acceptable ones are listed
-    instead.
+    instead; short lists are looked through before that, so that little is tried where too few could pass.
 
     Args:
         index: the population.
@@ -559,6 +559,9 @@ class OnlineSampler:
     _AHEAD = 4
     _ATTEMPTS = 64
     _KEYS_FROM = 1 << 20
+    # A list this short is looked through at the cost of so many attempts.
+    _SHORT = 1 << 13
+    _ATTEMPTS_A_LOOK = 16
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -568,6 +571,10 @@ class OnlineSampler:
         self._sweep = Sweep(index)
         self._bin_start = 0
         self._bin_end = 0
+        # Who of the list is online, as it was found last, and the times between which nobody comes or goes.
+        self._known = np.zeros(0, np.int64)
+        self._known_from = 0
+        self._known_until = 0
         self._list(0)
         self._block = -1
         self._uniforms: list[float] = []
@@ -596,7 +603,11 @@ class OnlineSampler:
         if k <= 0 or not count:
             return np.zeros(0, np.int64)
         if 4 * k >= count:
-            return self._sample_exactly(k, t_ns, busy, draw)
+            return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
+        if count <= self._SHORT:
+            clients = self._acceptable(t_ns, busy)
+            if len(clients) < k:
+                return self._in_random_order(k, clients, draw)
         limit = self._ATTEMPTS + 8 * k
         chosen = np.zeros(0, np.int64)
         attempts = 0
@@ -612,7 +623,7 @@ class OnlineSampler:
             chosen = chosen[np.sort(where)]
             if len(chosen) >= k:
                 return chosen[:k]
-        return self._sample_exactly(k, t_ns, busy, draw)
+        return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
 
     def sample_one(self, t_ns: int, busy: BoolArray, draw: int) -> int:
         """One client that is online at ``t_ns`` and not busy; -1 where there is none. As :meth:`sample` with k = 1."""
@@ -632,6 +643,12 @@ class OnlineSampler:
             if attempt < self._AHEAD:
                 place = int(uniforms[at + attempt] * count)
             else:
+                if (
+                    attempt == self._ATTEMPTS_A_LOOK
+                    and count <= self._SHORT
+                    and len(self._acceptable(t_ns, busy)) < 2
+                ):
+                    break
                 place = int(self._stream.uniform(draw, attempt) * count)
             client = self._listed_view[place]
             if self._busy_view[client]:
@@ -643,23 +660,42 @@ class OnlineSampler:
                     continue
             self.online_until_ns = until_ns
             return client
-        chosen = self._sample_exactly(1, t_ns, busy, draw)
+        chosen = self._in_random_order(1, self._acceptable(t_ns, busy), draw)
         if not len(chosen):
             return -1
         client = int(chosen[0])
         self.online_until_ns = self._index.online_until(client, t_ns)
         return client
 
-    def _sample_exactly(self, k: int, t_ns: int, busy: BoolArray, draw: int) -> Int64Array:
-        """The draw from a list of all acceptable clients, ordered by a random key of each."""
-        places = np.flatnonzero(~busy[self._listed])
-        clients = self._listed[places]
-        clients = clients[self._online(places, clients, t_ns)]
+    def _in_random_order(self, k: int, clients: Int64Array, draw: int) -> Int64Array:
+        """The first ``k`` of all acceptable clients, ordered by a random key of each."""
+        if len(clients) < 2:
+            # Where more are wanted than are there, this is what most draws find: the one that has just become free.
+            return clients
         keys = self._stream.hashes(draw, clients + self._KEYS_FROM)
         if k < len(clients):
             some = np.argpartition(keys, k - 1)[:k]
             clients, keys = clients[some], keys[some]
         return clients[np.argsort(keys)]
+
+    def _acceptable(self, t_ns: int, busy: BoolArray) -> Int64Array:
+        """All clients that are online at an instant of the bin and not busy, ascending."""
+        clients = self._online_at(t_ns)
+        return clients[~busy[clients]]
+
+    def _online_at(self, t_ns: int) -> Int64Array:
+        """All clients online at an instant of the bin, ascending; looked for again only when one has come or gone."""
+        if not self._known_from <= t_ns < self._known_until:
+            if t_ns < self._known_from:
+                self._list(t_ns)
+            changed = np.flatnonzero(self._change <= t_ns)
+            online, change = self._index.state_many(self._listed[changed], t_ns)
+            self._is_online[changed], self._change[changed] = online, change
+            self._known = self._listed[self._is_online]
+            self._known_from = t_ns
+            next_change = int(self._change.min(initial=NEVER))
+            self._known_until = min(next_change, self._index.horizon_ns)
+        return self._known
 
     def _online(self, places: Int64Array, clients: Int64Array, t_ns: int) -> BoolArray:
         online = self._sure_until[places] > t_ns
@@ -677,9 +713,12 @@ class OnlineSampler:
         listed |= online
         self._listed = np.flatnonzero(listed)
         self._count = len(self._listed)
-        # Whoever is online when the bin starts is so until its next change; nothing is known here of the others.
         change_us = change_us.take(self._listed)
-        self._sure_until = np.where(change_us < FAR_US, change_us * _NS, NEVER)
-        self._sure_until *= online.take(self._listed)
+        self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)
+        self._is_online = online.take(self._listed)
+        # Both are brought forward when all who are online are asked for; what is known of single clients is this:
+        # whoever is online when the bin starts is so until its next change.
+        self._sure_until = self._change * self._is_online
+        self._known_from = self._known_until = self._bin_start
         self._listed_view = self._listed.data
         self._sure_until_view = self._sure_until.data

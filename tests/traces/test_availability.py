@@ -353,6 +353,9 @@ def busy_week(clients, seed=0):
     return AvailabilityIndex.from_bundle(bundle_of(devices))
 
 
+WEEKS = [busy_week(40), busy_week(200, seed=1)]
+
+
 @pytest.mark.parametrize("k", [1, 2, 7])
 def test_a_sample_is_online_not_busy_without_repeats_and_the_same_when_asked_again(k):
     index = busy_week(100)
@@ -405,6 +408,85 @@ def test_every_acceptable_client_is_drawn_equally_often(k, busy_share):
     share = k / len(acceptable)
     spread = np.sqrt(draws * share * (1 - share))
     assert np.abs(counts[acceptable] - draws * share).max() <= 4.5 * spread
+
+
+def plain_draw(index, stream, k, t_ns, busy, draw):
+    """What is to be drawn: attempts on the list of the bin, and else the acceptable clients by their keys."""
+    bin_ns = min(max(index.mean_session_ns // 4, 10**9), 86_400 * 10**9)
+    start_ns = t_ns // bin_ns * bin_ns
+    every = range(index.clients)
+    listed = [c for c in every if index.next_online(c, start_ns) < start_ns + bin_ns]
+    acceptable = [c for c in every if index.is_online(c, t_ns) and not busy[c]]
+    attempts = 64 if k == 1 else 64 + 8 * k if 4 * k < len(listed) else 0
+    chosen = []
+    for attempt in range(attempts if listed else 0):
+        client = listed[int(stream.uniform(draw, attempt) * len(listed))]
+        if client in acceptable and client not in chosen:
+            chosen.append(client)
+        if len(chosen) == k:
+            return chosen
+    return sorted(acceptable, key=lambda c: stream.hash(draw, c + (1 << 20)))[:k]
+
+
+@st.composite
+def draws_while_clients_come_and_go(draw):
+    """Numbers wanted at instants that mostly grow, and how many more of those online are free then."""
+    steps = st.sampled_from([0, 0, 1, 10**6, 10**8, 10**9, 4 * 10**9, 10**11, -(10**9), -(10**10)])
+    wanted = st.sampled_from([1, 1, 2, 3, 5, 9, 30])
+    more = st.sampled_from([-2, -1, 0, 0, 1, 1, 4, 60])
+    asked = draw(st.lists(st.tuples(steps, wanted, more), min_size=1, max_size=40))
+    return (
+        draw(st.integers(0, 2**32)),
+        draw(st.integers(0, 10) | st.integers(10**11, 10**12)),
+        asked,
+    )
+
+
+@pytest.mark.parametrize("short", [OnlineSampler._SHORT, 0])
+@settings(max_examples=60, deadline=None)
+@given(draws_while_clients_come_and_go())
+def test_what_is_drawn_is_what_the_plain_way_draws(short, case):
+    seed, t_ns, asked = case
+    index, stream = WEEKS[seed % 2], Stream(seed, Purpose.SELECTION)
+    sampler = OnlineSampler(index, stream)
+    sampler._SHORT = short
+    busy = np.zeros(index.clients, np.bool_)
+    for draw, (step_ns, k, more) in enumerate(asked):
+        t_ns = max(t_ns + step_ns, 0)
+        busy[:] = True
+        busy[index.online_clients(t_ns)[seed % 5 :][: max(k + more, 0)]] = False
+        expected = plain_draw(index, stream, k, t_ns, busy, draw)
+        assert sampler.sample(k, t_ns, busy, draw).tolist() == expected
+        if k == 1 and expected:
+            assert sampler.online_until_ns == index.online_until(expected[0], t_ns)
+
+
+def test_nobody_is_looked_for_again_before_somebody_comes_or_goes(monkeypatch):
+    index = busy_week(100)
+    t_ns = 300_000_000_000
+    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    online = sampler.sample(100, t_ns, np.zeros(100, np.bool_), 0)
+    first_change_ns = int(index.state_many(np.arange(100), t_ns)[1].min())
+    assert first_change_ns < sampler._bin_end
+    monkeypatch.setattr(index, "state_many", lambda *_: pytest.fail("looked at the trace"))
+    busy = np.ones(100, np.bool_)
+    busy[online[3]] = False
+    assert sampler.sample(60, first_change_ns - 1, busy, 1).tolist() == [online[3]]
+    monkeypatch.undo()
+    afterwards = index.online_clients(first_change_ns).tolist()
+    assert afterwards != sorted(online.tolist())
+    busy[:] = False
+    assert sorted(sampler.sample(100, first_change_ns, busy, 2).tolist()) == afterwards
+
+
+def test_past_the_end_of_a_trace_without_one_is_refused_though_nobody_comes_or_goes():
+    devices = [{"window": (0, 50), "intervals": [(0, 50)]}, {"window": (0, 9), "intervals": []}]
+    index = AvailabilityIndex.from_bundle(bundle_of(devices, "error"))
+    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    free = np.zeros(2, np.bool_)
+    assert sampler.sample(2, 9 * US - 1, free, 0).tolist() == [0]
+    with pytest.raises(UserError, match="on_end: error"):
+        sampler.sample(2, 9 * US, free, 1)
 
 
 def test_fewer_than_asked_and_nobody():
