@@ -75,6 +75,11 @@ def _leader(frame: pd.DataFrame, key: str, written: Callable[[float], str]) -> s
     row = _extreme(frame, key, largest=True)
     if frame[key].map(written).nunique() == 1 < len(frame):
         return ""
+    return _named(row)
+
+
+def _named(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
+    """A variant and, where there are several, its setting."""
     return f"{row['label']} in {row['setting']}" if row["setting"] else str(row["label"])
 
 
@@ -217,10 +222,7 @@ def target_figure(comparison: Comparison, target: Target, number: int) -> Figure
         elif len(firsts) == len(frame):
             finding = f"All reached it {after}: a tie, as far as the evaluations tell."
         else:
-            names = [
-                f"{row['label']} in {row['setting']}" if row["setting"] else str(row["label"])
-                for row in firsts.to_dict("records")
-            ]
+            names = [_named(row) for row in firsts.to_dict("records")]
             finding = f"{listed_text(names)} were first, {after}: they tie, as far as the evaluations tell."
         silent = int((~shown).sum())
         if silent:

@@ -55,6 +55,7 @@ class Kernel(ABC):
         revision: counted up whenever its bits change.
         group_invariant: whether a dispatch's result is bitwise the same in every group (on CPU; a test holds it).
         fused: whether :meth:`Session.descend` is there.
+        recorded: whether its sessions' steps go through :class:`fedsim.learning.kernels.replay.Replay`.
         largest_group: most dispatches in a group for a model of this size.
     """
 
@@ -62,6 +63,7 @@ class Kernel(ABC):
     revision: ClassVar[int]
     group_invariant: ClassVar[bool]
     fused: ClassVar[bool] = False
+    recorded: ClassVar[bool] = False
 
     @abstractmethod
     def replica(self) -> Kernel:

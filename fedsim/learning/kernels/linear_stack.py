@@ -142,6 +142,7 @@ class LinearStackKernel(StackedKernel):
     revision = 2
     group_invariant = True
     fused = True
+    recorded = True
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -186,11 +187,6 @@ class LinearStackKernel(StackedKernel):
         return self.steps.descend_together(
             *views(self.layers, weights), inputs, labels, places, classes, factors
         )
-
-    @property
-    def fixed_memory(self) -> bool:
-        """Where steps are recorded."""
-        return self.replay.records
 
     @property
     def client_by_client(self) -> bool:

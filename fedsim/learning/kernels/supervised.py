@@ -47,7 +47,7 @@ class SupervisedKernel(Kernel):
         self.samples = samples
         self.order = order
         self.execution = execution
-        self.replay = Replay(execution.device, records=execution.cuda_graphs)
+        self.replay = Replay(execution.device, records=self.recorded and execution.cuda_graphs)
 
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""
@@ -57,6 +57,11 @@ class SupervisedKernel(Kernel):
     def model_bytes(self) -> int:
         """Size of one local model."""
         return self.task.layout.size * self.execution.dtype.itemsize
+
+    @property
+    def fixed_memory(self) -> bool:
+        """Where steps are recorded."""
+        return self.replay.records
 
     def cuda_group(self, activations: int = 0) -> int:
         """Clients whose training takes a part of the GPU's memory.

@@ -64,6 +64,7 @@ class VmapKernel(SupervisedKernel):
     revision = 1
     # Convolutions choose their algorithm by the number of clients.
     group_invariant = False
+    recorded = True
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -107,11 +108,6 @@ class VmapKernel(SupervisedKernel):
             targets[name].copy_(gradient)
         result: Tensor = losses.to(weights.dtype)
         return result
-
-    @property
-    def fixed_memory(self) -> bool:
-        """Where steps are recorded."""
-        return self.replay.records
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:

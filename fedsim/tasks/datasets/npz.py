@@ -12,7 +12,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.arrays import divided, first_not_finite, read_arrays
+from fedsim.tasks.reading.arrays import are_marks, divided, first_not_finite, read_arrays
 from fedsim.tasks.reading.files import resolve
 from fedsim.tasks.reading.splitting import held_out
 
@@ -112,7 +112,7 @@ def _refuse_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) ->
 
 def _marks(is_test: npt.NDArray[Any], path: Path) -> npt.NDArray[np.bool_]:
     """Which samples are test samples."""
-    if is_test.ndim != 1 or is_test.dtype.kind not in "iub" or not np.isin(is_test, (0, 1)).all():
+    if is_test.ndim != 1 or is_test.dtype.kind == "f" or not are_marks(is_test):
         raise UserError(
             f"is_test has {is_test.ndim} dimensions of type {is_test.dtype}, or other values than 0 and 1",
             where=str(path),

@@ -12,8 +12,10 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
+from fedsim.tasks.reading.arrays import are_marks
+from fedsim.tasks.reading.files import require_file, resolve
 from fedsim.tasks.reading.splitting import held_out
+from fedsim.tasks.reading.tables import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,7 +183,7 @@ def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path
 def _marks(frame: pd.DataFrame, name: str, path: Path) -> npt.NDArray[np.bool_]:
     """Which rows are test samples."""
     values = frame[name].to_numpy()
-    if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
+    if not are_marks(values):
         raise UserError(
             f"column '{name}' holds other values than true and false, or 1 and 0",
             where=str(path),
@@ -191,25 +193,17 @@ def _marks(frame: pd.DataFrame, name: str, path: Path) -> npt.NDArray[np.bool_]:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow as pa
-
-    if not path.is_file():
-        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
+    require_file(path)
     if path.suffix not in (".csv", ".parquet"):
         raise UserError(
             f"'{path.suffix}' is no known kind of table",
             where=str(path),
             hint="give a file that ends in .csv or .parquet",
         )
-    try:
-        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-    except (ValueError, OSError, pa.ArrowException) as error:
-        raise UserError(
-            f"it cannot be read: {error}",
-            where=str(path),
-            hint="mend the file or write it again; a CSV file is UTF-8 text with a line of column names",
-        ) from error
+    frame = read_table(
+        path,
+        "mend the file or write it again; a CSV file is UTF-8 text with a line of column names",
+    )
     if not len(frame):
         raise UserError("it has no rows", where=str(path))
     return frame

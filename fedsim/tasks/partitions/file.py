@@ -11,7 +11,9 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
-from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
+from fedsim.tasks.reading.arrays import are_marks
+from fedsim.tasks.reading.files import require_file, resolve
+from fedsim.tasks.reading.tables import read_table
 
 
 class FileParameters(PartitionParameters):
@@ -67,19 +69,8 @@ class FromFile(Partitioner):
 
     def _read(self, path: Path) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_] | None]:
         """Sample and client of each row, and whether it is a test sample where the table says so."""
-        import pandas as pd
-        import pyarrow as pa
-
-        if not path.is_file():
-            raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
-        try:
-            table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-        except (ValueError, OSError, pa.ArrowException) as error:
-            raise UserError(
-                f"it cannot be read: {error}",
-                where=str(path),
-                hint="give a CSV or Parquet table with the columns sample and client",
-            ) from error
+        require_file(path)
+        table = read_table(path, "give a CSV or Parquet table with the columns sample and client")
         for column in ("sample", "client"):
             if (
                 column not in table.columns
@@ -101,7 +92,7 @@ class FromFile(Partitioner):
                 hint="leave out the column is_test or the parameter test",
             )
         marks = table["is_test"].to_numpy()
-        if marks.dtype.kind not in "iub" or not np.isin(marks, (0, 1)).all():
+        if marks.dtype.kind == "f" or not are_marks(marks):
             raise UserError(
                 "its column 'is_test' holds other values than true and false, or 1 and 0",
                 where=str(path),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, damaged
+from fedsim.tasks.reading.files import damaged, require_file
 
 # Numbers that are looked at together, where an array may be larger than memory.
 _PIECE = 1 << 22
@@ -50,6 +50,11 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     return result
 
 
+def are_marks(values: npt.NDArray[Any]) -> bool:
+    """Whether all values are true or false, or 1 or 0."""
+    return values.dtype.kind in "fiub" and bool(np.isin(values, (0, 1)).all())
+
+
 def divided(
     array: npt.NDArray[Any], is_test: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -84,8 +89,7 @@ def read_npz(
     Raises:
         UserError: the file is missing or damaged, lacks a required array, or an array holds Python objects.
     """
-    if not path.is_file():
-        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
+    require_file(path)
     if not zipfile.is_zipfile(path):
         raise damaged(path, "it is no .npz archive")
     try:

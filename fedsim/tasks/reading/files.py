@@ -123,6 +123,16 @@ def absent(name: str, missing: Sequence[str], place: Path | None) -> UserError:
     )
 
 
+def require_file(path: Path) -> None:
+    """Make sure that a file which the user named is there.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not path.is_file():
+        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
+
+
 def damaged(path: Path, what: str) -> UserError:
     """The error for a file that cannot be what it should be."""
     return UserError(
