@@ -64,6 +64,8 @@ class Run:
             UserError: ``scenario.yaml`` is missing or damaged.
         """
         path = self.folder.scenario
+        if path.exists():
+            self.folder.require_unchanged(self.info, path)
         try:
             content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         except (OSError, YAMLError, UnicodeDecodeError) as error:
@@ -128,12 +130,20 @@ class Run:
 
     def _optional(self, table: Table) -> pd.DataFrame | None:
         path = self.folder.parquet(table.name)
-        return _frame(read_parquet(path), table, path) if path.exists() else None
+        if not path.exists():
+            if path.name in self.info.get("files", {}):
+                raise self._missing(path)
+            return None
+        return _frame(self._read_finished(path), table, path)
+
+    def _read_finished(self, path: Path) -> pa.Table:
+        self.folder.require_unchanged(self.info, path)
+        return read_parquet(path)
 
     def _read(self, table: Table) -> pa.Table:
         parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
         if parquet.exists():
-            return read_parquet(parquet)
+            return self._read_finished(parquet)
         if stream.exists():
             return read_stream(stream, table)
         raise self._missing(parquet)
@@ -196,6 +206,7 @@ class Run:
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         path = self.folder.model
         if path.exists():
+            self.folder.require_unchanged(self.info, path)
             return load_model(path)
         if self.info.get("timing_only"):
             raise UserError(
