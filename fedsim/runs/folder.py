@@ -23,7 +23,8 @@ from fedsim.runs.schema import STREAMED, TABLES
 
 INFO_FORMAT = 2
 """Format of ``run.json``; raised when the meaning of an entry changes. 1 was that of fedsim 0.1."""
-_FIRST_WITH_CHECKSUMS = 2
+FIRST_WITH_CHECKSUMS = 2
+"""Earlier formats of ``run.json`` have no checksums."""
 
 
 class Status(StrEnum):
@@ -154,7 +155,7 @@ class RunFolder:
         if not self.info.exists():
             return False
         info = self.read_info()
-        return info["format"] < _FIRST_WITH_CHECKSUMS or bool(info.get("files"))
+        return info["format"] < FIRST_WITH_CHECKSUMS or bool(info.get("files"))
 
     def _is_own(self) -> bool:
         """Whether ``run.json`` states that fedsim wrote this folder, damaged or not."""
@@ -267,7 +268,7 @@ class RunFolder:
                 where=str(self.info),
                 hint="update fedsim: pip install --upgrade fedsim-des",
             )
-        if info["format"] >= _FIRST_WITH_CHECKSUMS and not is_unchanged(info):
+        if info["format"] >= FIRST_WITH_CHECKSUMS and not is_unchanged(info):
             raise self.damaged(self.info, "has changed since fedsim wrote it")
         _require_plausible(info, self.info)
         return info

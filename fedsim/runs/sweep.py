@@ -42,15 +42,18 @@ class SweepRecord:
         name: the scenario's name.
         scenario: the scenario file; None where it was built in Python.
         runs: in the order of the sweep.
+        verifiable: whether the file has a checksum; that of fedsim 0.1 has none.
     """
 
     name: str
     scenario: str | None
     runs: tuple[SweepEntry, ...]
+    verifiable: bool = True
 
     def write(self, folder: Path) -> None:
         """Replace the file in ``folder``."""
         document = {"format": SWEEP_FORMAT, **asdict(self)}
+        del document["verifiable"]
         write_text(folder / SWEEP_FILE, json.dumps(stamped(document), indent=1) + "\n")
 
 
@@ -80,7 +83,8 @@ def read_sweep(folder: Path) -> SweepRecord:
         runs = tuple(SweepEntry(**entry) for entry in document["runs"])
         for entry in runs:
             _require_plain_name(entry.run)
-        return SweepRecord(document["name"], document["scenario"], runs)
+        verifiable = written >= _FIRST_WITH_CHECKSUM
+        return SweepRecord(document["name"], document["scenario"], runs, verifiable)
     except FileNotFoundError:
         raise UserError(
             f"the folder holds no {SWEEP_FILE}, so it is not that of a sweep",
