@@ -300,12 +300,31 @@ class RunFolder:
             try:
                 self.require_unchanged(info, path)
             except FileNotFoundError:
-                problems.append(self.damaged(path, "is missing"))
+                problems.append(self.missing(info, path))
             except OSError as error:
                 problems.append(self.damaged(path, f"cannot be read: {error.strerror}"))
             except UserError as error:
                 problems.append(error)
         return problems
+
+    def missing(self, info: Mapping[str, Any], path: Path) -> UserError:
+        """The error for a missing file; what brings it back depends on whether the run has ended."""
+        if info["status"] != Status.COMPLETE:
+            return UserError(
+                "no such file; the run has not ended",
+                where=str(path),
+                hint=f"finish it: fedsim resume {self.path}",
+            )
+        words = ["fedsim run", str(self.scenario), "-o", str(self.path), "--overwrite"]
+        if info.get("timing_only"):
+            words.append("--timing-only")
+        if info.get("timeline"):
+            words += ["--timeline", info["timeline"]["run"]]
+        return UserError(
+            "no such file, though the run is complete: the folder is damaged",
+            where=str(path),
+            hint=f"restore the file from a copy, or repeat the run: {' '.join(words)}",
+        )
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for a damaged file, with the ways to get it back."""

@@ -115,7 +115,7 @@ class Run:
         """
         frame = self._optional(CLIENTS)
         if frame is None:
-            raise self._missing(self.folder.parquet(CLIENTS.name))
+            raise self.folder.missing(self.info, self.folder.parquet(CLIENTS.name))
         return frame
 
     @functools.cached_property
@@ -132,7 +132,7 @@ class Run:
         path = self.folder.parquet(table.name)
         if not path.exists():
             if path.name in self.info.get("files", {}):
-                raise self._missing(path)
+                raise self.folder.missing(self.info, path)
             return None
         return _frame(self._read_finished(path), table, path)
 
@@ -146,26 +146,7 @@ class Run:
             return self._read_finished(parquet)
         if stream.exists():
             return read_stream(stream, table)
-        raise self._missing(parquet)
-
-    def _missing(self, path: Path) -> UserError:
-        """The error for a missing file, with what brings it back, which depends on whether the run has ended."""
-        if self.status is not Status.COMPLETE:
-            return UserError(
-                "no such file; the run has not ended",
-                where=str(path),
-                hint=f"finish it: fedsim resume {self.path}",
-            )
-        words = ["fedsim run", str(self.folder.scenario), "-o", str(self.path), "--overwrite"]
-        if self.info.get("timing_only"):
-            words.append("--timing-only")
-        if self.info.get("timeline"):
-            words += ["--timeline", self.info["timeline"]["run"]]
-        return UserError(
-            "no such file, though the run is complete: the folder is damaged",
-            where=str(path),
-            hint=f"restore the file from a copy, or repeat the run: {' '.join(words)}",
-        )
+        raise self.folder.missing(self.info, parquet)
 
     @functools.cached_property
     def simulated_s(self) -> float:
@@ -214,7 +195,7 @@ class Run:
                 where=str(path),
                 hint="run the scenario with learning",
             )
-        raise self._missing(path)
+        raise self.folder.missing(self.info, path)
 
     def time_to(self, metric: str, target: float) -> float:
         """Simulated seconds until the first evaluation that reached ``target``; NaN if none did.
