@@ -4,7 +4,7 @@
 
 - **kill**: kill -9 at a random moment, then ``resume`` (or ``run`` if the run had not begun), as often as it takes;
 - **kill twice**: the resumed run is killed, too;
-- **damage**: a random file of a complete run, a sweep, an interrupted run or a trace bundle loses a bit, its end, or goes
+- **damage**: a random file of a complete run, a sweep, an interrupted run or a bundle loses a bit, its end, or goes
   altogether;
 - **two processes**: ``resume`` and ``run --overwrite`` beside a run that is going on;
 - **no room**: a limit on the size of files (and a small file system, if one can be mounted) in the middle of a run.
