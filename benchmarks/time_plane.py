@@ -120,9 +120,8 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     )
     with tempfile.TemporaryDirectory() as output:
         writer = RunWriter(RunFolder(Path(output) / "run"), clients=clients)
-        _, simulated = build_server(assembly, None, writer)
         bare = BareTimeouts()
-        simulated.on_progress = bare.on_progress
+        simulated = build_server(assembly, None, writer, bare.on_progress)
         started_wall, started = time.perf_counter(), time.process_time()
         with rare_garbage_collection():
             simulated.run()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, cast
 
 import simpy
 from simpy.events import EventPriority
@@ -23,6 +23,15 @@ EVALUATION_ORDER = 1 << 61
 SETTLING_ORDER = (1 << 61) + 1
 """Shared links settle their rates once everything of the instant has started and stopped."""
 LAST_ORDER = 1 << 62
+
+
+class Clock(Protocol):
+    """SimPy's environment as what it is here: a clock of integer nanoseconds."""
+
+    @property
+    def now(self) -> int:
+        """Simulated nanoseconds since the scenario's start."""
+        ...
 
 
 class ScheduledCall(simpy.Event):
@@ -45,10 +54,16 @@ class ScheduledCall(simpy.Event):
 
 
 class Engine:
-    """Simulated time."""
+    """Simulated time.
+
+    Attributes:
+        env: SimPy's environment.
+        clock: its clock, for what reads the time often.
+    """
 
     def __init__(self) -> None:
         self.env = simpy.Environment(initial_time=0)
+        self.clock = cast(Clock, self.env)
         self._timers = TIMER_ORDER
         self._stopped = False
 
