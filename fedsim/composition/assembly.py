@@ -245,8 +245,8 @@ def _rules(assembly: Assembly) -> Rules:
     schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
     detection = section.failure_detection
     return Rules(
-        partial(selection_class, selection_params),
-        partial(schedule_class, schedule_params),
+        lambda server: selection_class(selection_params, server),
+        lambda server, selection: schedule_class(schedule_params, server, selection),
         failure_detection_ns=None if detection == "never" else to_ns(detection),
         aggregation_ns=to_ns(section.aggregation_time),
         has_prologue=assembly.prologue_bytes is not None,

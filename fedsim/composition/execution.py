@@ -287,9 +287,7 @@ class _Execution:
             if assembly.execution is not None
             else None
         )
-        self._plane = (
-            None if self._learner is None else _TimedPlane(self._learner, self._learning)
-        )
+        self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
         progress = None if on_progress is None else self._report_progress
         self._server: Server | RecordedTimeline
         if timeline is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import (
@@ -14,7 +16,7 @@ from fedsim.simulation.engine import (
     ScheduledCall,
 )
 from fedsim.simulation.life import Life, LocalSteps, Plan, Reached, Transfer
-from fedsim.simulation.planned import OnEnd
+from fedsim.simulation.planned import Dispatches, OnEnd
 from fedsim.simulation.workload import Workloads
 from fedsim.traces.availability import NEVER
 
@@ -33,7 +35,7 @@ class _UnderWay:
         self.call: ScheduledCall | None = None
 
 
-class ContendedDispatches:
+class ContendedDispatches(Dispatches):
     """Dispatches whose transfers share links; a transfer is a flow, every other activity a timed call.
 
     Args:
@@ -57,6 +59,7 @@ class ContendedDispatches:
         self._next_flow_ns = NEVER
         self._settling = False
 
+    @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         life = Life(
             self._workloads.of(dispatch),
@@ -70,6 +73,7 @@ class ContendedDispatches:
         self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, life)
         self._advance(one, None)
 
+    @override
     def stop(self, dispatch: Dispatch) -> Plan:
         one = self._under_way.pop(dispatch.dispatch_id)
         now = one.life.stop_ns = self._engine.now_ns
@@ -82,6 +86,7 @@ class ContendedDispatches:
                 one.ended = True
         return one.life.plan()._replace(arrives=False)
 
+    @override
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
         for dispatch_id in sorted(self._under_way):
             dispatch = self._under_way[dispatch_id].dispatch

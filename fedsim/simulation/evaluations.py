@@ -42,9 +42,7 @@ class Evaluations:
         plane: executes the evaluations; None for timing-only runs.
     """
 
-    def __init__(
-        self, times: EvaluationTimes, engine: Engine, plane: LearningPlane | None
-    ) -> None:
+    def __init__(self, times: EvaluationTimes, engine: Engine, plane: LearningPlane | None) -> None:
         self._times = times
         self._engine = engine
         self._plane = plane

@@ -75,28 +75,35 @@ class Facts:
 
     @property
     def clients(self) -> int:
+        """Number of clients N."""
         return self._clients.population.clients
 
     @property
     def samples(self) -> npt.NDArray[np.int64]:
+        """Training samples per client, (N,)."""
         return self._clients.samples
 
     @property
     def default_steps(self) -> npt.NDArray[np.int64]:
+        """Local steps of a full workload per client, (N,)."""
         return self._clients.work.steps
 
     @property
     def has_prologue(self) -> bool:
+        """Whether version 0 goes to all clients first."""
         return self._rules.has_prologue
 
     @property
     def detects_failures(self) -> bool:
+        """Whether the server learns that a client at work is gone."""
         return self._rules.failure_detection_ns is not None
 
     def expected_duration_s(self, client: int) -> float:
+        """Duration of a client's full workload at nominal speed and rates."""
         return self._clients.expected_duration_s(client)
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
+        """A random stream of this run."""
         return Stream(self._seed, purpose, *keys)
 
 

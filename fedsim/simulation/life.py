@@ -201,14 +201,17 @@ class Life:
 
     def plan(self) -> Plan:
         """What has become of the dispatch by now."""
+        bytes_down, bytes_up = self._bytes
+        download_ns, upload_ns = self._transfer_ns
         return Plan(
             self.now_ns,
             self.arrives,
             self.downloaded_ns,
             self.computed_ns,
             self.steps_done,
-            *self._bytes,
-            self._transfer_ns[Direction.DOWN],
+            bytes_down,
+            bytes_up,
+            download_ns,
             self.compute_ns,
-            self._transfer_ns[Direction.UP],
+            upload_ns,
         )

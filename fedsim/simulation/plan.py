@@ -114,7 +114,7 @@ class Planner:
         deadline_ns: int | None,
         online_until_ns: int,
     ) -> tuple[int, int, int, int]:
-        """Ends of the three phases, and local steps; the last phase ends beyond all time if the dispatch is disturbed."""
+        """Ends of the three phases, and local steps; the last end is beyond all time if the dispatch is disturbed."""
         workload, network, compute = self._workload, self._network, self._compute
         disturbed = -1, -1, _BEYOND, 0
         off_ns = min(online_until_ns, NEVER - 1)
@@ -164,9 +164,7 @@ class Planner:
                 reached: Reached = activity.until_ns, None
                 if type(activity) is Transfer:
                     direction, size, until_ns = activity
-                    end_ns = network.transfer_end_ns(
-                        client, direction, size, life.now_ns, sequence
-                    )
+                    end_ns = network.transfer_end_ns(client, direction, size, life.now_ns, sequence)
                     if end_ns <= until_ns and end_ns < NEVER:
                         reached = end_ns, None
                     elif until_ns < NEVER:

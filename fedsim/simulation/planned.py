@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import simpy
+from typing_extensions import override
 
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import Engine
@@ -57,7 +58,7 @@ class _End(simpy.Event):
         self.deadline_ns = deadline_ns
 
 
-class PlannedDispatches:
+class PlannedDispatches(Dispatches):
     """Dispatches whose plans are known at the hand-out.
 
     Args:
@@ -82,6 +83,7 @@ class PlannedDispatches:
         # SimPy reads this list and never writes to it, so that all events can share one.
         self._callbacks = [self._ended]
 
+    @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         now = dispatch.dispatched_ns
         plan = (self._only_planner or self._planner(dispatch)).plan(
@@ -101,6 +103,7 @@ class PlannedDispatches:
         if self._under_way.pop(dispatch.dispatch_id, None) is not None:
             self._on_end(dispatch, event.plan)
 
+    @override
     def stop(self, dispatch: Dispatch) -> Plan:
         end = self._under_way.pop(dispatch.dispatch_id)
         plan = self._planner(dispatch).live(
@@ -113,6 +116,7 @@ class PlannedDispatches:
         )
         return plan._replace(arrives=False)
 
+    @override
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
         for dispatch_id in sorted(self._under_way):
             dispatch = self._under_way[dispatch_id].dispatch

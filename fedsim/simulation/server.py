@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from fedsim.errors import UserError
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Outcome
 from fedsim.randomness import Purpose
-from fedsim.scheduling.base import Dispatch, Selection, Timer
+from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import Engine
@@ -48,7 +49,7 @@ class Limits:
     arrivals: int | None = None
 
 
-class Server(Facts):
+class Server(Facts, ServerPort):
     """The server of one run; implements :class:`fedsim.scheduling.base.ServerPort`.
 
     Args:
@@ -72,6 +73,9 @@ class Server(Facts):
         UserError: schedule or selection refuse their parameters.
     """
 
+    version: int = 0
+    round: int = 0
+
     def __init__(
         self,
         clients: Clients,
@@ -87,7 +91,7 @@ class Server(Facts):
     ) -> None:
         super().__init__(clients, rules, seed)
         population = clients.population
-        self.version = self.round = self.dispatched = self.arrived = 0
+        self.dispatched = self.arrived = 0
         self._population = population
         self._work = clients.work
         steps = clients.work.steps
@@ -137,21 +141,27 @@ class Server(Facts):
 
     # -- Step 1. The schedule asks the selection for clients, and hands them work. ----------------------------------
 
+    @override
     def is_online(self, client: int) -> bool:
         return self._population.availability.is_online(client, self._clock.now)
 
+    @override
     def is_busy(self, client: int) -> bool:
         return self._handouts.is_engaged(client)
 
+    @override
     def online_clients(self) -> npt.NDArray[np.int64]:
         return self._handouts.online_clients()
 
+    @override
     def sample_online(self, count: int) -> list[int]:
         return self._handouts.sample_online(count)
 
+    @override
     def call_when_available(self, callback: Callable[[], None]) -> None:
         self._handouts.call_when_available(callback)
 
+    @override
     def dispatch(
         self,
         client: int,
@@ -233,6 +243,7 @@ class Server(Facts):
         self._selection.on_failure(dispatch)
         self._schedule.on_failure(dispatch)
 
+    @override
     def cut(self, dispatch: Dispatch) -> None:
         if not dispatch.open:
             return
@@ -256,10 +267,12 @@ class Server(Facts):
 
     # -- Step 4. The schedule throws an update away, or makes the next version of those it has, and closes the round. -
 
+    @override
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
         outcome = Outcome.LATE if late else Outcome.DISCARDED
         self._updates.close(dispatch, self._updates.take(dispatch), outcome, self._clock.now)
 
+    @override
     def aggregate(
         self,
         dispatches: Sequence[Dispatch],
@@ -283,6 +296,7 @@ class Server(Facts):
             self._on_progress()
         return version
 
+    @override
     def close_round(self) -> None:
         self.round += 1
         self._evaluations.on_round(self.round)
@@ -292,16 +306,20 @@ class Server(Facts):
     # -- what else a schedule may know and do -------------------------------------------------------------------------
 
     @property
+    @override
     def now_ns(self) -> int:
         return self._clock.now
 
     @property
+    @override
     def busy_until_ns(self) -> int:
         return self._handouts.busy_until_ns
 
+    @override
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
         return self._engine.call_at(time_ns, callback)
 
+    @override
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
         if self._plane is None:
             raise UserError(

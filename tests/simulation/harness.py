@@ -249,9 +249,7 @@ def simulate(
         Rules(
             partial(selection_class, selection_class.Params(**selection)),
             make_schedule,
-            failure_detection_ns=None
-            if failure_detection == "never"
-            else to_ns(failure_detection),
+            failure_detection_ns=None if failure_detection == "never" else to_ns(failure_detection),
             aggregation_ns=to_ns(aggregation_time),
         ),
         Limits(

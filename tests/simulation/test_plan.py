@@ -154,7 +154,7 @@ def test_a_download_without_end() -> None:
 
 
 def test_what_ends_as_the_client_leaves_is_done() -> None:
-    """Handed out at 27.5 s without latency: 1 s down, 9.5 s of steps, 2 s up, so it ends at 40 s, when client 0 leaves."""
+    """Handed out at 27.5 s: 1 s down, 9.5 s of steps, 2 s up; it ends at 40 s, when client 0 leaves."""
     planner = simple("drop", latency_s=0.0)
     plan = planner.plan(0, 0, round(27.5 * S), 19, None, 40 * S)
     assert (plan.end_ns, plan.arrives) == (40 * S, True)
