@@ -42,8 +42,7 @@ class Purpose(enum.IntEnum):
     DATASET = 13
     DROPOUT = 14
     STRAGGLER = 15
-    SCHEDULE = 16
-    ENERGY = 17
+    # 16 and 17 belonged to earlier versions. Numbers seed streams: none may change, and none may be used again.
     ANALYSIS = 18
     AUGMENTATION = 19
     LIMITED_WORK = 20
