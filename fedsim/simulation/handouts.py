@@ -22,8 +22,8 @@ _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 
 Steps = int | Callable[[], int] | None
 OnDispatched = Callable[[Dispatch], None] | None
-Begin = Callable[[int, Steps, int | None, OnDispatched, int], None]
-"""Hands work to a client now: client, steps, deadline, callback, and until when the client is online."""
+Begin = Callable[[int, int, int, Steps, int | None, OnDispatched], None]
+"""Hands work to a client now: client, now, until when the client is online, steps, deadline and callback."""
 
 
 class _Waiting:
@@ -142,7 +142,7 @@ class HandOuts:
             if online_until_ns > now:
                 self._at_work[client] = self._is_engaged[client] = True
                 self._last_handout_ns = now
-                self._begin(client, steps, deadline_ns, on_dispatched, online_until_ns)
+                self._begin(client, now, online_until_ns, steps, deadline_ns, on_dispatched)
                 return _DONE
         if client in self._waiting:
             raise RuntimeError(f"work for client {client} is waiting already")
@@ -166,10 +166,11 @@ class HandOuts:
                 self._last_handout_ns = now
                 self._begin(
                     client,
+                    now,
+                    online_until_ns,
                     waiting.steps,
                     waiting.deadline_ns,
                     waiting.on_dispatched,
-                    online_until_ns,
                 )
                 return
         due_ns = self._availability.next_online(client, max(now, self.busy_until_ns))

@@ -39,8 +39,11 @@ class Dispatches(Protocol):
 class _End(simpy.Event):
     """The end of a dispatch; ends of one instant are processed in order of dispatching.
 
-    To SimPy this is an event that has been triggered already; SimPy's own constructor does more than that needs.
+    To SimPy this is an event that has been triggered already; SimPy's own constructor does more than that needs, and
+    slots make events cheaper.
     """
+
+    __slots__ = ("callbacks", "deadline_ns", "dispatch", "plan")
 
     _ok = True
     _value = None

@@ -135,7 +135,7 @@ class Server(Facts, ServerPort):
         self._schedule.start()
         self._engine.run(self._limits.until_ns)
         now = self._clock.now
-        for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held()]:
+        for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:
             self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         self._evaluations.finish()
 
@@ -177,15 +177,15 @@ class Server(Facts, ServerPort):
     def _hand_out(
         self,
         client: int,
+        now: int,
+        online_until_ns: int,
         steps: int | Callable[[], int] | None,
         deadline_ns: int | None,
         on_dispatched: Callable[[Dispatch], None] | None,
-        online_until_ns: int,
     ) -> None:
         dispatch_id = self.dispatched
         if dispatch_id == self._last_dispatch:
             return
-        now = self._clock.now
         sequence = self._sequences[client]
         self._sequences[client] = sequence + 1
         if steps is None:
@@ -224,7 +224,7 @@ class Server(Facts, ServerPort):
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
             dispatch.staleness = self.version - dispatch.version
-            self._updates.hold(dispatch, plan)
+            self._updates.held[dispatch] = plan
             if self._selection_listens:
                 self._selection.on_arrival(dispatch)
             self._schedule.on_arrival(dispatch)
@@ -270,7 +270,7 @@ class Server(Facts, ServerPort):
     @override
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
         outcome = Outcome.LATE if late else Outcome.DISCARDED
-        self._updates.close(dispatch, self._updates.take(dispatch), outcome, self._clock.now)
+        self._updates.close(dispatch, self._updates.held.pop(dispatch), outcome, self._clock.now)
 
     @override
     def aggregate(

@@ -36,6 +36,9 @@ class Updates:
         energy: joules per dispatch.
         plane: executes the timeline; None for timing-only runs.
         recorder: takes the rows.
+
+    Attributes:
+        held: updates that have arrived and are not used yet, in order of arrival.
     """
 
     def __init__(
@@ -45,19 +48,7 @@ class Updates:
         self._energy = energy
         self._plane = plane
         self._recorder = recorder
-        self._held: dict[Dispatch, Plan] = {}
-
-    def hold(self, dispatch: Dispatch, plan: Plan) -> None:
-        """An update has arrived; the schedule will aggregate or discard it."""
-        self._held[dispatch] = plan
-
-    def take(self, dispatch: Dispatch) -> Plan:
-        """Hold an update no longer."""
-        return self._held.pop(dispatch)
-
-    def held(self) -> list[tuple[Dispatch, Plan]]:
-        """Updates held, in order of arrival."""
-        return list(self._held.items())
+        self.held: dict[Dispatch, Plan] = {}
 
     def aggregate(
         self,
@@ -93,7 +84,7 @@ class Updates:
             self._plane.submit(aggregate)
         for dispatch, mark in zip(dispatches, marks, strict=True):
             dispatch.used = True
-            plan = self._held.pop(dispatch)
+            plan = self.held.pop(dispatch)
             self._write(dispatch, plan, Outcome.AGGREGATED, version, mark, now_ns)
         self._recorder.append_aggregation(aggregate)
 
