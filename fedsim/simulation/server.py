@@ -1,8 +1,15 @@
-"""The server of the simulation, and the story of a round.
+"""The server of the simulation, and the story of a round, or of a version.
 
-:class:`Server` is read from top to bottom: its methods are in the order of what happens to a round, or to a version.
-*When* each step happens is up to the schedule (:mod:`fedsim.scheduling.schedules`), and *whom* it concerns to the
-selection (:mod:`fedsim.scheduling.selections`); both act through the server, and the server carries it out.
+The methods of :class:`Server` are in the order of what happens:
+
+1. The schedule asks the selection for clients, and hands them work.
+2. A client that is online takes the work, and lives through it (:mod:`fedsim.simulation.life`).
+3. The dispatch ends: its update arrives, its client is gone, or the schedule calls it off.
+4. The schedule throws updates away, or makes the next version of those it has, and closes the round.
+5. The version is evaluated, if it is time to.
+
+*When* a step happens is up to the schedule (:mod:`fedsim.scheduling.schedules`), and *whom* it concerns to the
+selection (:mod:`fedsim.scheduling.selections`). Both act through the server, which carries out what they decide.
 """
 
 from __future__ import annotations
@@ -265,7 +272,7 @@ class Server(Facts, ServerPort):
         self._handouts.release(client)
         self._handouts.look_again(client)
 
-    # -- Step 4. The schedule throws an update away, or makes the next version of those it has, and closes the round. -
+    # -- Step 4. The schedule throws updates away, or makes the next version, and closes the round. ------------------
 
     @override
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
@@ -290,7 +297,7 @@ class Server(Facts, ServerPort):
             self._handouts.busy_until_ns = now + self._rules.aggregation_ns
         if closes_round:
             self.close_round()
-        # Step 5. The version is evaluated if it is time to.
+        # Step 5. The version is evaluated, if it is time to.
         self._evaluations.on_version(version, self.round, dispatches)
         if self._on_progress is not None:
             self._on_progress()
