@@ -23,7 +23,7 @@ _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 Steps = int | Callable[[], int] | None
 OnDispatched = Callable[[Dispatch], None] | None
 Begin = Callable[[int, int, int, Steps, int | None, OnDispatched], None]
-"""Hands work to a client now: client, now, until when the client is online, steps, deadline and callback."""
+"""Hands work to a client: client, current time, end of its time online, steps, deadline and callback."""
 
 
 class _Waiting:

@@ -1,9 +1,9 @@
 """The life of a dispatch: :meth:`Life.story` defines what happens to it, and is read from top to bottom.
 
-A life takes time only in the three activities that it yields: a transfer, local steps, and waiting offline. How long a
-transfer takes depends on the network, so whoever runs the life answers when the activity ended:
-:class:`fedsim.simulation.plan.Planner` in closed form and all at once, where links are not shared, and
-:class:`fedsim.simulation.contended.ContendedDispatches` with events, where they are.
+A life takes time only in the three activities that it yields: transfers, local steps, and waiting offline. Its runner
+answers each with the instant at which it ended. :class:`fedsim.simulation.plan.Planner` runs a life in closed form, all
+at once, if links are not shared; :class:`fedsim.simulation.contended.ContendedDispatches` runs it with events if they
+are.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Life:
         deadline_ns: latest useful arrival, if one was announced.
         online_until_ns: when the client goes offline first.
         stop_ns: when the dispatch is broken off, if the client does not crash before: the server calls it off, or the
-            run ends. Whoever runs a life with events may set the attribute to the current instant instead.
+            run ends. A runner that learns of it only then sets the attribute to the current instant.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class Life:
         self._transfer_ns = [0, 0]
 
     def story(self) -> Generator[Activity, Reached, None]:
-        """Live through the dispatch; it has arrived, or is dropped, or was stopped, when the generator ends."""
+        """The activities of the dispatch in order; when there are none left, it has arrived, is dropped or was stopped."""
         workload, client, sequence = self._workload, self._client, self._sequence
 
         # Step 1. Download the model.
@@ -169,7 +169,7 @@ class Life:
     def _transfer(
         self, direction: Direction, size_bytes: float
     ) -> Generator[Activity, Reached, bool]:
-        """Move bytes whenever the client is online; whether all of them arrived."""
+        """Move bytes whenever the client is online; returns whether all of them arrived."""
         before, moved = self._bytes[direction], 0.0
         # A client may have left, and come back, while it computed.
         online = self.now_ns <= self._off_ns or (yield from self._return())
@@ -187,7 +187,7 @@ class Life:
         return False
 
     def _return(self) -> Generator[Activity, Reached, bool]:
-        """Wait until a client that has left is back; False if the dispatch is dropped or stopped first."""
+        """Wait until a client that has left is back; returns False if the dispatch is dropped or stopped first."""
         if self.now_ns >= self.stop_ns or self._workload.drops:
             return False
         availability = self._workload.population.availability

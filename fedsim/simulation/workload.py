@@ -1,6 +1,6 @@
-"""The rules of a client's work: what it is asked to do, what fits before a deadline, and what goes wrong.
+"""The rules of a client's work: how many steps it does, how long they take, and what goes wrong.
 
-:mod:`fedsim.simulation.life` says in which order these rules apply.
+:mod:`fedsim.simulation.life` applies these rules in order.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Workload:
     def local_steps(
         self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
     ) -> tuple[int, int]:
-        """When local steps that begin at ``start_ns`` end under the disconnect policy, and how many are done then.
+        """End of local steps that begin at ``start_ns`` under the disconnect policy, and how many are done then.
 
         A policy that drops the dispatch when its client leaves is not applied here.
         """
@@ -143,7 +143,7 @@ class Workload:
         return sum(off - on for on, off in self._online(client, start_ns, until_ns))
 
     def _whole(self, client: int, done: int, steps: int) -> int:
-        """Steps that a client sends that has ``done`` so many of ``steps``: whole units only."""
+        """Steps that a client sends when ``done`` of ``steps`` are done: whole units only."""
         if self._partial_unit is None or done >= steps:
             return done
         return done - done % self._partial_unit[client]

@@ -84,7 +84,7 @@ class Book:
 
 
 def online_bundle(*clients: list[tuple[float, float]], horizon_s: float = 1e6) -> TraceBundle:
-    """A trace bundle from intervals in seconds, one list a client; unavailable after the horizon."""
+    """A trace bundle from intervals in seconds, one list per client; unavailable after the horizon."""
     ids = [f"d{i}" for i in range(len(clients))]
     rows = [(ids[i], a, b) for i, intervals in enumerate(clients) for a, b in intervals]
     horizon_us = round(horizon_s * 1e6)
@@ -119,12 +119,12 @@ def online_bundle(*clients: list[tuple[float, float]], horizon_s: float = 1e6) -
 
 
 def online(*clients: list[tuple[float, float]]) -> AvailabilityIndex:
-    """Availability from intervals in seconds, one list a client."""
+    """Availability from intervals in seconds, one list per client."""
     return AvailabilityIndex.from_bundle(online_bundle(*clients))
 
 
 def star() -> Topology:
-    """One hub between the server and everybody, with capacity for everybody."""
+    """One hub between the server and all clients, with capacity for all of them."""
     graph = nx.Graph()
     graph.add_edge("server", "hub", capacity_bps=1e15, latency_s=0.0)
     return Topology.from_graph(graph, server="server", access=["hub"])
@@ -140,7 +140,7 @@ def make_population(
     energy: dict[str, Any] | None = None,
     seed: int = 0,
 ) -> Population:
-    """Clients with these seconds a step."""
+    """Clients with these seconds per step."""
     clients = len(step_s)
     context = DeviceContext(
         clients=clients,
@@ -198,7 +198,7 @@ def simulate(
     plane: LearningPlane | None = None,
     observe: Callable[[Schedule, Server], None] | None = None,
 ) -> Book:
-    """Run the time plane (alone, or with a learning plane) and give back its book.
+    """Rows and server updates of a run of the time plane, alone or with a learning plane.
 
     With the default rates a transfer of 1 MB takes exactly 1 s. ``observe`` sees schedule and server before the start.
     """

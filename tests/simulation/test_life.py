@@ -1,4 +1,4 @@
-"""Clients that go offline on links whose rates change: plans against a simulation that goes by milliseconds."""
+"""The life of a dispatch on links whose rates change, against a simulation that advances by milliseconds."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.simulation.harness import online
 
 MS = 1_000_000
 END_MS = 400
-"""After this the client is offline for ever."""
+"""After this the client is offline forever."""
 
 
 @dataclass(frozen=True)
 class World:
-    """One client: lengths of its times on and off in turn (ms), and bytes a millisecond down and up, over and over."""
+    """One client: alternating times online and offline (ms), and bytes per millisecond down and up, repeated."""
 
     policy: str
     runs: tuple[int, ...]

@@ -137,7 +137,7 @@ def test_over_selection_closes_the_round_with_the_plain_cohort() -> None:
 
 
 def test_too_few_updates_fail_the_round() -> None:
-    """Two updates by the deadline where three are wanted: both are discarded, the model stays."""
+    """Two updates by the deadline, but three are wanted: both are discarded, the model stays."""
     book = simulate(
         step_s=[1, 2, 3],
         selection=SCRIPT,
@@ -267,7 +267,7 @@ def test_partial_work_is_sent_in_time_for_the_deadline() -> None:
 
 
 def test_failures_that_are_never_noticed_need_a_deadline() -> None:
-    """Waiting for ever is refused before the run."""
+    """Waiting forever is refused before the run."""
     with pytest.raises(UserError, match="deadline"):
         simulate(step_s=[1], failure_detection="never", rounds=1)
 
