@@ -125,7 +125,7 @@ class Life:
         self._transfer_ns = [0, 0]
 
     def story(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch in order; when there are none left, it has arrived, is dropped or was stopped."""
+        """The activities of the dispatch, in order; after the last it has arrived, is dropped or was stopped."""
         workload, client, sequence = self._workload, self._client, self._sequence
 
         # Step 1. Download the model.
