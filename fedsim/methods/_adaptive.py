@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
@@ -17,6 +15,9 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ADAPTIVE_PAPER = "Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2"
 
@@ -50,8 +51,8 @@ class AdaptiveServer(Method):
         """The model, m = 0 and v = tau^2."""
         return {
             "model": model,
-            "momentum": torch.zeros_like(model),
-            "second_moment": torch.full_like(model, self.params.tau**2),
+            "momentum": model.new_zeros(model.shape),
+            "second_moment": model.new_full(model.shape, self.params.tau**2),
         }
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

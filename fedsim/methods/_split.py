@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
@@ -26,7 +24,12 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.tasks.layout import Layout
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedsim.tasks.layout import Layout
 
 PersonalPart = Literal["head", "body", "none", "all"] | list[str]
 _WHERE = "server.method.personal"
@@ -94,12 +97,16 @@ class Split:
 
     def scales(self, shared: float, personal: float, dtype: torch.dtype) -> Tensor:
         """A vector (P,) with one value in all shared and another in all personal entries."""
+        import torch
+
         result = torch.full((self._size,), shared, dtype=dtype, device=self._mask.device)
         return result.masked_fill_(self._mask, personal)
 
 
 def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
     """Which entries are personal, (P,) bool."""
+    import torch
+
     if personal == "none" or personal == "all":
         return torch.full((layout.size,), personal == "all")
     if isinstance(personal, list):
@@ -122,7 +129,7 @@ def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
 
 def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
     """What picks the entries of a mask, as a slice where they lie together, and their number."""
-    entries = torch.nonzero(mask).squeeze(1)
+    entries = mask.nonzero().squeeze(1)
     count = len(entries)
     if not count:
         return slice(0, 0), 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from torch import Tensor
 
 from fedsim.methods.base import MethodContext, ServerState, Updates, averaging_weights
-from fedsim.tasks.layout import Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedsim.tasks.layout import Layout
 
 
 def with_mean_buffers(

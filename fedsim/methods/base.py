@@ -14,19 +14,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from fedsim.components import Component, Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Optimizer, Sgd
-from fedsim.tasks.layout import Layout
 
-ServerState = Mapping[str, Tensor]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedsim.tasks.layout import Layout
+
+ServerState: TypeAlias = "Mapping[str, Tensor]"
 """Named tensors of the server. ``"model"`` (P,) is always there. Never changed in place: an aggregation returns
 new ones."""
 
@@ -143,6 +146,8 @@ class Cohort:
 
     def column(self, values: npt.ArrayLike, like: Tensor) -> Tensor:
         """Per-dispatch ``values`` (B,) as a (B, 1) column in the dtype and on the device of ``like``."""
+        import torch
+
         return torch.as_tensor(np.asarray(values), dtype=like.dtype, device=like.device).unsqueeze(
             1
         )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.base import (
     Cohort,
@@ -20,6 +19,9 @@ from fedsim.methods.base import (
 )
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.methods.local_rules import proximal_rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class DittoParams(FedAvgParams):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.base import (
     Cohort,
@@ -22,6 +20,9 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.methods.local_rules import proximal_rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedATParams(WeightedParams):
@@ -62,6 +63,8 @@ class FedAT(Method):
     def initial_state(self, model: Tensor) -> ServerState:
         """See :meth:`fedsim.methods.base.Method.initial_state`: besides ``model`` (P,), the tiers' models (M, P) and
         their numbers of updates (M,), with M = 1 until the schedule tells the number of tiers."""
+        import torch
+
         return {
             "model": model,
             "tiers": model.unsqueeze(0).clone(),
@@ -76,6 +79,8 @@ class FedAT(Method):
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """See :class:`FedAT`; unchanged where nobody contributed."""
+        import torch
+
         if not len(updates):
             return server
         tier = int(updates.attributes.get("tier", 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import torch
 from pydantic import Field
 
 from fedsim.components import Parameters
@@ -42,10 +41,14 @@ class FedAu(Method):
 
     def memories(self) -> Mapping[str, Memory]:
         """When each client last took part, how many intervals it has had, and their sum, as integers at the server."""
+        import torch
+
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """See :class:`FedAu`; unchanged where nobody contributed."""
+        import torch
+
         if not len(updates):
             return server
         now = updates.version - 1

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods._split import SplitMethod, SplitParams
 from fedsim.methods.base import (
@@ -21,6 +20,9 @@ from fedsim.methods.base import (
     Updates,
     averaging_weights,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedAvgPParams(SplitParams):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.base import (
@@ -22,6 +20,9 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedAweParams(Parameters):
@@ -69,6 +70,8 @@ class FedAwe(Method):
 
     def memories(self) -> Mapping[str, Memory]:
         """Each client's own model, and the version it was part of (0 before it took part)."""
+        import torch
+
         return {
             "own": Memory(self.context.layout.size, self._initial, "shared"),
             "version": Memory(1, keeper="shared", dtype=torch.int64),
@@ -86,11 +89,13 @@ class FedAwe(Method):
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The participants' mean, which becomes the model of each of them; unchanged where there is none."""
+        import torch
+
         if not len(updates):
             return server
         trainable = self.context.layout.trainable
         weights = averaging_weights(updates, "uniform")
-        own = torch.zeros_like(server["model"])
+        own = server["model"].new_zeros(server["model"].shape)
         for index, weight in enumerate(weights.tolist()):
             own.add_(updates.memory("own", index), alpha=weight)
         change = updates.weighted_sum("amplified", weights)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.base import Method, ServerState, Updates
 from fedsim.methods.staleness import StalenessParams, population_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedCompassParams(StalenessParams):
@@ -55,7 +56,7 @@ class FedCompass(Method):
         """See :meth:`fedsim.methods.base.Method.initial_state`; ``momentum`` (P,) only where it is used."""
         state = {"model": model}
         if self.params.momentum:
-            state["momentum"] = torch.zeros_like(model)
+            state["momentum"] = model.new_zeros(model.shape)
         return state
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

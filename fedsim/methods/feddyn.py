@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers
@@ -22,6 +20,9 @@ from fedsim.methods.base import (
     Updates,
     averaging_weights,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedDynParams(Parameters):
@@ -53,7 +54,7 @@ class FedDyn(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The model and h = 0."""
-        return {"model": model, "h": torch.zeros_like(model)}
+        return {"model": model, "h": model.new_zeros(model.shape)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Steps on the regularised objective, and the new g_i."""

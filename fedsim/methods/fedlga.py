@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.base import (
@@ -25,6 +24,9 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.scenario.training import Sgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedLgaParams(Parameters):
@@ -89,7 +91,7 @@ class FedLga(Method):
         """The model and, where it may be needed, the last mean full update (NaN before there is one)."""
         if not self._remembers:
             return {"model": model}
-        return {"model": model, "full": torch.full_like(model, torch.nan)}
+        return {"model": model, "full": model.new_full(model.shape, math.nan)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Plain local training; with ``last_grad`` also a gradient at its end, at the next mini-batch."""
@@ -136,6 +138,8 @@ class FedLga(Method):
 
     def _correction(self, updates: Updates, index: int, full: Tensor) -> Tensor:
         """What is added to a limited client's change, (P,)."""
+        import torch
+
         trainable = self.context.layout.trainable
         change = updates.row("delta", index)
         gap = full - change
@@ -171,8 +175,8 @@ class FedLga(Method):
             return gradient * gradient * gap
         trainable = layout.trainable
         edges = layout.offsets if hessian == "per_tensor" else (0, trainable)
-        result = torch.zeros_like(gap)
+        result = gap.new_zeros(gap.shape)
         for start, end in pairwise(edges):
             piece = gradient[start:end]
-            result[start:end] = piece * torch.dot(piece, gap[start:end])
+            result[start:end] = piece * piece.dot(gap[start:end])
         return result

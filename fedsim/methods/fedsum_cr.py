@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedsim.methods.base import Cohort, Memory, MethodContext, ServerState, Trained, Trainer, Vector
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge, UplinkMergeParams
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedSumCrParams(UplinkMergeParams):
@@ -57,6 +57,8 @@ class FedSumCr(UplinkMerge):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """x, y = 0 and, where needed, the sum of the local learning rates of all server steps."""
+        import torch
+
         self._initial = model
         state = dict(super().initial_state(model))
         if self._sums:
@@ -65,6 +67,8 @@ class FedSumCr(UplinkMerge):
 
     def memories(self) -> Mapping[str, Memory]:
         """h_i, z_i, a_i and, where needed, the sum of rates at a_i."""
+        import torch
+
         memories = {
             **super().memories(),
             "received": Memory(self.context.layout.size, self._initial),
@@ -81,13 +85,13 @@ class FedSumCr(UplinkMerge):
     def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
         """See :meth:`fedsim.methods.uplink_merge.UplinkMerge.train`."""
         model = cohort.down["model"]
-        versions = _versions(cohort, model)
+        versions = cohort.column(cohort.versions, cohort.memory["version"])
         if self._sums:
             rates = (cohort.down["rate_sum"] - cohort.memory["rate_sum"]).to(model.dtype)
         else:
             rates = cohort.learning_rates.unsqueeze(1) * (versions - cohort.memory["version"])
         # Of one version there is no distance, whatever it is divided by.
-        rates = torch.where(rates == 0, torch.ones_like(rates), rates)
+        rates = rates.masked_fill(rates == 0, 1)
         scale = self.context.clients / (self.params.server_lr * self.steps * rates)
         correction = scale * (cohort.memory["received"] - model) - cohort.memory["gradient"]
         return trainer.run(
@@ -97,14 +101,10 @@ class FedSumCr(UplinkMerge):
     def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
         """The model received, and when."""
         model = cohort.down["model"]
-        kept = {"received": model, "version": _versions(cohort, model)}
+        versions = cohort.column(cohort.versions, cohort.memory["version"])
+        kept = {"received": model, "version": versions}
         return {**kept, "rate_sum": cohort.down["rate_sum"]} if self._sums else kept
 
     def advance(self, server: ServerState, rate: float) -> Mapping[str, Tensor]:
         """Count the rate of this step."""
         return {"rate_sum": server["rate_sum"] + rate} if self._sums else {}
-
-
-def _versions(cohort: Cohort, like: Tensor) -> Tensor:
-    """Versions received, (B, 1) int64."""
-    return torch.as_tensor(cohort.versions, device=like.device).unsqueeze(1)

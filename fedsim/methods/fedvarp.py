@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import Memory, Method, ServerState, Updates, averaging_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedVarpParams(Parameters):
@@ -42,7 +43,7 @@ class FedVarp(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """Model and mean of the remembered changes."""
-        return {"model": model, "mean": torch.zeros_like(model)}
+        return {"model": model, "mean": model.new_zeros(model.shape)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """Step, then remember; unchanged where nobody contributed."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
@@ -18,6 +16,9 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.units import Duration, to_ns
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class GeneralizedFedAvgParams(WeightedParams):
@@ -69,14 +70,18 @@ class GeneralizedFedAvg(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """Model, u, the updates made in all, and where the present window began: in updates and in nanoseconds."""
+        import torch
+
         return {
             "model": model,
-            "window_sum": torch.zeros_like(model),
+            "window_sum": model.new_zeros(model.shape),
             "counters": torch.tensor([0, self.params.warm_up, 0]),
         }
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """Algorithm 1, lines 9 to 14; without contributions the model stays, or only its window may end."""
+        import torch
+
         if not len(updates) and self.params.empty_rounds == "skip":
             return server
         made, begun, begun_ns = server["counters"].tolist()
@@ -93,11 +98,11 @@ class GeneralizedFedAvg(Method):
         made += 1
         now_ns = to_ns(updates.time_s)
         if made <= self.params.warm_up:
-            window_sum, begun_ns = torch.zeros_like(window_sum), now_ns
+            window_sum, begun_ns = window_sum.new_zeros(window_sum.shape), now_ns
         elif self._ends(made - begun, now_ns - begun_ns):
             if self.params.amplification != 1:
                 model = model + (self.params.amplification - 1) * window_sum
-            window_sum, begun = torch.zeros_like(window_sum), made
+            window_sum, begun = window_sum.new_zeros(window_sum.shape), made
             begun_ns += (now_ns - begun_ns) // self._length_ns * self._length_ns
         counters = torch.tensor([made, begun, begun_ns])
         return {"model": model, "window_sum": window_sum, "counters": counters}

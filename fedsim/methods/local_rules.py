@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from fedsim.methods.base import LocalRule, Step
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def proximal_rule(start: Tensor, strength: float) -> LocalRule | None:

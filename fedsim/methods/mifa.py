@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, with_mean_buffers
 from fedsim.methods.base import Memory, Method, Prologue, ServerState, Updates
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class MifaParams(Parameters):
@@ -55,7 +56,7 @@ class Mifa(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """Model and mean of the latest updates."""
-        return {"model": model, "mean": torch.zeros_like(model)}
+        return {"model": model, "mean": model.new_zeros(model.shape)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """Refresh the mean, then step along it."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
@@ -26,6 +24,9 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.scenario.training import Sgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ScaffoldParams(Parameters):
@@ -89,7 +90,7 @@ class Scaffold(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """x and c = 0."""
-        return {"model": model, "control": torch.zeros_like(model)}
+        return {"model": model, "control": model.new_zeros(model.shape)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Corrected local steps."""

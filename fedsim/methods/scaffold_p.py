@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedsim.errors import UserError
 from fedsim.methods.base import (
@@ -23,6 +20,9 @@ from fedsim.methods.base import (
 )
 from fedsim.methods.fedavg_p import FedAvgP, FedAvgPParams
 from fedsim.scenario.training import Sgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ScaffoldPParams(FedAvgPParams):
@@ -98,7 +98,7 @@ class ScaffoldP(FedAvgP):
     def initial_state(self, model: Tensor) -> ServerState:
         """The model, its shared part, and c = 0."""
         state = super().initial_state(model)
-        return {**state, "control": torch.zeros_like(state["shared"])}
+        return {**state, "control": state["shared"].new_zeros(state["shared"].shape)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Corrected local steps; in the prologue gradients at the initial model."""
@@ -142,7 +142,7 @@ class ScaffoldP(FedAvgP):
         if self.params.uplink == 2:
             change = updates.weighted_sum("control", shares)
         else:
-            change = torch.zeros_like(server["control"])
+            change = server["control"].new_zeros(server["control"].shape)
             lengths = updates.learning_rates * self._factors[0] * updates.steps
             for index, length in enumerate(lengths.tolist()):
                 sent = updates.row("delta", index)

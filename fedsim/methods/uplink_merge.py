@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, nominal_steps, with_mean_buffers
@@ -28,6 +27,9 @@ from fedsim.methods.base import (
     Trainer,
     Updates,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAPER = (
     "You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, "
@@ -69,7 +71,7 @@ class UplinkMerge(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """x and y = 0."""
-        return {"model": model, "merged": torch.zeros_like(model)}
+        return {"model": model, "merged": model.new_zeros(model.shape)}
 
     @abstractmethod
     def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
