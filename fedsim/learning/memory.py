@@ -292,6 +292,7 @@ class StateStore:
         dtype: floating-point type of the run.
         device: the compute device.
         budget: for all of them together, shared out by size.
+        model: the initial model (P,), from which rows may start.
     """
 
     def __init__(
@@ -300,7 +301,9 @@ class StateStore:
         dtype: torch.dtype,
         device: torch.device,
         budget: Budget,
+        model: Tensor | None = None,
     ) -> None:
+        model = torch.empty(0) if model is None else model
         total = sum(memory.elements for memory in memories.values())
         self.of_clients = tuple(
             name for name, memory in memories.items() if memory.keeper != "server"
@@ -314,7 +317,7 @@ class StateStore:
                 memory.dtype or dtype,
                 device,
                 budget.share(memory.elements / max(1, total)),
-                memory.initial,
+                memory.initial_row(model),
             )
             for name, memory in memories.items()
         }

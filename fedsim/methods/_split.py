@@ -153,7 +153,6 @@ class SplitMethod(Method):
     def __init__(self, params: SplitParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.split = Split(context.layout, params.personal, context.device)
-        self._initial: Tensor | None = None
         base = context.learning_rate(0, 0.0)
         self.gammas = (params.gamma_u or base, params.gamma_v or base)
         self._factors = (self.gammas[0] / base, self.gammas[1] / base)
@@ -169,11 +168,10 @@ class SplitMethod(Method):
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""
         size = self.split.personal_size
-        return {"personal": Memory(size, self._initial)} if size else {}
+        return {"personal": Memory(size, self.split.personal)} if size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The whole model (P,) and its shared part."""
-        self._initial = self.split.personal(model)
         return {"model": model, "shared": self.split.shared(model)}
 
     def start(self, cohort: Cohort) -> Tensor:

@@ -63,6 +63,14 @@ class MethodContext:
     availability_cycle_s: float = 86_400.0
     optimizer: Optimizer = field(default_factory=Sgd)
 
+    @property
+    def sgd_momentum(self) -> tuple[float, bool]:
+        """Momentum of the local SGD steps, and whether it is Nesterov's; no momentum with other optimizers."""
+        optimizer = self.optimizer
+        return (
+            (optimizer.momentum, optimizer.nesterov) if isinstance(optimizer, Sgd) else (0.0, False)
+        )
+
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""
         return Stream(self.seed, purpose, *keys)
@@ -87,7 +95,8 @@ class Memory:
 
     Attributes:
         elements: length of a client's row.
-        initial: the row of a client that has not taken part yet, (elements,); zeros where None.
+        initial: the row of a client that has not participated yet, (elements,), or a function that makes it from the
+            initial model (P,); zeros if None.
         keeper: whose it is; all are kept by the state store and reported as memory of that side. ``client``: written
             by the local update and seen by it alone. ``server``: written and seen by aggregations alone. ``shared``:
             kept by the client, written by the aggregation of its update (which tells it), and seen by both; only for
@@ -99,10 +108,14 @@ class Memory:
     """
 
     elements: int
-    initial: Tensor | None = None
+    initial: Tensor | Callable[[Tensor], Tensor] | None = None
     keeper: Literal["client", "server", "shared"] = "client"
     dtype: torch.dtype | None = None
     kept_when_lost: bool = False
+
+    def initial_row(self, model: Tensor) -> Tensor | None:
+        """The row of a client that has not participated yet, given the initial model (P,); None for zeros."""
+        return self.initial(model) if callable(self.initial) else self.initial
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +210,10 @@ class Trained:
     change: Tensor | None = None
 
 
+Collected: TypeAlias = Literal["mean_gradient", "last_gradient", "change"]
+"""What local training can return besides the models; see :class:`Trained`."""
+
+
 class Trainer(Protocol):
     """Local training, given to :meth:`Method.local_update` by the learning plane."""
 
@@ -209,7 +226,7 @@ class Trainer(Protocol):
         steps: npt.NDArray[np.int64] | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
-        collect: Sequence[Literal["mean_gradient", "last_gradient", "change"]] = (),
+        collect: Sequence[Collected] = (),
         phase: int = 0,
     ) -> Trained:
         """Train the cohort from ``start`` (B, P), which is left unchanged.
@@ -287,17 +304,23 @@ class Updates(Protocol):
 class Method(Component, ABC):
     """A method of federated learning.
 
+    What a method needs from the rest of the scenario is declared and checked in one place,
+    :mod:`fedsim.methods.requirements`. A need that depends on parameters is set in the constructor.
+
     Attributes:
         title: name as the field writes it.
         paper: authors, title, venue, and the algorithm or equation implemented.
-        only_synchronous: why the method has no meaning under asynchronous schedules; empty where it has. May be set for
-            one object, where it depends on parameters.
+        only_synchronous: why the method is meaningless under asynchronous schedules; empty if it is not.
+        needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not.
+        needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not.
         personal: whether clients keep a part of the model for themselves.
     """
 
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     only_synchronous: str = ""
+    needs_plain_sgd: str = ""
+    needs_sgd: str = ""
     personal: ClassVar[bool] = False
 
     def __init__(self, params: Any, context: MethodContext) -> None:

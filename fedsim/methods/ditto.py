@@ -13,7 +13,6 @@ from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
     Memory,
-    MethodContext,
     ServerState,
     Trainer,
 )
@@ -52,22 +51,13 @@ class Ditto(FedAvg):
     Params = DittoParams
     params: DittoParams
 
-    def __init__(self, params: DittoParams, context: MethodContext) -> None:
-        super().__init__(params, context)
-        self._initial: Tensor | None = None
-
     def memories(self) -> Mapping[str, Memory]:
-        """The personal model."""
-        return {"personal": Memory(self.context.layout.size, self._initial)}
+        """The personal model, which starts as the initial one."""
+        return {"personal": Memory(self.context.layout.size, lambda model: model)}
 
     def compute_factor(self) -> float:
         """A step on the global model, and those on the personal one."""
         return 1.0 + self.params.personal_steps
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model, from which the personal ones start too."""
-        self._initial = model
-        return super().initial_state(model)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Training of the global model, then of the personal one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,6 +11,7 @@ from pydantic import Field
 from fedsim.methods._split import SplitMethod, SplitParams
 from fedsim.methods.base import (
     Cohort,
+    Collected,
     LocalUpdate,
     Memory,
     MethodContext,
@@ -60,11 +61,11 @@ class FedAvgP(SplitMethod):
     def __init__(self, params: FedAvgPParams, context: MethodContext) -> None:
         super().__init__(params, context)
         # Outer step sizes magnify what is lost to rounding in small local steps.
-        self.precise = self.learning_rate_scale() is not None or (params.eta_u, params.eta_v) != (
-            1.0,
-            1.0,
+        outer_steps = params.eta_u != 1 or params.eta_v != 1
+        self.collect: Sequence[Collected] = (
+            ("change",) if outer_steps or self.learning_rate_scale() is not None else ()
         )
-        if params.keep_v_on_drop:
+        if params.keep_v_on_drop and not self.only_synchronous:
             self.only_synchronous = (
                 "with keep_v_on_drop a client's updates must end in the order of its dispatches"
             )
@@ -83,7 +84,7 @@ class FedAvgP(SplitMethod):
             cohort,
             start,
             learning_rate_scale=self.learning_rate_scale(),
-            collect=("change",) if self.precise else (),
+            collect=self.collect,
         )
         return self.sent_and_kept(start, trained)
 

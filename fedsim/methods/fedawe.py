@@ -13,7 +13,6 @@ from fedsim.methods.base import (
     LocalUpdate,
     Memory,
     Method,
-    MethodContext,
     ServerState,
     Trainer,
     Updates,
@@ -22,7 +21,7 @@ from fedsim.methods.base import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 class FedAweParams(Parameters):
@@ -55,25 +54,16 @@ class FedAwe(Method):
     Params = FedAweParams
     only_synchronous = "clients wait for the model that their update becomes part of"
 
-    def __init__(self, params: FedAweParams, context: MethodContext) -> None:
-        super().__init__(params, context)
-        self._initial: Tensor | None = None
-
     def upload(self) -> Sequence[Vector]:
         """The change, amplified by the client, which knows when it took part last, is added to its own model."""
         return (Vector("amplified", self.context.layout.size),)
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model, which is also that of every client."""
-        self._initial = model
-        return super().initial_state(model)
 
     def memories(self) -> Mapping[str, Memory]:
         """Each client's own model, and the version it was part of (0 before it took part)."""
         import torch
 
         return {
-            "own": Memory(self.context.layout.size, self._initial, "shared"),
+            "own": Memory(self.context.layout.size, lambda model: model, "shared"),
             "version": Memory(1, keeper="shared", dtype=torch.int64),
         }
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.base import Method, ServerState, Updates, averaging_weights
+from fedsim.methods.base import Updates
+from fedsim.methods.fedavg import FedAvg
 from fedsim.methods.staleness import StalenessParams, population_weights
 
 
@@ -25,7 +28,7 @@ class FedBuffParams(StalenessParams):
     """Server learning rate."""
 
 
-class FedBuff(Method):
+class FedBuff(FedAvg):
     """The model moves by the mean of the buffered changes, each weighed down by its staleness: 1 / sqrt(s + 1).
 
     The staleness weights are not normalised: a buffer of stale updates moves the model less. With ``scale:
@@ -43,13 +46,11 @@ class FedBuff(Method):
     )
     Params = FedBuffParams
 
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """See :class:`FedBuff`; unchanged where nobody contributed."""
-        if not len(updates):
-            return server
+    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """The weight of each update's staleness times its client's share, (C,)."""
         if self.params.scale == "mean":
-            shares = averaging_weights(updates, self.params.weights)
+            shares = super().coefficients(updates)
         else:
             shares = population_weights(self.context, updates, self.params.weights)
-        change = updates.weighted_sum("delta", self.params.weights_by_age(updates) * shares)
-        return {"model": server["model"] + self.params.server_lr * change}
+        ages: npt.NDArray[np.float64] = self.params.weights_by_age(updates)
+        return ages * shares

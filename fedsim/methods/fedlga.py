@@ -23,7 +23,6 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,9 +74,8 @@ class FedLga(Method):
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._remembers = params.k2_empty == "last"
-        momentum = context.optimizer.momentum if isinstance(context.optimizer, Sgd) else 0.0
         # With momentum a constant gradient carries 1 / (1 - momentum) times as far.
-        self._reach = 1 - momentum
+        self._reach = 1 - context.sgd_momentum[0]
 
     def upload(self) -> Sequence[Vector]:
         """The change, and with ``last_grad`` a gradient."""

@@ -42,7 +42,6 @@ class FedSumCr(UplinkMerge):
     def __init__(self, params: FedSumCrParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._sums = params.correction == "lr_sum"
-        self._initial: Tensor | None = None
 
     def download(self) -> Sequence[Vector]:
         """x; the versions travel with every dispatch."""
@@ -59,7 +58,6 @@ class FedSumCr(UplinkMerge):
         """x, y = 0 and, where needed, the sum of the local learning rates of all server steps."""
         import torch
 
-        self._initial = model
         state = dict(super().initial_state(model))
         if self._sums:
             state["rate_sum"] = torch.zeros(1, dtype=torch.float64, device=model.device)
@@ -71,7 +69,7 @@ class FedSumCr(UplinkMerge):
 
         memories = {
             **super().memories(),
-            "received": Memory(self.context.layout.size, self._initial),
+            "received": Memory(self.context.layout.size, lambda model: model),
             "version": Memory(1, torch.tensor([-1]), dtype=torch.int64),
         }
         if self._sums:

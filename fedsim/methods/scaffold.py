@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
@@ -23,7 +22,6 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,18 +58,11 @@ class Scaffold(Method):
 
     def __init__(self, params: ScaffoldParams, context: MethodContext) -> None:
         super().__init__(params, context)
-        if params.uplink == 2:
-            return
-        optimizer = context.optimizer
-        if not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay:
-            raise UserError(
-                "with one vector up the server works out the clients' models, which needs plain SGD",
-                where="server.method.uplink",
-                hint="use an sgd optimizer without momentum and weight_decay, or uplink: 2",
+        if params.uplink == 1:
+            self.needs_plain_sgd = "with uplink: 1 the server derives the clients' models from it"
+            self.only_synchronous = (
+                "with uplink: 1 the server needs the control variate that the client received"
             )
-        self.only_synchronous = (
-            "with one vector up the server needs the control variate that the client received"
-        )
 
     def download(self) -> Sequence[Vector]:
         """x and c."""

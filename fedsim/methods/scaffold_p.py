@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -19,7 +18,6 @@ from fedsim.methods.base import (
     Vector,
 )
 from fedsim.methods.fedavg_p import FedAvgP, FedAvgPParams
-from fedsim.scenario.training import Sgd
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,15 +60,10 @@ class ScaffoldP(FedAvgP):
 
     def __init__(self, params: ScaffoldPParams, context: MethodContext) -> None:
         super().__init__(params, context)
-        self.only_synchronous = type(self).only_synchronous
-        optimizer = context.optimizer
-        if params.uplink == 1 and (
-            not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay
-        ):
-            raise UserError(
-                "with one vector up the server works out the clients' gradients, which needs plain SGD",
-                where="server.method.uplink",
-                hint="use an sgd optimizer without momentum and weight_decay, or uplink: 2",
+        self.collect = ("mean_gradient", *self.collect)
+        if params.uplink == 1:
+            self.needs_plain_sgd = (
+                "with uplink: 1 the server derives the clients' gradients from it"
             )
 
     def download(self) -> Sequence[Vector]:
@@ -116,7 +109,7 @@ class ScaffoldP(FedAvgP):
             start,
             rule=rule,
             learning_rate_scale=self.learning_rate_scale(),
-            collect=("mean_gradient", "change") if self.precise else ("mean_gradient",),
+            collect=self.collect,
         )
         result = self.sent_and_kept(start, trained)
         assert trained.mean_gradient is not None
@@ -138,7 +131,7 @@ class ScaffoldP(FedAvgP):
         # A client drawn twice still has one control variate.
         shares = [1 / self.context.clients] * len(updates)
         if self._is_prologue(updates.version - 1):
-            return {**server, "control": updates.weighted_sum("delta", shares)}
+            return {**server, "control": updates.weighted_sum("control", shares)}
         if self.params.uplink == 2:
             change = updates.weighted_sum("control", shares)
         else:
@@ -159,9 +152,7 @@ class ScaffoldP(FedAvgP):
         trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
         assert trained.mean_gradient is not None
         control = self.split.shared(trained.mean_gradient)
-        # One vector is sent; it stands in for whatever a round's update consists of.
-        vectors = {vector.name: control for vector in self.upload()}
-        return LocalUpdate(vectors, trained.loss, {"control": control})
+        return LocalUpdate({"control": control}, trained.loss, {"control": control})
 
     def _control_change(self, delta: Tensor, lengths: Tensor | float, everyones: Tensor) -> Tensor:
         """c_i's change, -c + (u - u_i) / (K gamma_u), from the change of u (..., d_u) and K gamma_u."""

@@ -8,17 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
-from fedsim.methods.base import (
-    Cohort,
-    LocalUpdate,
-    Method,
-    ServerState,
-    Trainer,
-    Updates,
-    WeightedParams,
-    averaging_weights,
-)
+from fedsim.methods.base import Cohort, LocalUpdate, Trainer, WeightedParams
+from fedsim.methods.fedavg import FedAvg
 
 
 class WaitParams(WeightedParams):
@@ -33,7 +24,7 @@ class WaitParams(WeightedParams):
     """Server learning rate."""
 
 
-class Wait(Method):
+class Wait(FedAvg):
     """One update a window, from all clients and from one model: each works once, when it first comes online.
 
     Whom to wait for and how long is the part of the ``window`` schedule. With mini-batches it is the paper's
@@ -50,6 +41,7 @@ class Wait(Method):
     companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         {"schedule": {"name": "window"}}
     )
+    plain_buffers = True
     Params = WaitParams
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
@@ -62,14 +54,3 @@ class Wait(Method):
         delta = trained.model.sub_(start)
         delta.addcmul_(trained.mean_gradient, cohort.learning_rates.unsqueeze(1), value=-1)
         return LocalUpdate({"delta": delta}, trained.loss)
-
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The weighted mean of the changes; unchanged where nobody contributed."""
-        if not len(updates):
-            return server
-        weights = averaging_weights(updates, self.params.weights)
-        model = server["model"] + self.params.server_lr * updates.weighted_sum("delta", weights)
-        layout = self.context.layout
-        return {
-            "model": with_mean_buffers(model, server, updates, layout, weights=self.params.weights)
-        }

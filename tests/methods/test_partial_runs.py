@@ -19,6 +19,7 @@ from fedsim.timeline import Aggregate
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 from tests.composition.worlds import digits
+from tests.methods.simulated import station_of
 
 MEGABIT = 1_000_000
 
@@ -202,10 +203,7 @@ class Ledger:
 def learn(scenario: dict[str, Any]) -> Learner:
     """Run a scenario without a folder and keep its learner."""
     assembly = assemble(fedsim.read_scenario(scenario))
-    assert assembly.task is not None
-    learner = Learner(
-        assembly.task, assembly.method, assembly.scenario.training, seed=assembly.scenario.seed
-    )
+    learner = Learner(station_of(assembly))
     _, server = build_server(assembly, learner, Ledger())
     server.run()
     learner.close()
