@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution, reproducible
-from fedsim.learning.kernels.loop import BoundModule
+from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import (
     CLIENT_METRICS,
@@ -164,7 +164,7 @@ class SupervisedEvaluator(Evaluator):
         self._test = Samples(task, task.test_x, task.test_y, execution)
         by_device = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
         self._batch = by_device if batch is None else batch
-        self._bound = [self._bind()]
+        self._modules = BoundModules(task, execution.device)
         offsets = task.client_test_offsets
         self._client_samples = None if offsets is None else np.diff(offsets)
         self._own: Samples | None = None
@@ -175,11 +175,6 @@ class SupervisedEvaluator(Evaluator):
                 if shared
                 else Samples(task, task.client_test_x, task.client_test_y, execution)
             )
-
-    def _bind(self) -> BoundModule:
-        bound = BoundModule(self._task, self._execution.device)
-        bound.module.eval()
-        return bound
 
     @property
     def definitions(self) -> Sequence[MetricDefinition]:
@@ -214,28 +209,25 @@ class SupervisedEvaluator(Evaluator):
         self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
     ) -> Predictions:
         """What a model says about the samples ``rows``, or about all; with its outputs if it ``gathers``."""
-        # Several threads measure at once: each takes a module, or makes one.
-        bound = self._bound.pop() if self._bound else self._bind()
         task, loss = self._task, self._task.loss
-        bound.bind(bound.views(model.contiguous()))
         classes = task.dataset.classes if loss.kind == "cross_entropy" else 2
         count = len(samples) if rows is None else len(rows)
         total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
         pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
         gathered: list[tuple[Tensor, Tensor]] = []
-        for start in range(0, count, self._batch):
-            end = min(count, start + self._batch)
-            if rows is None:
-                inputs, labels = samples.slice(start, end), samples.y[start:end]
-            else:
-                inputs, labels = samples.gather(rows[start:end]), samples.y[rows[start:end]]
-            outputs = bound.forward(inputs)
-            total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
-            pair = loss.targets(labels) * classes + loss.predictions(outputs)
-            pairs += torch.bincount(pair, minlength=classes * classes)
-            if gathers:
-                gathered.append((outputs.cpu(), labels.cpu()))
-        self._bound.append(bound)
+        with self._modules.at(model) as bound:
+            for start in range(0, count, self._batch):
+                end = min(count, start + self._batch)
+                if rows is None:
+                    inputs, labels = samples.slice(start, end), samples.y[start:end]
+                else:
+                    inputs, labels = samples.gather(rows[start:end]), samples.y[rows[start:end]]
+                outputs = bound.forward(inputs)
+                total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
+                pair = loss.targets(labels) * classes + loss.predictions(outputs)
+                pairs += torch.bincount(pair, minlength=classes * classes)
+                if gathers:
+                    gathered.append((outputs.cpu(), labels.cpu()))
         confusion = pairs.view(classes, classes).double().cpu().numpy()
         if not gathers:
             return Predictions(float(total) / count, confusion)

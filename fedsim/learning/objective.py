@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.loop import BoundModule
+from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.samples import Samples
 from fedsim.tasks.supervised import SupervisedTask
 
@@ -39,7 +39,7 @@ class Objective:
         weights = np.repeat(1 / (len(self._clients) * np.maximum(counts, 1)), counts)
         self._rows = torch.from_numpy(task.rows).to(execution.device)
         self._weights = torch.from_numpy(weights).to(execution.device, execution.dtype)
-        self._bound: list[BoundModule] = []
+        self._modules = BoundModules(task, execution.device)
 
     def measure(self, model: Tensor) -> dict[str, float]:
         """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, that of its gradient."""
@@ -73,13 +73,10 @@ class Objective:
 
     def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
         """Weighted sum of the losses of ``rows`` and the penalty, and the gradient by what can be trained."""
-        # Several threads measure at once: each takes a module, or makes one.
-        bound = self._bound.pop() if self._bound else self._bind()
-        bound.bind(bound.views(model.contiguous()))
         loss = self._task.loss
         value = torch.zeros((), dtype=torch.float64, device=self._device)
         total = torch.zeros(self._task.layout.trainable, dtype=model.dtype, device=self._device)
-        with torch.enable_grad():
+        with self._modules.at(model) as bound, torch.enable_grad():
             for start in range(0, len(rows), self._batch):
                 some = rows[start : start + self._batch]
                 outputs = bound.forward(self._samples.gather(some))
@@ -90,13 +87,7 @@ class Objective:
                 gradients = torch.autograd.grad(part, bound.parameters)
                 total += torch.cat([gradient.reshape(-1) for gradient in gradients])
                 value += part.detach()
-        self._bound.append(bound)
         return float(value), total
-
-    def _bind(self) -> BoundModule:
-        bound = BoundModule(self._task, self._device)
-        bound.module.eval()
-        return bound
 
 
 def _metrics(value: float, gradient: Tensor) -> dict[str, float]:

@@ -193,7 +193,11 @@ def test_scaffold_p_that_shares_everything_is_scaffold() -> None:
 def test_clients_that_share_nothing_train_alone() -> None:
     """personal: all is FedAvg of each client by itself, and the server's model never moves."""
     together = learnt("fedsim", personal="all")
-    assert together.method.download()[0].elements == together.method.upload()[0].elements == 0
+    assert (
+        together.station.method.download()[0].elements
+        == together.station.method.upload()[0].elements
+        == 0
+    )
     initial = learnt("fedsim", personal="all").store["personal"].get(np.array([99]))[0]
     assert torch.equal(together.server["model"], initial)
     for client, sequences in ((3, 2), (4, 1)):

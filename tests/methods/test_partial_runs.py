@@ -165,7 +165,7 @@ def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Pa
         with pytest.raises(UserError, match="round by round"):
             fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
     server = {"method": {"name": "scaffold_p"}, "schedule": {"name": "window"}}
-    with pytest.raises(UserError, match="begins with work of all clients"):
+    with pytest.raises(UserError, match="begins with work by all clients"):
         fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
 
 

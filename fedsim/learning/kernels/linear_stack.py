@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Session
+from fedsim.learning.kernels.base import IntArray
 from fedsim.learning.kernels.linear_layers import layers_of, views
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
@@ -20,25 +20,12 @@ _SINGLE_BYTES = 384 << 10
 _PIECE_BYTES = 1 << 20
 
 
-class _LinearStackSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: LinearStackKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
-        self._dtype = kernel.execution.dtype
-        self._labels: Tensor
-        self._place_weights: Tensor
-
+class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
     def _on_draw(self, drawn: Batches) -> None:
-        self._labels = self.samples.y[drawn.rows].unsqueeze(2)
+        super()._on_draw(drawn)
+        self._dtype = self._kernel.execution.dtype
+        self._labels = self._labels.unsqueeze(2)
         self._place_weights = place_weights(drawn, self.width, self._dtype).unsqueeze(2)
-        self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel = self._kernel
@@ -73,7 +60,8 @@ class _LinearStackSession(SupervisedSession):
     def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
         # Summed one after the other: how many steps are drawn at once depends on the group.
         losses = [0.0] * len(weights)
-        batch_bytes = self.width * self._kernel.layers[0].shape[1] * self._dtype.itemsize
+        dtype = self._kernel.execution.dtype
+        batch_bytes = self.width * self._kernel.layers[0].shape[1] * dtype.itemsize
         piece = max(1, _PIECE_BYTES // batch_bytes)
         begin, most = 0, int(self._steps[0])
         while begin < most:
@@ -143,6 +131,7 @@ class LinearStackKernel(StackedKernel):
     group_invariant = True
     fused = True
     recorded = True
+    session_class = _LinearStackSession
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -153,12 +142,6 @@ class LinearStackKernel(StackedKernel):
         self.scratch: dict[str, Tensor] = {}
         # On CUDA TorchScript would fuse operations once it has seen them, and change the last bit.
         self.steps = PYTHON_STEPS if execution.device.type == "cuda" else compiled()
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Batched products over these dispatches."""
-        return _LinearStackSession(self, clients, sequences, steps, phase)
 
     def differentiate(
         self,

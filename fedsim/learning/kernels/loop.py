@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 from fedsim.errors import UserError
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.kernels.base import IntArray, Kernel
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
@@ -62,6 +64,32 @@ class BoundModule:
         return result
 
 
+class BoundModules:
+    """Copies of a module in evaluation, lent to one thread each.
+
+    Args:
+        task: whose module it is.
+        device: where they work.
+    """
+
+    def __init__(self, task: SupervisedTask, device: torch.device) -> None:
+        self._task = task
+        self._device = device
+        self._idle: list[BoundModule] = []
+
+    @contextmanager
+    def at(self, model: Tensor) -> Iterator[BoundModule]:
+        """A copy that is laid onto ``model`` (P,)."""
+        if self._idle:
+            bound = self._idle.pop()
+        else:
+            bound = BoundModule(self._task, self._device)
+            bound.module.eval()
+        bound.bind(bound.views(model.contiguous()))
+        yield bound
+        self._idle.append(bound)
+
+
 def _channels_last(images: Tensor) -> Tensor:
     """Images (n, c, h, w) stored pixel by pixel, which pooling and convolutions on CPU are faster with."""
     _, channels, height, width = images.shape
@@ -90,28 +118,17 @@ def refuse_hidden_randomness(task: SupervisedTask) -> None:
             )
 
 
-class _LoopSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: LoopKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
+class _LoopSession(SupervisedSession["LoopKernel"]):
+    def __init__(self, kernel: LoopKernel, *dispatches: Any) -> None:
+        super().__init__(kernel, *dispatches)
         self._bound = kernel.bound
         self._loss = kernel.task.loss
         self._autocast = kernel.execution.autocast
-        self._labels: Tensor
-        self._counts: list[list[int]]
         self._views: list[list[Tensor]] = []
 
     def _on_draw(self, drawn: Batches) -> None:
-        self._labels = self.samples.y[drawn.rows]
-        self._counts = drawn.counts.tolist()
-        self._first = drawn.first
+        super()._on_draw(drawn)
+        self._counts: list[list[int]] = drawn.counts.tolist()
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = []
@@ -180,6 +197,7 @@ class LoopKernel(SupervisedKernel):
     revision = 1
     group_invariant = True
     fused = True
+    session_class = _LoopSession
 
     def __init__(
         self,
@@ -197,19 +215,7 @@ class LoopKernel(SupervisedKernel):
 
     def replica(self) -> Kernel:
         """A kernel with a module of its own."""
-        return LoopKernel(
-            self.task,
-            self.samples,
-            self.order,
-            self.execution,
-            seed=self.seed,
-        )
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Automatic differentiation client by client."""
-        return _LoopSession(self, clients, sequences, steps, phase)
+        return LoopKernel(self.task, self.samples, self.order, self.execution, seed=self.seed)
 
     def largest_group(self) -> int:
         """One: a model that is trained to its end stays in the cache."""

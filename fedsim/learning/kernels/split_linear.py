@@ -11,32 +11,18 @@ from torch.nn import functional
 
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Session
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
 from fedsim.tasks.models.linear import SplitLinear
 from fedsim.tasks.supervised import SupervisedTask
 
 
-class _SplitLinearSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: SplitLinearKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
-        self._targets: Tensor
-        self._place_weights: Tensor
-
+class _SplitLinearSession(SupervisedSession["SplitLinearKernel"]):
     def _on_draw(self, drawn: Batches) -> None:
+        super()._on_draw(drawn)
         dtype = self._kernel.execution.dtype
-        self._targets = self._kernel.task.loss.targets(self.samples.y[drawn.rows]).to(dtype)
+        self._targets = self._kernel.task.loss.targets(self._labels).to(dtype)
         self._place_weights = place_weights(drawn, self.width, dtype)
-        self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         active, features = len(weights), self._kernel.features
@@ -71,6 +57,7 @@ class SplitLinearKernel(StackedKernel):
     name = "split_linear"
     revision = 1
     group_invariant = True
+    session_class = _SplitLinearSession
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -88,9 +75,3 @@ class SplitLinearKernel(StackedKernel):
     def fits(task: SupervisedTask) -> bool:
         """Whether the task's model is the one that this kernel is for."""
         return isinstance(task.module, SplitLinear) and task.loss.kind == "logistic"
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Batched products over these dispatches."""
-        return _SplitLinearSession(self, clients, sequences, steps, phase)

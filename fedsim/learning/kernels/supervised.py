@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -38,7 +38,10 @@ class SupervisedKernel(Kernel):
 
     Attributes:
         replay: calls what a session does at every step.
+        session_class: the sessions of the kernel.
     """
+
+    session_class: ClassVar[type[SupervisedSession[Any]]]
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -48,6 +51,12 @@ class SupervisedKernel(Kernel):
         self.order = order
         self.execution = execution
         self.replay = Replay(execution.device, records=self.recorded and execution.cuda_graphs)
+
+    def session(
+        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
+    ) -> Session:
+        """The mini-batches of these dispatches."""
+        return self.session_class(self, clients, sequences, steps, phase)
 
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""
@@ -91,17 +100,21 @@ class StackedKernel(SupervisedKernel):
         return int(np.clip(_CPU_GROUP_BYTES // self.model_bytes, fewest, most))
 
 
-class SupervisedSession(Session):
+KernelType = TypeVar("KernelType", bound=SupervisedKernel)
+
+
+class SupervisedSession(Session, Generic[KernelType]):
     """Draws the batch order of the dispatches still at work, some steps ahead."""
 
     def __init__(
         self,
-        kernel: SupervisedKernel,
+        kernel: KernelType,
         clients: IntArray,
         sequences: IntArray,
         steps: IntArray,
         phase: int,
     ) -> None:
+        self._kernel = kernel
         self.order = kernel.order
         self.samples = kernel.samples
         self._clients = clients
@@ -110,6 +123,7 @@ class SupervisedSession(Session):
         self._phase = phase
         self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
         self._drawn: Batches | None = None
+        self._labels = torch.empty(0)
         self._augmenter = self.order.augmenter
         self._streams: Tensor | None = None
         if self._augmenter is not None:
@@ -174,9 +188,10 @@ class SupervisedSession(Session):
             moves = self._augmenter.moves(streams, steps, rows.shape[1])
         return self.samples.gather(rows.reshape(-1), scratch, moves)
 
-    @abstractmethod
     def _on_draw(self, drawn: Batches) -> None:
         """Prepare what all batches just drawn need."""
+        self._labels = self.samples.y[drawn.rows]
+        self._first = drawn.first
 
 
 def place_weights(drawn: Batches, width: int, dtype: torch.dtype) -> Tensor:

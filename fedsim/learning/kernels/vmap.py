@@ -11,7 +11,6 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Session
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
 from fedsim.tasks.dropout import has_dropout
@@ -20,24 +19,10 @@ from fedsim.tasks.supervised import SupervisedTask
 _CPU_GROUP = 8
 
 
-class _VmapSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: VmapKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
-        self._labels: Tensor
-        self._place_weights: Tensor
-
+class _VmapSession(SupervisedSession["VmapKernel"]):
     def _on_draw(self, drawn: Batches) -> None:
-        self._labels = self.samples.y[drawn.rows]
+        super()._on_draw(drawn)
         self._place_weights = place_weights(drawn, self.width, self._kernel.execution.dtype)
-        self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         active = len(weights)
@@ -65,6 +50,7 @@ class VmapKernel(SupervisedKernel):
     # Convolutions choose their algorithm by the number of clients.
     group_invariant = False
     recorded = True
+    session_class = _VmapSession
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -127,12 +113,6 @@ class VmapKernel(SupervisedKernel):
         except (RuntimeError, NotImplementedError):
             return False
         return True
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Vectorised differentiation over these dispatches."""
-        return _VmapSession(self, clients, sequences, steps, phase)
 
     def largest_group(self) -> int:
         """A part of the GPU's memory; a few clients on CPU."""
