@@ -1,4 +1,4 @@
-"""What a method's functions return, held against what the method declares."""
+"""Checks the return values of a method's functions against the method's declarations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedsim.methods.base import LocalUpdate, Method, ServerState
 
 
 class Contract:
-    """Refuses what torch would take in silence: a vector too many, or one that would be broadcast.
+    """Refuses values that torch would accept silently: an undeclared vector, or one that would be broadcast.
 
     Args:
         method: the method, after its :meth:`fedsim.methods.base.Method.initial_state`.
@@ -33,7 +33,7 @@ class Contract:
         }
 
     def check_update(self, update: LocalUpdate, rows: int, *, in_prologue: bool = False) -> None:
-        """Check what ``local_update`` made of ``rows`` dispatches, those of the prologue or of a round.
+        """Check the result of ``local_update`` for ``rows`` dispatches of the prologue or of a round.
 
         Raises:
             UserError: a vector is missing, is not declared or has another shape.
@@ -67,7 +67,7 @@ class Contract:
             raise self._error(
                 place,
                 f"returns {type(state).__name__}, not the server's tensors by name",
-                "return {'model': ...}, or the state it was given where nothing changes",
+                "return {'model': ...}, or the given state if nothing changes",
             )
         for name, elements in self._sent_down.items():
             if name not in state:

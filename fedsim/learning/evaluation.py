@@ -72,8 +72,8 @@ class ClientMetrics:
     """Metrics of clients on their own test samples.
 
     Attributes:
-        accuracy: of each client, (N,); NaN where it has no test samples.
-        loss: of each client, (N,).
+        accuracy: accuracy of each client, (N,); NaN for clients without test samples.
+        loss: mean loss of each client, (N,).
         samples: test samples of each client, (N,).
     """
 
@@ -84,8 +84,7 @@ class ClientMetrics:
     def summary(self) -> Metrics:
         """Mean over clients, mean over samples, and mean over the worst tenth of the clients.
 
-        The names are the same whether a client would use a model of its own or the global one: they answer the same
-        question, what a client has of it all, and are to stand in one figure.
+        The names are the same for personal models and the global one, so that both can be compared in one figure.
         """
         known = self.samples > 0
         accuracy, loss, weights = self.accuracy[known], self.loss[known], self.samples[known]
@@ -104,7 +103,7 @@ class QuadraticEvaluator(Evaluator):
     """Exact metrics of the quadratic task.
 
     ``loss`` is the global objective, the mean of the clients' objectives; ``distance`` the Euclidean distance from its
-    minimiser (where there is one); ``gradient_norm`` the Euclidean norm of its gradient.
+    minimizer, if there is one; ``gradient_norm`` the Euclidean norm of its gradient.
     """
 
     def __init__(self, task: QuadraticTask) -> None:

@@ -113,7 +113,7 @@ class Learner:
         self._side.versions.hold(version)
 
     def drop(self, version: int) -> None:
-        """Note that a dispatch of ``version`` ended and will not be trained."""
+        """Note that a dispatch of ``version`` has ended and will not be trained."""
         self._side.versions.release(version)
 
     def submit(self, instruction: Instruction) -> None:
@@ -226,7 +226,7 @@ class Learner:
                 self._pending.mark_trained(train)
 
     def _run_ready(self) -> bool:
-        """Execute the instructions at the head of the queue that lack nothing; whether any was."""
+        """Execute the instructions at the head of the queue whose updates are ready; returns whether there was any."""
         pending, waiting, progress = self._pending, self._side.waiting, False
         while pending:
             head = pending.head
@@ -273,7 +273,7 @@ class Learner:
         if not self._side.versions.held(train.version):
             raise InvariantViolation(
                 f"dispatch {train.dispatch_id} is to be trained from version {train.version}, "
-                "which nobody has held for it"
+                "which was not held for it"
             )
 
     def _hold_evaluation(self, instruction: Evaluate) -> None:

@@ -1,4 +1,4 @@
-"""What training minimises, and its gradient, over all training samples: for studies of convergence."""
+"""The training objective and its gradient over all training samples, for studies of convergence."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CUDA_BATCH = 8192
 class Objective:
     """f = mean over clients i of f_i, where f_i is the mean loss of i's training samples and the penalty, if any.
 
-    Clients weigh the same whatever their number of samples; those without samples do not count. Normalisation layers
-    and dropout work as in evaluation.
+    Clients have equal weights whatever their number of samples; those without samples do not count. Normalization
+    layers and dropout work as in evaluation.
 
     Args:
-        task: whose objective it is.
-        samples: its training samples.
+        task: the task.
+        samples: the task's training samples.
         execution: device and dtype.
     """
 
@@ -49,7 +49,7 @@ class Objective:
     def measure_split(
         self, model_of: Callable[[int], Tensor], personal: Sequence[str]
     ) -> dict[str, float]:
-        """The same where tensors are personal, of the model (P,) that ``model_of`` gives for each client.
+        """The same for models with personal tensors; ``model_of`` gives the model (P,) of each client.
 
         ``gradient_norm_squared`` is ||(1/N) sum over i of the gradient of f_i by the shared part||^2 (G_u in Chen et
         al., arXiv:2309.17409), and ``personal_gradient_norm_squared`` is (1/N) sum over i of ||the gradient of f_i by
@@ -72,7 +72,7 @@ class Objective:
         return {**metrics, "personal_gradient_norm_squared": own}
 
     def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
-        """Weighted sum of the losses of ``rows`` and the penalty, and the gradient by what can be trained."""
+        """Weighted sum of the losses of ``rows`` plus the penalty, and its gradient by the trainable parameters."""
         loss = self._task.loss
         value = torch.zeros((), dtype=torch.float64, device=self._device)
         total = torch.zeros(self._task.layout.trainable, dtype=model.dtype, device=self._device)

@@ -21,21 +21,21 @@ _WAITING_SHARE = 0.0625
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A row of the matrices that a group's training gave."""
+    """A row of the matrices of a trained group."""
 
     vectors: Mapping[str, Tensor]
     row: int
 
 
 class WaitingUpdates:
-    """Vectors of trained dispatches until their aggregation; those over a budget wait on disk.
+    """Vectors of trained dispatches until their aggregation; those beyond a budget wait on disk.
 
     Args:
         vectors: what a client sends back in a round; their bytes count towards the budget.
         dtype: floating-point type of the run.
         device: the compute device.
-        folder: for those on disk; the system's temporary folder where None.
-        most_bytes: budget; a part of the machine's memory where None.
+        folder: folder for vectors on disk; the system's temporary folder if None.
+        most_bytes: budget in memory; a part of the machine's memory if None.
         others: further vectors, which clients send back in a prologue.
     """
 
@@ -100,7 +100,7 @@ class WaitingUpdates:
                 store.drop(dispatch_id)
 
     def ids(self) -> list[int]:
-        """Dispatches whose vectors wait, ascending."""
+        """Dispatches with waiting vectors, ascending."""
         far = {key for store in self._far.values() for key in store.keys()}  # noqa: SIM118
         return sorted(far.union(self._near))
 
@@ -145,7 +145,7 @@ class Contributions:
         return self._waiting.row(self._ids[index], name)
 
     def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        """See :class:`fedsim.methods.base.Updates`; one row after the other, whatever groups they were trained in."""
+        """Sum row by row, so that the result does not depend on the groups in which the rows were trained."""
         factors = np.asarray(weights, dtype=np.float64)
         if factors.shape != (len(self),):
             raise ValueError(f"{len(self)} contributions but weights of shape {factors.shape}")
@@ -166,8 +166,8 @@ class Contributions:
 
     def _server_store(self, name: str) -> RowStore:
         if name in self._store.unseen_by_server:
-            # Its value would depend on which later dispatches happen to be trained already.
-            raise ValueError(f"memory '{name}' is kept by the clients; the server cannot see it")
+            # Its value would depend on which later dispatches are already trained.
+            raise ValueError(f"memory '{name}' is kept by the clients; the server cannot read it")
         return self._store[name]
 
 

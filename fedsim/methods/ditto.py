@@ -1,4 +1,4 @@
-"""Ditto: personal models that are drawn towards the global one."""
+"""Ditto: personal models that are pulled toward the global one."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ class DittoParams(FedAvgParams):
     """Parameters of Ditto."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: its number of training samples, or the same for all."""
+    """Weight of a client's update: its number of training samples, or equal weights."""
     attraction: float = Field(default=1.0, ge=0)
     """Strength of the pull of the global model on the personal ones (lambda in the paper)."""
     personal_steps: float = Field(default=1.0, gt=0)
-    """Steps on the personal model for each local step on the global one, rounded up."""
+    """Steps on the personal model per local step on the global one, rounded up."""
 
 
 class Ditto(FedAvg):
-    """FedAvg for a global model, and beside it a personal model of each client.
+    """FedAvg for a global model, and a personal model of each client.
 
     A dispatch trains twice: the global model as in FedAvg, then the client's personal model v_i on its own objective
     plus ``attraction`` / 2 x ||v_i - w_received||^2. Personal models start as the initial model and never leave the
-    client. With ``attraction: 0`` clients also train alone; a large one makes the personal models the global one.
+    client. With ``attraction: 0`` personal models are trained independently; with a large ``attraction`` they approach
+    the global model.
     """
 
     name: ClassVar[str] = "ditto"
@@ -56,7 +57,7 @@ class Ditto(FedAvg):
         return {"personal": Memory(self.context.layout.size, lambda model: model)}
 
     def compute_factor(self) -> float:
-        """A step on the global model, and those on the personal one."""
+        """One step on the global model plus those on the personal one."""
         return 1.0 + self.params.personal_steps
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:

@@ -21,18 +21,18 @@ class FedBuffParams(StalenessParams):
     alpha: float = Field(default=1.0, gt=0, le=1)
     """Weight of a fresh update."""
     scale: Literal["mean", "population"] = "mean"
-    """Updates are averaged over the buffer (1/K), or each counts by its client's share p_i of all clients."""
+    """Average over the buffer (1/K), or weight each update by its client's share p_i of the population."""
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weights of clients in that average or share: by training samples, or all the same."""
+    """Weights of clients in that average or share: by training samples, or equal."""
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
 
 
 class FedBuff(FedAvg):
-    """The model moves by the mean of the buffered changes, each weighed down by its staleness: 1 / sqrt(s + 1).
+    """The model moves by the mean of the buffered changes, each multiplied by its staleness weight, 1 / sqrt(s + 1).
 
-    The staleness weights are not normalised: a buffer of stale updates moves the model less. With ``scale:
-    population`` it is the form that FedCompass compares with.
+    The staleness weights are not normalized: a buffer of stale updates moves the model less. With ``scale:
+    population`` it is the baseline of the FedCompass paper.
     """
 
     name: ClassVar[str] = "fedbuff"

@@ -1,4 +1,4 @@
-"""FedNova: normalised averaging."""
+"""FedNova: normalized averaging."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class FedNovaParams(FedAvgParams):
 
 
 class FedNova(FedAvg):
-    """Clients' changes are divided by how far their steps would carry a constant gradient, then averaged.
+    """Clients' changes are divided by the distance that their steps cover along a constant gradient, then averaged.
 
-    With weights p_i and a_i the sum of the coefficients with which a client's gradients enter its change (its number
-    of steps for plain SGD), the model moves by (sum p_j a_j) x sum p_i change_i / a_i. Where all clients do the same
+    With weights p_i, and a_i the sum of the coefficients with which a client's gradients enter its change (its number
+    of steps for plain SGD), the model moves by (sum p_j a_j) x sum p_i change_i / a_i. If all clients do the same
     number of steps it is FedAvg.
     """
 
@@ -33,7 +33,7 @@ class FedNova(FedAvg):
         "Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, "
         "NeurIPS 2020, equations 4 and 6 and section 4"
     )
-    needs_sgd = "how far a gradient is carried is known only for steps of SGD"
+    needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
     plain_buffers = True
     Params = FedNovaParams
 

@@ -23,7 +23,7 @@ class FedVarpParams(Parameters):
 
 
 class FedVarp(Method):
-    """Like MIFA, but fresh updates count with 1 / |S|: the model's change is unbiased under uniform participation.
+    """MIFA with weight 1 / |S| for fresh updates, so that the model's change is unbiased under uniform participation.
 
     The model moves by mean over participants of (change - remembered change) + mean over all clients of the remembered
     changes; then the participants' changes are remembered. With full participation it is FedAvg with uniform weights.
@@ -46,7 +46,7 @@ class FedVarp(Method):
         return {"model": model, "mean": model.new_zeros(model.shape)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Step, then remember; unchanged where nobody contributed."""
+        """Step, then remember; unchanged without contributions."""
         if not len(updates):
             return server
         layout = self.context.layout

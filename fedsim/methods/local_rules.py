@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def proximal_rule(start: Tensor, strength: float) -> LocalRule | None:
-    """The gradient of ``strength`` / 2 x ||w - start||^2 added to each gradient; None (no rule) for strength 0.
+    """The rule that adds the gradient of ``strength`` / 2 x ||w - start||^2; None (no rule) for strength 0.
 
     Args:
         start: the models received, (B, P).

@@ -12,9 +12,9 @@ from fedsim.methods.fedavg import FedAvg
 
 
 class Rescale(FedAvg):
-    """A client that did S of the S_full steps asked of it counts as if it had gone on in the same direction.
+    """A client that did S of its S_full assigned steps counts as if it had continued in the same direction.
 
-    Its change is multiplied by S_full / S, then changes are averaged. Where everybody does all steps it is FedAvg.
+    Its change is multiplied by S_full / S; then the changes are averaged. If all clients do all steps it is FedAvg.
     """
 
     name: ClassVar[str] = "rescale"

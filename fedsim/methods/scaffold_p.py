@@ -1,4 +1,4 @@
-"""Scaffold-P: partial personalisation with control variates on the shared part."""
+"""Scaffold-P: partial personalization with control variates on the shared part."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ScaffoldPParams(FedAvgPParams):
 
     c0: Literal["gradients", "zero"] = "gradients"
     """Initial control variates: each client's mean mini-batch gradient at the initial model, collected before the first
-    round and charged in time and bytes, or zero. Clients that are not there at the start, or whose answer does not
-    arrive, begin with zero either way."""
+    round at a cost in time and bytes, or zero. Clients that are offline at the start, or whose update does not arrive,
+    begin with zero in either case."""
     uplink: Literal[1, 2] = 2
-    """Vectors sent up: the changes of u and of c_i, or the former alone, from which the server works out the latter.
-    One vector needs plain SGD."""
+    """Vectors sent up: the changes of u and of c_i, or the former alone, from which the server derives the latter. One
+    vector needs plain SGD."""
 
 
 class ScaffoldP(FedAvgP):
@@ -42,8 +42,8 @@ class ScaffoldP(FedAvgP):
     is the mean of its gradients over the steps it did, and c moves by the sum of the changes of the c_i over N, so that
     it stays their mean. A client whose update the server does not use keeps its old c_i.
 
-    Where clients do different numbers of steps, as partial work allows, each divides by its own, and the
-    objective is biased towards those that do more. With ``personal: none`` it is SCAFFOLD with two step sizes.
+    If clients do different numbers of steps (partial work), each divides by its own number, and the objective is biased
+    toward those that do more. With ``personal: none`` it is SCAFFOLD with two step sizes.
     """
 
     name: ClassVar[str] = "scaffold_p"
@@ -52,9 +52,7 @@ class ScaffoldP(FedAvgP):
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
         "Personalization, arXiv:2309.17409, Algorithm 2"
     )
-    only_synchronous = (
-        "control variates are corrected by the one the client received, round by round"
-    )
+    only_synchronous = "the control variate of a client refers to the server's of the same round"
     Params: ClassVar[type[FedAvgPParams]] = ScaffoldPParams
     params: ScaffoldPParams
 
@@ -118,17 +116,17 @@ class ScaffoldP(FedAvgP):
             control = split.shared(trained.mean_gradient)
             vectors["control"] = control - own
         else:
-            # As the server will work it out, so that its c stays the mean of all c_i.
+            # As the server will derive it, so that its c stays the mean of all c_i.
             rates = cohort.learning_rates * self._factors[0]
             lengths = rates.unsqueeze(1) * cohort.column(cohort.steps, own)
             control = own + self._control_change(vectors["delta"], lengths, everyones)
         return LocalUpdate(vectors, result.loss, {**result.memory, "control": control})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """u and c; unchanged where nobody contributed."""
+        """u and c; unchanged without contributions."""
         if not len(updates):
             return server
-        # A client drawn twice still has one control variate.
+        # A client drawn twice has one control variate.
         shares = [1 / self.context.clients] * len(updates)
         if self._is_prologue(updates.version - 1):
             return {**server, "control": updates.weighted_sum("control", shares)}

@@ -1,4 +1,4 @@
-"""Wait for all: the comparators of generalized FedAvg."""
+"""Wait for all: the baselines of generalized FedAvg."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class WaitParams(WeightedParams):
     """Parameters of waiting for all."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: the same for all, as in the paper, or its number of training samples."""
+    """Weight of a client's update: equal weights, as in the paper, or its number of training samples."""
     local: Literal["steps", "frozen"] = "steps"
-    """What clients do: local steps (appendix D.1), or gradients at the received model alone, whose mean makes one step
-    (section 5)."""
+    """Work of the clients: local steps (appendix D.1), or gradients at the received model only, whose mean makes one
+    step (section 5)."""
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
 
 
 class Wait(FedAvg):
-    """One update a window, from all clients and from one model: each works once, when it first comes online.
+    """One update per window, from all clients and one model version: each works once, when it first comes online.
 
-    Whom to wait for and how long is the part of the ``window`` schedule. With mini-batches it is the paper's
-    wait-minibatch; with a ``training.batch_size`` of at least every client's samples it is wait-full. Where everybody
-    is always there it is FedAvg with full participation.
+    The ``window`` schedule defines how long to wait, and for whom. With mini-batches it is the paper's wait-minibatch;
+    if ``training.batch_size`` is at least every client's number of samples, it is wait-full. If all clients are always
+    online it is FedAvg with full participation.
     """
 
     name: ClassVar[str] = "wait"

@@ -64,7 +64,7 @@ def _features() -> int:
 
 def _conv(*extra: nn.Module) -> nn.Module:
     return nn.Sequential(
-        # A bias in front of a normalisation has a gradient of zero, which Adam would blow up from rounding noise.
+        # A bias in front of a normalization has a gradient of zero, which Adam would blow up from rounding noise.
         nn.Conv2d(
             1, 3, 3, padding=1, bias=not any(isinstance(layer, nn.BatchNorm2d) for layer in extra)
         ),

@@ -350,7 +350,7 @@ def test_losses_of_diverged_training_say_so() -> None:
 
 def test_a_train_must_hold_its_version() -> None:
     learner = make_learner(quadratic_task())
-    with pytest.raises(InvariantViolation, match="nobody has held"):
+    with pytest.raises(InvariantViolation, match="was not held"):
         learner.submit(Train(0, 0, 0, 0, 0, 1, 1, 0.0))
 
 

@@ -101,7 +101,7 @@ def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
 
 
 def one_round(variant: dict[str, Any], steps: list[int], assigned: int = 3) -> Learner:
-    """The first round of the given steps by clients 0, 1, ..., on a model with batch normalisation."""
+    """The first round of the given steps by clients 0, 1, ..., on a model with batch normalization."""
     timeline = Timeline()
     trains = [timeline.dispatch(client, assigned) for client in range(len(steps))]
     timeline.aggregate(

@@ -162,7 +162,7 @@ def test_clients_that_are_offline_at_the_start_have_no_prologue(
 def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Path) -> None:
     for schedule in ("async", "buffered"):
         server = {"method": {"name": "scaffold_p"}, "schedule": {"name": schedule}}
-        with pytest.raises(UserError, match="round by round"):
+        with pytest.raises(UserError, match="of the same round"):
             fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
     server = {"method": {"name": "scaffold_p"}, "schedule": {"name": "window"}}
     with pytest.raises(UserError, match="begins with work by all clients"):

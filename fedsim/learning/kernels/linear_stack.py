@@ -14,9 +14,9 @@ from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession,
 from fedsim.learning.samples import Samples
 from fedsim.tasks.supervised import SupervisedTask
 
-# On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
+# On CPU, larger models take plain steps client by client; for smaller ones the calls would dominate.
 _SINGLE_BYTES = 384 << 10
-# Samples of one client that are gathered together; they share the cache with the model.
+# Bytes of one client's samples that are gathered together; they share the cache with the model.
 _PIECE_BYTES = 1 << 20
 
 
@@ -58,7 +58,7 @@ class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
         )
 
     def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
-        # Summed one after the other: how many steps are drawn at once depends on the group.
+        # Summed one by one, because the number of steps drawn at once depends on the group.
         losses = [0.0] * len(weights)
         dtype = self._kernel.execution.dtype
         batch_bytes = self.width * self._kernel.layers[0].shape[1] * dtype.itemsize
@@ -84,8 +84,8 @@ class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
             begin = drawn_to
         return weights.new_tensor(losses)
 
-    # Steps are two dozen small operations each; without the bookkeeping of autograd they start sooner. What is made in
-    # here can be used nowhere else.
+    # A step has two dozen small operations, which start sooner without the bookkeeping of autograd. Tensors made here
+    # cannot be used elsewhere.
     @torch.inference_mode()
     def _descend_piece(
         self,
@@ -121,7 +121,7 @@ class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
 
 
 class LinearStackKernel(StackedKernel):
-    """Batched matrix products with gradients written out, for logistic regression and multi-layer perceptrons.
+    """Batched matrix products with hand-derived gradients, for logistic regression and multi-layer perceptrons.
 
     For tasks of the families ``linear`` and ``mlp`` with cross-entropy.
     """
@@ -140,7 +140,7 @@ class LinearStackKernel(StackedKernel):
         self.layers = layers_of(task.layout)
         self.classes = torch.arange(self.layers[-1].shape[0], device=execution.device).unsqueeze(1)
         self.scratch: dict[str, Tensor] = {}
-        # On CUDA TorchScript would fuse operations once it has seen them, and change the last bit.
+        # On CUDA TorchScript would fuse operations after a few calls, and change the last bit.
         self.steps = PYTHON_STEPS if execution.device.type == "cuda" else compiled()
 
     def differentiate(
@@ -173,6 +173,6 @@ class LinearStackKernel(StackedKernel):
 
     @property
     def client_by_client(self) -> bool:
-        """Whether plain steps are taken for one client after the other."""
+        """Whether plain steps are taken client by client."""
         on_cpu = self.execution.device.type == "cpu"
         return on_cpu and self.model_bytes > _SINGLE_BYTES

@@ -36,7 +36,7 @@ class _SplitLinearSession(SupervisedSession["SplitLinearKernel"]):
         targets, places = self._targets[at, :active], self._place_weights[at, :active]
         losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         loss = (losses * places).sum(1)
-        # Not torch.sigmoid, whose last bit depends on the place of a number in the tensor.
+        # Not torch.sigmoid, whose last bit depends on the position of a number in the tensor.
         residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(places)
         out[:, :features] = torch.bmm(residual.unsqueeze(1), x).squeeze(1)
         if self._kernel.biased:
@@ -52,7 +52,7 @@ class _SplitLinearSession(SupervisedSession["SplitLinearKernel"]):
 
 
 class SplitLinearKernel(StackedKernel):
-    """Batched products with gradients written out, for the model ``linear`` with logistic loss and penalty."""
+    """Batched products with hand-derived gradients, for the model ``linear`` with logistic loss and penalty."""
 
     name = "split_linear"
     revision = 1
@@ -73,5 +73,5 @@ class SplitLinearKernel(StackedKernel):
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
-        """Whether the task's model is the one that this kernel is for."""
+        """Whether the kernel supports the task's model and loss."""
         return isinstance(task.module, SplitLinear) and task.loss.kind == "logistic"

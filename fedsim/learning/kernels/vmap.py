@@ -39,15 +39,15 @@ class _VmapSession(SupervisedSession["VmapKernel"]):
 
 
 class VmapKernel(SupervisedKernel):
-    """Vectorised automatic differentiation; on CUDA, where a step of one small model does not fill the device.
+    """Vectorized automatic differentiation, for CUDA, because a step of one small model does not fill the device.
 
-    Padding takes part in the forward pass with weight zero, so modules must treat samples independently (no batch
-    normalisation) and draw no random numbers.
+    Padding participates in the forward pass with weight zero, so modules must treat samples independently (no batch
+    normalization) and draw no random numbers.
     """
 
     name = "vmap"
     revision = 1
-    # Convolutions choose their algorithm by the number of clients.
+    # The algorithm of convolutions depends on the number of clients.
     group_invariant = False
     recorded = True
     session_class = _VmapSession
@@ -83,7 +83,7 @@ class VmapKernel(SupervisedKernel):
         """
         layout, autocast = self.task.layout, self.execution.autocast
         with (
-            # What is recorded must not rest on casts of another step.
+            # A recording must not depend on casts of another step.
             torch.autocast(weights.device.type, autocast, cache_enabled=False)
             if autocast is not None
             else nullcontext()
@@ -97,7 +97,7 @@ class VmapKernel(SupervisedKernel):
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
-        """Whether the module has no dropout and no buffers that training changes, and can be vectorised."""
+        """Whether the module has no dropout and no buffers that training changes, and can be vectorized."""
         if task.layout.buffers or has_dropout(task.module):
             return False
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
