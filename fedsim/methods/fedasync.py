@@ -29,9 +29,9 @@ class FedAsyncParams(StalenessParams):
 class FedAsync(Method):
     """Asynchronous federated optimization, a = alpha x (weight of the update's staleness).
 
-    The form ``mixing`` is the original. The form ``delta`` is the baseline of the FedCompass paper: the client's share of
-    the population scales the step. If a schedule aggregates several updates at once, they are applied one after the
-    other (``mixing``) or summed (``delta``).
+    The form ``mixing`` is the original. The form ``delta`` is the baseline of the FedCompass paper: the client's
+    share of the population scales the step. If a schedule aggregates several updates at once, they are applied one
+    after the other (``mixing``) or summed (``delta``).
     """
 
     name: ClassVar[str] = "fedasync"
