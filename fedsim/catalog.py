@@ -46,6 +46,7 @@ CATALOG = Catalog(
         "availability": _kind(
             "fedsim.devices.availability", "fedsim.devices.availability.base:AvailabilityModel"
         ),
+        "metric": _kind("fedsim.learning.metrics", "fedsim.learning.metrics.base:Metric"),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
     }
 )

@@ -94,5 +94,5 @@ def test_importing_the_learning_plane_loads_no_simpy(package: str) -> None:
 
 
 def test_the_check_for_loaded_libraries_can_see_them() -> None:
-    assert loaded_after_importing("methods", "torch") == "True"
+    assert loaded_after_importing("learning.learner", "torch") == "True"
     assert loaded_after_importing("simulation", "simpy") == "True"

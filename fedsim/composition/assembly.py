@@ -19,8 +19,10 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.learning.augmentation import check_augmentation
 from fedsim.learning.device import Execution
+from fedsim.learning.metrics import Metric
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.methods.requirements import check_requirements
 from fedsim.network.base import Direction
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.targets import higher_is_better
@@ -157,6 +159,12 @@ def assemble(
     if task is not None:
         check_augmentation(training, task)
     work = local_work(scenario, samples)
+    if scenario.evaluation.metrics and not isinstance(task, SupervisedTask):
+        raise UserError(
+            "the task has no test samples to compute metrics from",
+            where="evaluation.metrics",
+            hint="leave it out, or use a supervised task",
+        )
     if isinstance(task, SupervisedTask):
         _check_own_tests(scenario, task)
         _check_smallest_batch(scenario, task, work)
@@ -199,6 +207,7 @@ def build_server(
     every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
         every_steps = _steps_worth_an_evaluation(assembly)
+    own = {metric.column: metric.higher_is_better for metric in build_metrics(assembly.loaded)}
     return Server(
         _clients(assembly),
         _workloads(assembly),
@@ -214,7 +223,7 @@ def build_server(
             every_versions=every_versions,
             every_steps=every_steps,
             at_start=evaluation.at_start,
-            reached=_target_test(stop.target) if stop.target else None,
+            reached=_target_test(stop.target, own) if stop.target else None,
         ),
         plane,
         recorder,
@@ -323,7 +332,7 @@ def _check_smallest_batch(scenario: Scenario, task: SupervisedTask, work: Work) 
 
 
 def check_combination(assembly: Assembly) -> None:
-    """Whether the method can run under the schedule.
+    """Whether the method can run under the schedule and with the optimizer.
 
     Raises:
         UserError: it cannot, with its reason.
@@ -332,19 +341,7 @@ def check_combination(assembly: Assembly) -> None:
     schedule, _ = CATALOG.resolve(
         "schedule", assembly.scenario.server.schedule, assembly.loaded.folder
     )
-    if method.only_synchronous and not schedule.synchronous:
-        raise UserError(
-            f"{method.title or method.name} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
-            where="server.schedule",
-            hint="use the sync schedule",
-        )
-    if method.prologue() is not None and not schedule.begins_with_prologue:
-        raise UserError(
-            f"{method.title or method.name} begins with work of all clients, which the {schedule.name} schedule "
-            "does not hand out",
-            where="server.schedule",
-            hint="use the sync schedule",
-        )
+    check_requirements(method, schedule)
 
 
 def _traffic(scenario: Scenario, work: Prologue) -> tuple[float, float]:
@@ -481,7 +478,12 @@ def _memory_needed(
     return elements * _ITEM_BYTES[training.dtype]
 
 
-def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]], bool]:
+def _target_test(
+    target: Mapping[str, float], own: Mapping[str, bool]
+) -> Callable[[Mapping[str, float]], bool]:
+    def higher(name: str) -> bool:
+        return own[name] if name in own else higher_is_better(name)
+
     def reached(metrics: Mapping[str, float]) -> bool:
         unknown = [name for name in target if name not in metrics]
         if unknown:
@@ -493,11 +495,20 @@ def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]],
                 else "the data set has no test samples; give it some",
             )
         return all(
-            metrics[name] >= value if higher_is_better(name) else metrics[name] <= value
+            metrics[name] >= value if higher(name) else metrics[name] <= value
             for name, value in target.items()
         )
 
     return reached
+
+
+def build_metrics(loaded: LoadedScenario) -> list[Metric]:
+    """The metrics that a scenario asks for besides those of every run."""
+    resolved = [
+        CATALOG.resolve("metric", part, loaded.folder)
+        for part in loaded.scenario.evaluation.metrics
+    ]
+    return [metric_class(params) for metric_class, params in resolved]
 
 
 def partition_rows(task: Task | None) -> dict[str, Any] | None:

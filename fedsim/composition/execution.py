@@ -16,6 +16,7 @@ from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
+    build_metrics,
     build_server,
     check_combination,
     check_server,
@@ -31,7 +32,9 @@ from fedsim.composition.recorded import (
 from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, UserErrors
+from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
+from fedsim.learning.workers import Station
 from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.clients import clients_table
@@ -353,22 +356,24 @@ class _Execution:
         training = scenario.training
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
+        execution = Execution.of(training)
+        station = Station(task, self._assembly.method, training, scenario.seed, execution)
         learner = Learner(
-            task,
-            self._assembly.method,
-            training,
-            seed=scenario.seed,
+            station,
+            scenario.evaluation,
+            metrics=build_metrics(self._assembly.loaded),
+            workers=remote_workers(self._assembly, training, seed_of_world),
+            folder=self._folder.path,
+            checkpoint=self._checkpoints.load(),
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
-            per_client=scenario.evaluation.per_client,
-            objective=scenario.evaluation.objective,
-            evaluation_batch=scenario.evaluation.batch_size,
-            folder=self._folder.path,
-            workers=remote_workers(self._assembly, training, seed_of_world),
         )
-        saved = self._checkpoints.load()
-        if saved is not None:
-            learner.restore(*saved)
+        self._folder.update_info(
+            metric_definitions={
+                name: {"higher_is_better": one.higher_is_better, "unit": one.unit}
+                for name, one in learner.metric_definitions.items()
+            }
+        )
         return learner
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
@@ -377,10 +382,9 @@ class _Execution:
             instruction.time_s, instruction.version, instruction.round, metrics
         )
 
-    def _on_rest(self) -> None:
+    def _on_rest(self, learner: Learner) -> None:
         if time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S:
-            assert self._learner is not None
-            self._checkpoints.save(*self._learner.state())
+            self._checkpoints.save(*learner.state())
             self._checkpointed_at = time.monotonic()
 
     def _report_progress(self) -> None:

@@ -212,6 +212,10 @@ class _Preparation:
                 return {key: self._value(values, item, (*path, key)) for key, item in raw.items()}
         elif isinstance(raw, list) and shape.items:
             items = shape_of(shape.items[0])
+            if items.slot is not None:
+                return [
+                    self._listed_part(items, item, (*path, index)) for index, item in enumerate(raw)
+                ]
             return [self._value(items, item, (*path, index)) for index, item in enumerate(raw)]
         elif isinstance(raw, str) and shape.is_path:
             return str((self._folder / Path(raw).expanduser()).resolve())
@@ -221,6 +225,11 @@ class _Preparation:
             self.problems.append(Problem(path, f"must be a number, not {shown(raw)}"))
             return int(raw)
         return raw
+
+    def _listed_part(self, shape: Shape, raw: Any, path: KeyPath) -> Any:
+        """A part in a list, which may be given by its bare name."""
+        raw = {"name": raw} if isinstance(raw, str) else raw
+        return self._part(shape, dict(raw), {}, path)[1] if isinstance(raw, Mapping) else raw
 
     def _part(
         self, shape: Shape, raw: dict[str, Any], section: Mapping[str, Any], path: KeyPath

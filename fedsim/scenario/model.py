@@ -36,7 +36,8 @@ class Slot:
     """Marks a field as the place of a part.
 
     Attributes:
-        kind: kind of part: dataset, partition, model, method, selection, schedule, compute, availability or network.
+        kind: kind of part: dataset, partition, model, method, selection, schedule, compute, availability, network,
+            metric.
         default: name of the part that is meant where none is given, from the section it stands in; a name must be given
             where None.
     """
@@ -327,6 +328,9 @@ class Evaluation(Parameters):
     """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised
     tasks; the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared
     where parts of the model are personal. Costs about an epoch of training each time."""
+    metrics: list[Annotated[Part, Slot("metric")]] = []
+    """Metrics on the test samples besides accuracy, loss, macro_f1, balanced_accuracy and, for next-character tasks,
+    perplexity: a list of names, or of parts with parameters such as ``{name: top_k_accuracy, k: 5}``."""
     batch_size: int | None = Field(default=None, ge=1)
     """Samples evaluated at once; 512 on a CPU and 8,192 on CUDA when not given."""
 

@@ -184,7 +184,7 @@ def test_without_memory_the_first_step_goes_by_signs() -> None:
 
 @pytest.mark.parametrize("method", ["feddyn", *SECOND_MOMENTS])
 def test_running_statistics_are_averaged_plainly(method: str) -> None:
-    """Buffers of batch normalisation after one round are those of FedAvg."""
+    """Buffers of batch normalization after one round are those of FedAvg."""
     buffers = []
     for name in (method, "fedavg"):
         kind = registry()[name]
