@@ -114,7 +114,7 @@ def build_population(
             clients,
             network_bundle,
             _device_rows(network_bundle, clients, devices, seed),
-            lambda purpose, *keys: Stream(seed, purpose, *keys),
+            seed,
             loaded.folder,
         )
     )

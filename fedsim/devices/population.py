@@ -11,9 +11,8 @@ from fedsim.devices.availability.base import OnDisconnect
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.network.base import Direction, Network
-from fedsim.network.shared import SharedNetwork
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Population:
     availability: AvailabilityIndex
     on_disconnect: OnDisconnect
     compute: ComputeTimes
-    network: Network | SharedNetwork
+    network: Network
     power: Power
     batteries: Batteries | None
     eligible: npt.NDArray[np.bool_]
@@ -57,7 +56,7 @@ class Population:
         """What the client itself expects its upload to take, from its link's nominal rate."""
         rate = self.network.rate_bps(client, Direction.UP)
         if rate <= 0:
-            return 1 << 62
+            return NEVER
         return self.network.latency_ns(client, Direction.UP) + round(
             size_bytes * 8 / rate * NS_PER_S
         )

@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InvariantViolation
-from fedsim.network.base import BIT_NS_PER_BYTE, NEVER
-from fedsim.network.static import column_view, rate_column_bps
+from fedsim.network.base import BIT_NS_PER_BYTE, FloatArray, IntArray, column_view
+from fedsim.network.static import rate_column_bps
+from fedsim.units import NEVER
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _NO_LINK = 0  # fills up short routes; never a bottleneck
 _SAME_LEVEL = 4e-15  # a level found again differs by no more than the rounding of a sum
@@ -60,7 +59,7 @@ def fill_level(offers: FloatArray, capacity: float, guess: float = np.inf) -> fl
         below, climbing = count, True
 
 
-class FairNetwork:
+class FairLinks:
     """Flows over routes of links whose capacities they share max-min fairly.
 
     Instants must not go backwards from call to call. A flow completes at the nanosecond nearest to the instant at which

@@ -7,14 +7,11 @@ Edges carry ``capacity_bps`` and ``latency_s``. A generated graph names its serv
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import networkx as nx
-import numpy as np
-import numpy.typing as npt
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
@@ -24,9 +21,11 @@ from fedsim.network.topology import CAPACITY, LATENCY, Topology
 from fedsim.randomness import Purpose
 from fedsim.units import Duration, Rate, parse_duration_s, parse_rate_bps
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 SERVER = "server"
 ROLE = "role"
-READERS: dict[str, Callable[[Path], Any]] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
 EDGE_LISTS = (".edges", ".edgelist", ".txt")
 
 
@@ -50,9 +49,7 @@ class Direct(GraphSource):
 
     def topology(self, context: NetworkContext) -> Topology:
         """See :meth:`GraphSource.topology`."""
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_node(SERVER)
-        return Topology.from_graph(graph, server=SERVER, access=[SERVER])
+        return Topology.from_graph(_server_alone(), server=SERVER, access=[SERVER])
 
 
 class File(GraphSource):
@@ -64,7 +61,7 @@ class File(GraphSource):
 
     name: Literal["file"]
     """file"""
-    path: str
+    path: Path
     """The file: .graphml, .gml, or an edge list (.edges, .edgelist, .txt)."""
     server: str | None = None
     """Node of the server; default: the one whose attribute role is server, or that is named server."""
@@ -121,12 +118,10 @@ class Star(Generated):
 
     def topology(self, context: NetworkContext) -> Topology:
         """See :meth:`GraphSource.topology`."""
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_edges_from((SERVER, f"n{site}") for site in range(self.sites))
+        graph, sites = _server_alone(), [f"n{site}" for site in range(self.sites)]
+        graph.add_edges_from((SERVER, site) for site in sites)
         self._weigh(graph, context)
-        return Topology.from_graph(
-            graph, server=SERVER, access=[f"n{site}" for site in range(self.sites)]
-        )
+        return Topology.from_graph(graph, server=SERVER, access=sites)
 
 
 class Tree(GraphSource):
@@ -145,9 +140,7 @@ class Tree(GraphSource):
         """See :meth:`GraphSource.topology`."""
         capacities = self._levels(self.capacity, "capacity")
         latencies = self._levels(self.latency, "latency")
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_node(SERVER)
-        above, count = [SERVER], 0
+        graph, above, count = _server_alone(), [SERVER], 0
         for fan_out, capacity, latency in zip(self.fan_out, capacities, latencies, strict=True):
             below = []
             for parent in above:
@@ -181,6 +174,8 @@ class RandomGraph(Generated):
 
         Of a graph that falls into parts, only the largest part is used.
         """
+        import networkx as nx
+
         seed = context.stream(Purpose.NETWORK_PROFILE, int(Draw.GRAPH)).hash(0) & 0xFFFFFFFF
         try:
             graph = self._generate(seed)
@@ -195,14 +190,10 @@ class RandomGraph(Generated):
             )
         graph.remove_nodes_from([node for node in graph.nodes if node not in part])
         hub = max(graph.nodes, key=lambda node: (graph.degree(node), -node))
-        names = {node: f"n{node}" for node in graph.nodes} | {hub: SERVER}
-        graph = nx.relabel_nodes(graph, names)
-        for node in graph.nodes:
-            graph.nodes[node].clear()
+        graph = nx.relabel_nodes(graph, {node: f"n{node}" for node in graph.nodes} | {hub: SERVER})
         self._weigh(graph, context)
-        return Topology.from_graph(
-            graph, server=SERVER, access=[node for node in graph.nodes if node != SERVER]
-        )
+        access = [node for node in graph.nodes if node != SERVER]
+        return Topology.from_graph(graph, server=SERVER, access=access)
 
     @abc.abstractmethod
     def _generate(self, seed: int) -> Any:
@@ -218,6 +209,8 @@ class BarabasiAlbert(RandomGraph):
     """Links that each new node brings."""
 
     def _generate(self, seed: int) -> Any:
+        import networkx as nx
+
         return nx.barabasi_albert_graph(self.nodes, self.links, seed=seed)
 
 
@@ -232,6 +225,8 @@ class Waxman(RandomGraph):
     """How far links reach, as a share of the largest distance."""
 
     def _generate(self, seed: int) -> Any:
+        import networkx as nx
+
         return nx.waxman_graph(self.nodes, beta=self.beta, alpha=self.alpha, seed=seed)
 
 
@@ -240,15 +235,15 @@ class WattsStrogatz(RandomGraph):
 
     name: Literal["watts_strogatz"]
     """watts_strogatz"""
-    neighbours: int = Field(4, ge=2)
-    """Ring neighbours of each node."""
+    neighbors: int = Field(4, ge=2, validation_alias=AliasChoices("neighbors", "neighbours"))
+    """Ring neighbors of each node."""
     rewire: float = Field(0.1, ge=0, le=1)
     """Probability that a link is laid elsewhere."""
 
     def _generate(self, seed: int) -> Any:
-        return nx.connected_watts_strogatz_graph(
-            self.nodes, self.neighbours, self.rewire, seed=seed
-        )
+        import networkx as nx
+
+        return nx.connected_watts_strogatz_graph(self.nodes, self.neighbors, self.rewire, seed=seed)
 
 
 AnyGraph = Annotated[
@@ -258,26 +253,38 @@ AnyGraph = Annotated[
 """Every source of a graph, told apart by ``name``."""
 
 
+def _server_alone() -> nx.Graph[str]:
+    """A graph that holds the server's node alone."""
+    import networkx as nx
+
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_node(SERVER)
+    return graph
+
+
 def read_graph(path: Path) -> Any:
     """Read a graph file by its ending.
 
     Raises:
         UserError: no such file, an unknown ending, or a file that cannot be read.
     """
+    import networkx as nx
+
     where = str(path)
     if not path.is_file():
         raise UserError("no such file", where=where, hint="paths are relative to the scenario file")
+    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
     ending = path.suffix.lower()
     if ending in EDGE_LISTS:
         return _read_edge_list(path)
-    if ending not in READERS:
+    if ending not in readers:
         raise UserError(
             f"'{path.suffix}' is no known ending of a graph file",
             where=where,
-            hint=f"use one of {', '.join([*READERS, *EDGE_LISTS])}",
+            hint=f"use one of {', '.join([*readers, *EDGE_LISTS])}",
         )
     try:
-        return READERS[ending](path)
+        return readers[ending](path)
     # The readers let whatever their parsers meet escape, from KeyError to expat's own errors.
     except Exception as error:
         raise UserError(
@@ -286,6 +293,8 @@ def read_graph(path: Path) -> Any:
 
 
 def _read_edge_list(path: Path) -> Any:
+    import networkx as nx
+
     graph: Any = nx.Graph()
     errors: list[UserError] = []
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -294,7 +303,7 @@ def _read_edge_list(path: Path) -> Any:
         if not fields:
             continue
         try:
-            graph.add_edge(*_new_pair(graph, fields), **_attributes(fields[2:]))
+            _add_link(graph, fields)
         except ValueError as error:
             errors.append(UserError(str(error), where=f"{path}:{number}"))
     if errors:
@@ -302,21 +311,15 @@ def _read_edge_list(path: Path) -> Any:
     return graph
 
 
-def _new_pair(graph: Any, fields: Sequence[str]) -> tuple[str, str]:
-    if len(fields) < 2 or len(fields) > 4:
+def _add_link(graph: Any, fields: Sequence[str]) -> None:
+    """Add one line of an edge list."""
+    if not 2 <= len(fields) <= 4:
         raise ValueError("a line has two nodes, and then a capacity and a latency")
-    if graph.has_edge(fields[0], fields[1]):
+    if graph.has_edge(*fields[:2]):
         raise ValueError(f"the link {fields[0]} - {fields[1]} comes twice")
-    return fields[0], fields[1]
-
-
-def _attributes(fields: Sequence[str]) -> dict[str, float]:
-    attributes = {}
-    if fields:
-        attributes[CAPACITY] = parse_rate_bps(fields[0])
-    if len(fields) > 1:
-        attributes[LATENCY] = parse_duration_s(fields[1])
-    return attributes
+    readers = ((CAPACITY, parse_rate_bps), (LATENCY, parse_duration_s))
+    given = zip(readers, fields[2:], strict=False)
+    graph.add_edge(*fields[:2], **{key: read(text) for (key, read), text in given})
 
 
 def _only_server(roles: dict[str, Any], where: str) -> str:
@@ -332,40 +335,3 @@ def _only_server(roles: dict[str, Any], where: str) -> str:
             hint="name it with topology.server, or mark one node with the attribute role: server",
         )
     return servers[0]
-
-
-def attach_in_turn(clients: int, access: int) -> npt.NDArray[np.int64]:
-    """Client ``i`` on access node ``i mod access``."""
-    return np.arange(clients, dtype=np.int64) % access
-
-
-def attach_at_random(context: NetworkContext, access: int) -> npt.NDArray[np.int64]:
-    """Each client on an access node drawn uniformly."""
-    stream = context.stream(Purpose.NETWORK_PROFILE, int(Draw.ATTACHMENT))
-    drawn_nodes = (stream.uniforms(np.arange(context.clients)) * access).astype(np.int64)
-    return np.minimum(drawn_nodes, access - 1)
-
-
-def attach_by_name(
-    names: Sequence[str | None], access: Sequence[str], where: str
-) -> npt.NDArray[np.int64]:
-    """Each client on the access node of that name.
-
-    Raises:
-        UserErrors: some names are not access nodes.
-    """
-    number = {name: index for index, name in enumerate(access)}
-    column = np.array([number.get(str(name), -1) for name in names], dtype=np.int64)
-    lost = np.flatnonzero(column < 0)
-    if len(lost):
-        raise UserErrors(
-            [
-                UserError(
-                    f"client {client} belongs to '{names[client]}', which is no access node",
-                    where=where,
-                    hint=f"access nodes are: {', '.join(access[:10])}{', ...' if len(access) > 10 else ''}",
-                )
-                for client in lost[:10].tolist()
-            ]
-        )
-    return column

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.network.base import Direction
-from fedsim.network.fair import FairNetwork
-from fedsim.network.static import column_view, latency_column_ns, rate_column_bps
+from fedsim.network.base import Direction, column_view
+from fedsim.network.fair import FairLinks
+from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
 from fedsim.network.topology import Topology
 
 
-class SharedNetwork:
-    """Transfers between the server and clients over shared links.
+class SharedNetwork(ConstantNetwork):
+    """Transfers between the server and clients over shared links; one that is alone has its narrowest link's rate.
 
     A transfer passes the client's own access link, the topology's links from the client's access node, and the server's
     own link; each is one link for each direction, and is shared max-min fairly. Bytes leave at once; a transfer is
@@ -64,20 +64,27 @@ class SharedNetwork:
         access_bps = np.empty(2 * clients)
         access_bps[Direction.DOWN :: 2] = rate_column_bps(down_bps, clients, "devices.network.down")
         access_bps[Direction.UP :: 2] = rate_column_bps(up_bps, clients, "devices.network.up")
-        own = latency_column_ns(latency_s, clients)
-        server = rate_column_bps([server_down_bps, server_up_bps], 2, "devices.network.server")
+        own_ns = latency_column_ns(latency_s, clients)
+        server_bps = rate_column_bps([server_down_bps, server_up_bps], 2, "devices.network.server")
         self._first_server = len(topology.capacity_bps)
         self._first_access = self._first_server + 2
-        self._capacity_bps = np.concatenate([topology.capacity_bps, server, access_bps])
-        self._links = FairNetwork(self._capacity_bps)
+        capacity_bps = np.concatenate([topology.capacity_bps, server_bps, access_bps])
+        self._links = FairLinks(capacity_bps)
         self._node = column_view(nodes)
         self._routes = tuple(
-            [topology.route(access, direction) for access in range(len(topology.access))]
+            [
+                [*topology.route(access, direction), self._first_server + direction]
+                for access in range(len(topology.access))
+            ]
             for direction in Direction
         )
-        self._latency_ns = tuple(
-            column_view(own + topology.routes[direction].latency_ns[nodes])
-            for direction in Direction
+        rates_bps = []
+        for direction in Direction:
+            narrowest = np.array([capacity_bps[route].min() for route in self._routes[direction]])
+            rates_bps.append(np.minimum(access_bps[direction::2], narrowest[nodes]))
+        super().__init__(
+            latency_ns=[own_ns + routes.latency_ns[nodes] for routes in topology.routes],
+            rates_bps=rates_bps,
         )
         self._under_way: dict[int, tuple[int, int, float]] = {}
         self._arriving: list[tuple[int, int, int]] = []
@@ -142,29 +149,7 @@ class SharedNetwork:
         return [
             self._first_access + 2 * client + direction,
             *self._routes[direction][self._node[client]],
-            self._first_server + direction,
         ]
-
-    def rates_bps(self, direction: Direction) -> npt.NDArray[np.float64]:
-        """The rates that transfers of all clients have when they are alone, shape ``(clients,)``."""
-        own = self._capacity_bps[self._first_access + direction :: 2]
-        beyond = np.array(
-            [
-                self._capacity_bps[[*route, self._first_server + direction]].min()
-                for route in self._routes[direction]
-            ]
-        )
-        rates: npt.NDArray[np.float64] = np.minimum(own, beyond[np.asarray(self._node)])
-        return rates
-
-    def rate_bps(self, client: int, direction: Direction) -> float:
-        """The rate that a transfer of the client has when it is alone."""
-        return float(self._capacity_bps[self.route(client, direction)].min())
-
-    def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
-        """One-way latency between client and server: the access link's and the route's."""
-        latency: int = self._latency_ns[direction][client]
-        return latency
 
     def _is_cancelled(self, arrival: tuple[int, int, int]) -> bool:
         _, started, transfer_id = arrival

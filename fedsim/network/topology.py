@@ -12,16 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import networkx as nx
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.network.base import Direction
+from fedsim.network.base import Direction, FloatArray, IntArray
 from fedsim.units import parse_duration_s, parse_rate_bps, to_ns
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 CAPACITY = "capacity_bps"
 LATENCY = "latency_s"
@@ -87,6 +82,8 @@ class Topology:
             UserErrors: parallel edges; missing, negative or unreadable attributes; unknown nodes; access nodes that
                 no route joins to the server.
         """
+        import networkx as nx
+
         if graph.is_multigraph():
             raise UserError(
                 "the graph has parallel edges between two nodes",
@@ -148,6 +145,8 @@ def _cost(_from: str, _to: str, link: dict[str, Any]) -> int | None:
 
 def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
     """The directed links with checked attributes (bit/s and ns), named by text; and what is wrong with them."""
+    import networkx as nx
+
     arcs: nx.DiGraph[str] = nx.DiGraph()
     arcs.add_nodes_from(str(node) for node in graph.nodes)
     errors: list[UserError] = []

@@ -15,15 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.network.base import BIT_NS_PER_BYTE, NEVER, Direction, Network
-from fedsim.network.static import column_view, latency_column_ns
-from fedsim.units import NS_PER_S
+from fedsim.network.base import (
+    BIT_NS_PER_BYTE,
+    Direction,
+    FloatArray,
+    IntArray,
+    Network,
+    column_view,
+)
+from fedsim.network.static import latency_column_ns
+from fedsim.units import NEVER, NS_PER_S
 
 OnEnd = Literal["wrap", "hold", "unavailable", "error"]
 """What a series does outside its pieces: repeat, hold the nearest rate, be down, or end the run with an error."""
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")
@@ -314,8 +318,8 @@ class TracedNetwork(Network):
     def __init__(
         self, series: RateSeries, *, down: Ride, up: Ride, latency_s: npt.ArrayLike | None
     ) -> None:
-        clients = len(down.series)
         self._all = series
+        self._follows_latency = latency_s is None
         for ride, where in ((down, "down"), (up, "up")):
             known = (ride.series >= 0) & (ride.series < len(series.names))
             bad = ~(known & (ride.scale >= 0) & (ride.scale < np.inf))
@@ -339,9 +343,15 @@ class TracedNetwork(Network):
         self._series = tuple(column_view(ride.series) for ride in rides)
         self._offset = tuple(column_view(ride.offset_ns) for ride in rides)
         self._scale = tuple(column_view(ride.scale) for ride in rides)
-        self._rides = rides
-        self._latency_ns = (
-            None if latency_s is None else column_view(latency_column_ns(latency_s, clients))
+        super().__init__(
+            latency_ns=[
+                latency_column_ns(
+                    series.mean_latency_s[ride.series] if latency_s is None else latency_s,
+                    len(ride.series),
+                )
+                for ride in rides
+            ],
+            rates_bps=[series.mean_bps[ride.series] * ride.scale for ride in rides],
         )
 
     def transfer_end_ns(
@@ -366,10 +376,10 @@ class TracedNetwork(Network):
             wire_ns = self._all.wire_ns(series, position_ns, size_bytes * BIT_NS_PER_BYTE / scale)
             if wire_ns >= NEVER:
                 return NEVER
-        if self._latency_ns is None:
+        if self._follows_latency:
             latency_ns = self._all.latency_ns(series, position_ns + wire_ns)
         else:
-            latency_ns = self._latency_ns[client]
+            latency_ns = self._latency_ns[direction][client]
         end_ns: int = start_ns + wire_ns + latency_ns
         return end_ns if end_ns < NEVER else NEVER
 
@@ -390,22 +400,3 @@ class TracedNetwork(Network):
             self._series[direction][client], start_ns + offset_ns, until_ns + offset_ns
         )
         return min(float(size_bytes), work * self._scale[direction][client] / BIT_NS_PER_BYTE)
-
-    def rates_bps(self, direction: Direction) -> FloatArray:
-        """See :meth:`Network.rates_bps`."""
-        ride = self._rides[direction]
-        scaled: FloatArray = self._all.mean_bps[ride.series] * ride.scale
-        return scaled
-
-    def rate_bps(self, client: int, direction: Direction) -> float:
-        """The mean over the measured part of the client's series; see :meth:`Network.rate_bps`."""
-        mean = self._all.mean_bps[self._series[direction][client]]
-        return float(mean * self._scale[direction][client])
-
-    def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
-        """The mean over time where it follows the series; see :meth:`Network.latency_ns`."""
-        if self._latency_ns is None:
-            mean_s = float(self._all.mean_latency_s[self._series[direction][client]])
-            return round(mean_s * NS_PER_S)
-        latency: int = self._latency_ns[client]
-        return latency

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from fedsim.devices.population import Population
-from fedsim.network.base import Direction, Network
+from fedsim.network.base import Direction
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
@@ -90,7 +90,7 @@ class Planner:
         self._drawn = drawn
         self._shortens = send_partial_work or drawn is not None
         self.population = population
-        self._network = cast(Network, population.network)
+        self._network = population.network
         self.bytes_down = bytes_down
         self.bytes_up = bytes_up
         self._send_partial_work = send_partial_work

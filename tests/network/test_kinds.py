@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from pydantic import ValidationError
 from fedsim.errors import UserError
 from fedsim.network import Direction, Network, NetworkContext, registry
 from fedsim.network.shared import SharedNetwork
-from fedsim.randomness import Purpose, Stream
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 
@@ -49,11 +49,8 @@ def context_of(
         made = {name: make_table(name, columns) for name, columns in tables.items()}
         bundle = TraceBundle(manifest, made | {"devices": make_table("devices", devices)})
 
-    def stream(purpose: Purpose, *keys: int) -> Stream:
-        return Stream(0, purpose, *keys)
-
     device_rows = np.arange(clients) if rows is None else np.array(rows)
-    return NetworkContext(len(device_rows), bundle, device_rows, stream, Path())
+    return NetworkContext(len(device_rows), bundle, device_rows, 0, Path())
 
 
 def build(context: NetworkContext, name: str, **params: Any) -> Any:
@@ -61,7 +58,7 @@ def build(context: NetworkContext, name: str, **params: Any) -> Any:
     return kind(kind.Params(**params)).build(context)
 
 
-def rates(network: Network | SharedNetwork, direction: Direction, clients: int = 3) -> list[float]:
+def rates(network: Network, direction: Direction, clients: int = 3) -> list[float]:
     return [network.rate_bps(client, direction) for client in range(clients)]
 
 
@@ -247,8 +244,16 @@ def test_shared_attachment() -> None:
     base = {"down": 1e6, "latency": 0}
     network = build(context_of(), "shared", topology=star, attach="round_robin", **base)
     assert network.route(0, UP)[1] == network.route(2, UP)[1] != network.route(1, UP)[1]
-    network = build(context_of(clients=100), "shared", topology=star, attach="random", **base)
-    assert len({network.route(client, UP)[1] for client in range(100)}) == 2
+    many, few = (
+        build(context_of(clients=clients), "shared", topology=star, attach="random", **base)
+        for clients in (3000, 100)
+    )
+    drawn = [many.route(client, UP)[1] for client in range(3000)]
+    assert min(Counter(drawn).values()) > 1400
+    # A client's node depends on the client alone, not on how many there are.
+    links = [network.route(client, UP)[1] for network in (many, few) for client in range(100)]
+    first = links[0], links[100]
+    assert [link == first[0] for link in links[:100]] == [link == first[1] for link in links[100:]]
     with pytest.raises(UserError, match="2 access nodes for 3 clients"):
         build(context_of(), "shared", topology=star, attach=["n0", "n1"], **base)
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.network.base import NEVER, Direction
+from fedsim.network.base import Direction
 from fedsim.network.graphs import Direct, Star, Tree
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
+from fedsim.units import NEVER
 
 from .test_topology import context_of
 
@@ -50,6 +51,7 @@ def test_a_transfer_alone_is_a_static_one() -> None:
         network.start_transfer(transfer, client, direction, MB, start_ns)
         end_ns = static.transfer_end_ns(client, direction, MB, start_ns)
         assert run_out(network) == [(end_ns, [transfer])]
+        assert network.transfer_end_ns(client, direction, MB, start_ns) == end_ns
         assert network.rate_bps(client, direction) == static.rate_bps(client, direction)
         assert network.latency_ns(client, direction) == static.latency_ns(client, direction)
     assert network.contended

@@ -13,25 +13,15 @@ from pydantic import TypeAdapter
 
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, NetworkContext
-from fedsim.network.graphs import (
-    AnyGraph,
-    attach_at_random,
-    attach_by_name,
-    attach_in_turn,
-    read_graph,
-)
+from fedsim.network.graphs import AnyGraph, read_graph
 from fedsim.network.topology import Topology
-from fedsim.randomness import Purpose, Stream
 
 DOWN, UP = Direction.DOWN, Direction.UP
 MS = 1_000_000
 
 
 def context_of(folder: Path = Path(), clients: int = 10, seed: int = 0) -> NetworkContext:
-    def stream(purpose: Purpose, *keys: int) -> Stream:
-        return Stream(seed, purpose, *keys)
-
-    return NetworkContext(clients, None, np.arange(clients), stream, folder)
+    return NetworkContext(clients, None, np.arange(clients), seed, folder)
 
 
 def make(spec: dict[str, Any], folder: Path = Path(), seed: int = 0) -> Topology:
@@ -159,7 +149,7 @@ def test_generated_trees_and_stars() -> None:
     [
         {"name": "barabasi_albert", "nodes": 30, "links": 2},
         {"name": "waxman", "nodes": 30},
-        {"name": "watts_strogatz", "nodes": 30},
+        {"name": "watts_strogatz", "nodes": 30, "neighbors": 6},
     ],
 )
 def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
@@ -263,11 +253,8 @@ def test_every_bad_line_of_an_edge_list_is_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_attachment() -> None:
-    assert attach_in_turn(5, 2).tolist() == [0, 1, 0, 1, 0]
-    drawn = attach_at_random(context_of(clients=3000), 3)
-    assert (np.bincount(drawn) > 900).all()
-    assert (drawn[:100] == attach_at_random(context_of(clients=100), 3)).all()
-    assert attach_by_name(["b", "a", "b"], ["a", "b"], "here").tolist() == [1, 0, 1]
-    with pytest.raises(UserError, match="client 1 belongs to 'None', which is no access node"):
-        attach_by_name(["b", None, "c"], ["a", "b"], "here")
+def test_the_british_key_of_a_small_world_is_still_read() -> None:
+    spec = {"name": "watts_strogatz", "nodes": 30}
+    american, british = make(spec | {"neighbors": 6}), make(spec | {"neighbours": 6})
+    assert american.links == british.links
+    assert len(american.links) == 30 * 6

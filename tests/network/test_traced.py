@@ -11,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.network.base import NEVER, Direction
+from fedsim.network.base import Direction
 from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import OnEnd, RateSeries, Ride, TracedNetwork
+from fedsim.units import NEVER
 
 DOWN, UP = Direction.DOWN, Direction.UP
 S = 1_000_000_000

@@ -9,11 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.compute.variation import Perturbation
-from fedsim.traces.availability import NEVER
 from fedsim.traces.bundle import TraceBundle
-from fedsim.units import to_ns
-
-_NS_PER_US = 1000
+from fedsim.units import NEVER, NS_PER_US, to_ns
 
 
 class Slowdown:
@@ -124,13 +121,13 @@ def _replayed(bundle: TraceBundle | None, device_rows: npt.NDArray[np.int64]) ->
     factor = bundle.numpy("compute_series", "multiplier").astype(np.float64)
     order = np.lexsort((start_us, rows))
     rows, start_us, factor = rows[order], start_us[order], factor[order]
-    period_ns = bundle.manifest.horizon_us * _NS_PER_US if bundle.manifest.on_end == "wrap" else 0
+    period_ns = bundle.manifest.horizon_us * NS_PER_US if bundle.manifest.on_end == "wrap" else 0
     result: dict[int, _Spans] = {}
     first = np.searchsorted(rows, device_rows, side="left")
     last = np.searchsorted(rows, device_rows, side="right")
     for client in np.flatnonzero(last > first).tolist():
         span = slice(int(first[client]), int(last[client]))
-        result[client] = ((start_us[span] * _NS_PER_US).tolist(), factor[span].tolist(), period_ns)
+        result[client] = ((start_us[span] * NS_PER_US).tolist(), factor[span].tolist(), period_ns)
     return result
 
 

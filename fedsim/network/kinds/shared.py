@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -10,23 +11,19 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError
+from fedsim.errors import UserError, UserErrors
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
+    Draw,
     LatencySource,
     RateSource,
     device_groups,
     latency_column,
     rate_columns,
 )
-from fedsim.network.graphs import (
-    AnyGraph,
-    Direct,
-    attach_at_random,
-    attach_by_name,
-    attach_in_turn,
-)
+from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import SharedNetwork
+from fedsim.randomness import Purpose
 from fedsim.units import Rate
 
 
@@ -81,10 +78,13 @@ class Shared(NetworkKind):
         self, access: tuple[str, ...], context: NetworkContext
     ) -> npt.NDArray[np.int64]:
         attach, where = self.params.attach, "devices.network.attach"
+        clients = np.arange(context.clients)
         if attach == "round_robin":
-            return attach_in_turn(context.clients, len(access))
+            return clients % len(access)
         if attach == "random":
-            return attach_at_random(context, len(access))
+            stream = context.stream(Purpose.NETWORK_PROFILE, int(Draw.ATTACHMENT))
+            nodes = (stream.uniforms(clients) * len(access)).astype(np.int64)
+            return np.minimum(nodes, len(access) - 1)
         if attach == "group":
             return attach_by_name(device_groups(context, where).tolist(), access, where)
         if len(attach) != context.clients:
@@ -94,3 +94,28 @@ class Shared(NetworkKind):
                 hint="give one for each client, or round_robin, random or group",
             )
         return attach_by_name(attach, access, where)
+
+
+def attach_by_name(
+    names: Sequence[str | None], access: Sequence[str], where: str
+) -> npt.NDArray[np.int64]:
+    """Each client on the access node of that name.
+
+    Raises:
+        UserErrors: some names are not access nodes.
+    """
+    number = {name: index for index, name in enumerate(access)}
+    column = np.array([number.get(str(name), -1) for name in names], dtype=np.int64)
+    lost = np.flatnonzero(column < 0)
+    if len(lost):
+        raise UserErrors(
+            [
+                UserError(
+                    f"client {client} belongs to '{names[client]}', which is no access node",
+                    where=where,
+                    hint=f"access nodes are: {', '.join(access[:10])}{', ...' if len(access) > 10 else ''}",
+                )
+                for client in lost[:10].tolist()
+            ]
+        )
+    return column
