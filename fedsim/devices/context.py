@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.randomness import Purpose, Stream
-from fedsim.traces.bundle import TraceBundle
+
+if TYPE_CHECKING:
+    from fedsim.traces.bundle import TraceBundle
 
 
 @dataclass(frozen=True, slots=True)

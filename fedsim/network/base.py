@@ -133,6 +133,12 @@ class NetworkContext:
     seed: int
     folder: Path
 
+    @property
+    def traces(self) -> TraceBundle:
+        """The trace bundle; only for parameters that declare a table of it (``needs_tables``)."""
+        assert self.bundle is not None
+        return self.bundle
+
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of the network."""
         return Stream(self.seed, purpose, *keys)

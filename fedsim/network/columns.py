@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,11 +12,10 @@ from pydantic import Discriminator, Field, Tag
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.network.base import Direction, NetworkContext
+from fedsim.network.base import Direction, FloatArray, NetworkContext
 from fedsim.randomness import Purpose
+from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration, Rate
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Draw(enum.IntEnum):
@@ -88,30 +87,23 @@ RateSource = Annotated[
 ]
 """A rate for each client: one for all, ``{name: lognormal, median: 10Mbps, sigma: 1}``, or ``bundle``."""
 
-LatencySource = Annotated[
-    Bundle
-    | Annotated[Duration, Tag("constant")]
+_Latency = (
+    Annotated[Duration, Tag("constant")]
     | Annotated[LognormalDuration, Tag("lognormal")]
-    | Annotated[RttMatrix, Tag("rtt_matrix")],
-    _choice(
-        "latency",
-        "a duration such as 40ms, bundle, {name: lognormal, median: 40ms, sigma: 1} or"
-        " {name: rtt_matrix, server: NODE}",
-    ),
+    | Annotated[RttMatrix, Tag("rtt_matrix")]
+)
+_OTHER_LATENCIES = (
+    "bundle, {name: lognormal, median: 40ms, sigma: 1} or {name: rtt_matrix, server: NODE}"
+)
+
+LatencySource = Annotated[
+    Bundle | _Latency, _choice("latency", f"a duration such as 40ms, {_OTHER_LATENCIES}")
 ]
 """A one-way latency for each client: one for all, lognormal, half the bundle's ``rtt_s``, or half the RTT matrix."""
 
 SeriesLatencySource = Annotated[
-    Bundle
-    | Annotated[Literal["series"], Tag("series")]
-    | Annotated[Duration, Tag("constant")]
-    | Annotated[LognormalDuration, Tag("lognormal")]
-    | Annotated[RttMatrix, Tag("rtt_matrix")],
-    _choice(
-        "latency",
-        "a duration such as 40ms, series, bundle, {name: lognormal, median: 40ms, sigma: 1} or"
-        " {name: rtt_matrix, server: NODE}",
-    ),
+    Bundle | Annotated[Literal["series"], Tag("series")] | _Latency,
+    _choice("latency", f"a duration such as 40ms, series, {_OTHER_LATENCIES}"),
 ]
 """As :data:`LatencySource`, or half the ``rtt_s`` of the series that a client rides."""
 
@@ -126,6 +118,40 @@ LinkLatency = Annotated[
     _choice("latency", "a duration such as 5ms, or {name: lognormal, median: 5ms, sigma: 1}"),
 ]
 """A latency for each link: one for all, or lognormal."""
+
+
+class LinkParams(TraceParameters):
+    """Parameters of every kind of network."""
+
+    up_ratio: float = Field(1.0, gt=0)
+    """Uplink over downlink, for devices of which only one rate is known. About 0.2 on 4G, 0.5 on low-band 5G."""
+
+
+class AccessParams(LinkParams):
+    """Parameters of access links of constant rates."""
+
+    latency: LatencySource = 0.04
+    """One-way latency of a client's link, to which shared links add the route's: a duration, lognormal, bundle (half
+    its rtt_s), or {name: rtt_matrix, server: NODE}."""
+    down: RateSource = "bundle"
+    """Rate of a client's link from the server: a rate, {name: lognormal, median, sigma}, or bundle."""
+    up: RateSource = "bundle"
+    """Rate of a client's link to the server; bundle takes down x up_ratio where no uplink is known."""
+
+    def needs_tables(self) -> Mapping[str, str]:
+        """The bundle's rates and round-trip times, where they are named."""
+        needed = dict(latency_tables(self.latency))
+        if self.down == "bundle":
+            needed["network"] = "give devices.network.down a rate, such as 20Mbps"
+        return needed
+
+
+def latency_tables(source: SeriesLatencySource) -> Mapping[str, str]:
+    """Tables that a source of latencies needs; see :meth:`TraceParameters.needs_tables`."""
+    instead = "give devices.network.latency a duration, such as 40ms"
+    if isinstance(source, RttMatrix):
+        return {"rtt_matrix": instead}
+    return {"network": instead} if source == "bundle" else {}
 
 
 def drawn(
@@ -185,34 +211,26 @@ def bundle_rates(context: NetworkContext) -> FloatArray:
     """Rates (bit/s) that the bundle's ``network`` table knows, NaN where it does not; shape ``(2, devices)``.
 
     A bandwidth given for both directions is a downlink; only a row of its own makes an uplink known.
-
-    Raises:
-        UserError: there is no bundle, or it has no table ``network``.
     """
-    bundle = _bundle(
-        context, "devices.network.down", "give devices.network.down a rate, such as 20Mbps"
-    )
     ways = ((Direction.DOWN, "both"), (Direction.DOWN, "down"), (Direction.UP, "up"))
-    return _by_direction(bundle, "bandwidth_bps", ways)
+    return _by_direction(context.traces, "bandwidth_bps", ways)
 
 
 def bundle_variations(context: NetworkContext) -> FloatArray:
     """Coefficients of variation that the bundle's ``network`` table knows, NaN where it does not; ``(2, devices)``.
 
     Raises:
-        UserError: there is no bundle, or its table ``network`` has no ``bandwidth_cv``.
+        UserError: the table has no ``bandwidth_cv``.
     """
-    where = "devices.network.variation"
-    bundle = _bundle(context, where, "give devices.network.variation a number")
-    if "bandwidth_cv" not in bundle.table("network").column_names:
+    if "bandwidth_cv" not in context.traces.table("network").column_names:
         raise UserError(
             "the network table of the trace bundle has no bandwidth_cv",
-            where=where,
+            where="devices.network.variation",
             hint="give devices.network.variation a number, or 0 for constant rates",
         )
     both = [(direction, "both") for direction in Direction]
     ways = (*both, (Direction.DOWN, "down"), (Direction.UP, "up"))
-    return _by_direction(bundle, "bandwidth_cv", ways)
+    return _by_direction(context.traces, "bandwidth_cv", ways)
 
 
 def _by_direction(bundle: Any, column: str, ways: Sequence[tuple[Direction, str]]) -> FloatArray:
@@ -233,9 +251,8 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
     Raises:
         UserError: the bundle does not know a client's round-trip time.
     """
-    hint = "give devices.network.latency a duration, such as 40ms"
     if source == "bundle":
-        bundle = _bundle(context, "devices.network.latency", hint)
+        bundle = context.traces
         rtt_s = np.full(bundle.device_count, np.nan)
         if "rtt_s" in bundle.table("network").column_names:
             rows = bundle.device_rows("network")
@@ -247,14 +264,14 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
         rtt_s = _matrix_rtt_s(source.server, context)
     else:
         return drawn(source, context.clients, context, Draw.LATENCY)
+    hint = "give devices.network.latency a duration, such as 40ms"
     _require(rtt_s, "round-trip time", "devices.network.latency", hint, context)
     return rtt_s / 2
 
 
 def _matrix_rtt_s(server: str, context: NetworkContext) -> FloatArray:
     """Round-trip time between each client's group and the server's node; the mean over slices and both ways."""
-    where = "devices.network.latency"
-    bundle = _bundle(context, where, "name a bundle with the table rtt_matrix")
+    where, bundle = "devices.network.latency", context.traces
     source, target = (text_column(bundle.table("rtt_matrix"), key) for key in ("src", "dst"))
     rtt_s = bundle.numpy("rtt_matrix", "rtt_s").astype(np.float64)
     out, back = (source == server) & ~np.isnan(rtt_s), (target == server) & ~np.isnan(rtt_s)
@@ -273,12 +290,12 @@ def device_groups(context: NetworkContext, where: str) -> npt.NDArray[np.object_
     """The group of each client's device, ``None`` where it is not known; shape ``(clients,)``.
 
     Raises:
-        UserError: there is no bundle, or its devices have no groups.
+        UserError: the bundle's devices have no groups.
     """
-    bundle = _bundle(context, where, "groups are a column of the bundle's devices")
-    if "group" not in bundle.devices.column_names:
+    devices = context.traces.devices
+    if "group" not in devices.column_names:
         raise UserError("the devices of the trace bundle have no groups", where=where)
-    groups: npt.NDArray[np.object_] = text_column(bundle.devices, "group")[context.device_rows]
+    groups: npt.NDArray[np.object_] = text_column(devices, "group")[context.device_rows]
     return groups
 
 
@@ -298,18 +315,11 @@ def text_column(table: Any, column: str) -> npt.NDArray[np.object_]:
     return texts
 
 
-def _bundle(context: NetworkContext, where: str, hint: str) -> Any:
-    if context.bundle is None:
-        raise UserError("there is no trace bundle to take it from", where=where, hint=hint)
-    return context.bundle
-
-
 def _require(column: FloatArray, what: str, where: str, hint: str, context: NetworkContext) -> None:
     unknown = np.isnan(column)
     if unknown.any():
         client = int(unknown.argmax())
-        assert context.bundle is not None
-        device = context.bundle.device_ids[int(context.device_rows[client])].as_py()
+        device = context.traces.device_ids[int(context.device_rows[client])].as_py()
         raise UserError(
             f"the trace bundle does not know the {what} of {int(unknown.sum())} of {context.clients} clients;"
             f" the first is client {client}, device '{device}'",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,8 @@ from fedsim.network.base import (
     column_view,
 )
 from fedsim.network.static import latency_column_ns
+from fedsim.traces.parameters import OnEnd
 from fedsim.units import NEVER, NS_PER_S
-
-OnEnd = Literal["wrap", "hold", "unavailable", "error"]
-"""What a series does outside its pieces: repeat, hold the nearest rate, be down, or end the run with an error."""
 
 _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Component, Parameters
+from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 
 
@@ -241,9 +242,11 @@ class Selection(Component, ABC):
 
     Attributes:
         chooses: whether it chooses among those that are available; otherwise who works is settled beforehand.
+        needs_training: whether it learns from training losses, so that a run without training cannot use it.
     """
 
     chooses: ClassVar[bool] = True
+    needs_training: ClassVar[bool] = False
 
     def __init__(self, params: Any, server: ServerPort) -> None:
         self.params = params
@@ -293,8 +296,14 @@ class Selection(Component, ABC):
     def cohort_size(self, factor: float = 1.0) -> int:
         """Clients wanted for a round: the ``cohort`` parameter x ``factor``, rounded up; all clients where it is
         not given."""
-        size = getattr(self.params, "cohort", None)
+        size = self.largest_cohort
         return self.server.clients if size is None else math.ceil(size * factor - 1e-9)
+
+    @property
+    def largest_cohort(self) -> int | None:
+        """The ``cohort`` parameter; None where it is not given, or there is none."""
+        size: int | None = getattr(self.params, "cohort", None)
+        return size
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """Learn from an update that arrived (durations, losses)."""
@@ -316,14 +325,43 @@ class Schedule(Component, ABC):
     Attributes:
         synchronous: whether work of one round always starts from one version and is aggregated before the next round.
         begins_with_prologue: whether it hands out a method's prologue, where there is one.
+        needs_all_clients: whether all clients take part all the time, so that the selection must not choose.
+        needs_choice: whether the selection must choose among the clients that are available.
+        patience: the parameter that limits how long it waits for a client, which it needs if the server never learns
+            that a client is gone; empty if it needs none.
         paper: where the schedule comes from.
+
+    Raises:
+        UserError: the selection or the server's failure detection does not fit these needs.
     """
 
     synchronous: ClassVar[bool] = False
     begins_with_prologue: ClassVar[bool] = False
+    needs_all_clients: ClassVar[bool] = False
+    needs_choice: ClassVar[bool] = False
+    patience: ClassVar[str] = ""
     paper: ClassVar[str] = ""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
+        name = self.name or type(self).__name__
+        if self.needs_all_clients and selection.cohort_size() < server.clients:
+            raise UserError(
+                f"under the {name} schedule all clients take part all the time",
+                where="server.selection",
+                hint="leave out the cohort",
+            )
+        if self.needs_choice and not selection.chooses:
+            raise UserError(
+                f"the {selection.name} selection says who works when, and so does the {name} schedule",
+                where="server.selection",
+                hint="use another selection, or another schedule",
+            )
+        if self.patience and not server.detects_failures and getattr(params, self.patience) is None:
+            raise UserError(
+                f"the {name} schedule waits forever for a client that is gone",
+                where="server.schedule",
+                hint=f"give a {self.patience}, or a server.failure_detection other than never",
+            )
         self.params = params
         self.server = server
         self.selection = selection

@@ -8,13 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -33,21 +33,13 @@ class Continuous(Schedule):
     :meth:`lost`.
     """
 
-    #: Updates in a row that may take no simulated time at all before the scenario is refused as endless.
-    MAX_INSTANT_UPDATES = 1_000_000
+    patience: ClassVar[str] = "timeout"
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if params.timeout is None and not server.detects_failures:
-            raise UserError(
-                "a client that is gone would never be given work again",
-                where="server.schedule",
-                hint="give a timeout, or a server.failure_detection other than never",
-            )
         self._timeout_ns = None if params.timeout is None else to_ns(params.timeout)
         self._timers: dict[int, Timer] = {}
-        self._instant_ns = -1
-        self._instant_updates = 0
+        self._standstill = Standstill("updates", allowance=2 * server.clients)
 
     @abstractmethod
     def received(self, dispatch: Dispatch) -> None:
@@ -79,10 +71,7 @@ class Continuous(Schedule):
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """See :class:`fedsim.scheduling.base.Schedule`."""
-        if dispatch.arrived_ns == self._instant_ns:
-            self._watch_for_standstill()
-        else:
-            self._instant_ns, self._instant_updates = dispatch.arrived_ns, 1
+        self._standstill.count(dispatch.arrived_ns)
         if self._timeout_ns is not None:
             self._timers.pop(dispatch.dispatch_id).cancel()
         self.received(dispatch)
@@ -100,15 +89,6 @@ class Continuous(Schedule):
         del self._timers[dispatch.dispatch_id]
         self.server.cut(dispatch)
         self.lost(dispatch)
-
-    def _watch_for_standstill(self) -> None:
-        self._instant_updates += 1
-        if self._instant_updates > self.MAX_INSTANT_UPDATES + 2 * self.server.clients:
-            raise UserError(
-                f"{self._instant_updates} updates in a row took no simulated time, so the run may never end",
-                where="devices",
-                hint="give compute or network times, or stop.rounds",
-            )
 
 
 class ConcurrentParams(ContinuousParams):

@@ -11,8 +11,7 @@ from fedsim.network.graphs import Direct, Star, Tree
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.units import NEVER
-
-from .test_topology import context_of
+from tests.network.graphs import context_of
 
 DOWN, UP = Direction.DOWN, Direction.UP
 S = 1_000_000_000

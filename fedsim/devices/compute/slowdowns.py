@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.compute.variation import Perturbation
-from fedsim.traces.bundle import TraceBundle
 from fedsim.units import NEVER, NS_PER_US, to_ns
+
+if TYPE_CHECKING:
+    from fedsim.traces.bundle import TraceBundle
 
 
 class Slowdown:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fedsim.devices.compute.base import ComputeModel
 from fedsim.devices.compute.slowdowns import slowdowns
 from fedsim.devices.compute.variation import ComputeParams
-from fedsim.devices.context import DeviceContext
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, unit_from
 from fedsim.units import LONGEST_S, NS_PER_S
@@ -31,12 +30,15 @@ class ComputeTimes:
         steady: whether :meth:`step_ns` says it all.
 
     Args:
-        model: nominal step times.
-        params: their variation.
-        context: the population.
+        model: nominal step times; its parameters say how they vary.
+
+    Raises:
+        UserError: a step time is negative, missing or too long, or a perturbation names no client.
     """
 
-    def __init__(self, model: ComputeModel, params: ComputeParams, context: DeviceContext) -> None:
+    def __init__(self, model: ComputeModel) -> None:
+        params: ComputeParams = model.params
+        context = model.context
         with np.errstate(over="ignore", invalid="ignore"):
             step_s = model.step_s()
         # Neither NaN nor beyond what the clock can count.

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from fedsim.components import Parameters
+from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration
 
 
@@ -79,7 +80,7 @@ class Perturbation(Parameters):
         return self
 
 
-class ComputeParams(Parameters):
+class ComputeParams(TraceParameters):
     """Parameters of every compute model."""
 
     jitter: Jitter = Jitter()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
+    AccessParams,
     Draw,
-    LatencySource,
-    RateSource,
     device_groups,
     latency_column,
     rate_columns,
@@ -24,14 +21,13 @@ from fedsim.network.columns import (
 from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose
+from fedsim.traces.parameters import require_tables
 from fedsim.units import Rate
 
 
-class SharedParams(Parameters):
+class SharedParams(AccessParams):
     """Parameters of shared links."""
 
-    trace: Path | None = None
-    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
     topology: AnyGraph = Direct(name="direct")
     """Links between the server and the nodes that clients hang on: direct, star, tree, barabasi_albert, waxman,
     watts_strogatz, or file."""
@@ -42,14 +38,11 @@ class SharedParams(Parameters):
     """Capacity of the server's own link outwards; default: no limit."""
     server_up: Rate | None = None
     """Capacity of the server's own link inwards; default: no limit."""
-    latency: LatencySource = 0.04
-    """One-way latency of a client's access link, on top of the route's: a duration, lognormal, or bundle."""
-    down: RateSource = "bundle"
-    """Capacity of a client's access link from the server: a rate, {name: lognormal, median, sigma}, or bundle."""
-    up: RateSource = "bundle"
-    """Capacity of a client's access link to the server; bundle takes down x up_ratio where no uplink is known."""
-    up_ratio: float = Field(1.0, gt=0)
-    """Uplink over downlink, for devices of which only one rate is known. About 0.2 on 4G, 0.5 on low-band 5G."""
+
+    def needs_tables(self) -> Mapping[str, str]:
+        """As other access links, and the devices' groups where clients are attached by them."""
+        needed = {"devices": "attach clients otherwise"} if self.attach == "group" else {}
+        return needed | dict(super().needs_tables())
 
 
 class Shared(NetworkKind):
@@ -60,8 +53,9 @@ class Shared(NetworkKind):
     params: SharedParams
 
     def build(self, context: NetworkContext) -> SharedNetwork:
-        """See :meth:`NetworkKind.build`."""
+        """The links of the topology and of all clients."""
         params = self.params
+        require_tables(params, context.bundle, "devices.network")
         topology = params.topology.topology(context)
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
         return SharedNetwork(

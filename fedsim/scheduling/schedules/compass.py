@@ -7,7 +7,6 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedsim.errors import UserError
 from fedsim.scheduling.arrival_groups import ArrivalGroup, ArrivalGroups, GroupRules
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
@@ -64,6 +63,7 @@ class Compass(Continuous):
     """
 
     name: ClassVar[str] = "compass"
+    needs_all_clients: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Li et al., FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a "
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 to 3"
@@ -72,12 +72,6 @@ class Compass(Continuous):
 
     def __init__(self, params: CompassParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if selection.cohort_size() < server.clients:
-            raise UserError(
-                "under the compass schedule all clients take part all the time",
-                where="server.selection",
-                hint="leave out the cohort",
-            )
         self.rules = _rules(params, int(server.default_steps.max()))
         self.warmup_steps = params.warmup_steps or self.rules.min_steps
         self.groups = ArrivalGroups(self.rules)

@@ -9,6 +9,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -44,30 +45,22 @@ class Sync(Schedule):
     name: ClassVar[str] = "sync"
     synchronous: ClassVar[bool] = True
     begins_with_prologue: ClassVar[bool] = True
+    patience: ClassVar[str] = "deadline"
     paper: ClassVar[str] = (
         "McMahan et al., AISTATS 2017, Algorithm 1; deadline and over-selection: Bonawitz et al., "
         "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
     )
     Params = SyncParams
 
-    #: Rounds in a row that may take no simulated time at all before the scenario is refused as endless.
-    MAX_INSTANT_ROUNDS: ClassVar[int] = 1_000_000
-
     def __init__(self, params: SyncParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if params.deadline is None and not server.detects_failures:
-            raise UserError(
-                "a round without a deadline waits for ever for a client that is gone",
-                where="server.schedule",
-                hint="give a deadline, or a server.failure_detection other than never",
-            )
         if selection.allows_empty and params.min_updates > 0:
             raise UserError(
                 "a round that nobody takes part in has fewer updates than the schedule asks for",
                 where="server.schedule.min_updates",
                 hint="give min_updates: 0, or leave out the selection's allow_empty",
             )
-        cohort = getattr(selection.params, "cohort", None)
+        cohort = selection.largest_cohort
         if cohort is not None and params.min_updates > cohort:
             raise UserError(
                 f"no round of {cohort} clients brings {params.min_updates} updates",
@@ -79,8 +72,7 @@ class Sync(Schedule):
         self._waiting: set[int] = set()
         self._handouts: list[Timer] = []
         self._needed = 0
-        self._started_ns = 0
-        self._instant_rounds = 0
+        self._standstill = Standstill("rounds", "a pause between rounds, ")
         self._deadline: Timer | None = None
 
     def start(self) -> None:
@@ -103,7 +95,6 @@ class Sync(Schedule):
 
     def _open(self, clients: list[int], needed: int) -> None:
         """Hand out work to these clients, until so many updates have arrived."""
-        self._started_ns = self.server.now_ns
         self._outstanding = {}
         self._arrived = []
         self._needed = needed
@@ -164,15 +155,5 @@ class Sync(Schedule):
             for dispatch in arrived:
                 self.server.discard(dispatch)
             self.server.close_round()
-        self._watch_for_standstill()
+        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns + to_ns(self.params.pause), self._start_round)
-
-    def _watch_for_standstill(self) -> None:
-        instant = self.server.now_ns == self._started_ns and self.params.pause == 0
-        self._instant_rounds = self._instant_rounds + 1 if instant else 0
-        if self._instant_rounds > self.MAX_INSTANT_ROUNDS:
-            raise UserError(
-                f"{self._instant_rounds} rounds in a row took no simulated time, so the run may never end",
-                where="devices",
-                hint="give compute or network times, a pause between rounds, or stop.rounds",
-            )

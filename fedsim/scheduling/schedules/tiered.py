@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
 from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
@@ -32,6 +31,7 @@ class Tiered(Continuous):
     """
 
     name: ClassVar[str] = "tiered"
+    needs_choice: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
         "Asynchronous Tiers, SC 2021, Algorithm 1; tiers by speed ratio: Li et al., FedCompass, ICLR 2024, App. E.2"
@@ -40,12 +40,6 @@ class Tiered(Continuous):
 
     def __init__(self, params: TieredParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if not selection.chooses:
-            raise UserError(
-                f"the {selection.name} selection says who works when, and so do tiers",
-                where="server.selection",
-                hint="use another selection, or another schedule",
-            )
         durations = profile(server)
         tiers = (
             tiers_by_ratio(durations, params.speed_ratio)

@@ -9,6 +9,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -31,23 +32,15 @@ class Window(Schedule):
 
     name: ClassVar[str] = "window"
     synchronous: ClassVar[bool] = True
+    patience: ClassVar[str] = "deadline"
     paper: ClassVar[str] = (
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "section 5 and appendix D.1 (waiting)"
     )
     Params = WindowParams
 
-    #: Windows in a row that may take no simulated time at all before the scenario is refused as endless.
-    MAX_INSTANT_WINDOWS: ClassVar[int] = 1_000_000
-
     def __init__(self, params: WindowParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if params.deadline is None and not server.detects_failures:
-            raise UserError(
-                "a window without a deadline waits for ever for a client that is gone",
-                where="server.schedule",
-                hint="give a deadline, or a server.failure_detection other than never",
-            )
         if params.deadline is not None and params.deadline < params.length:
             raise UserError(
                 f"the longest window ({params.deadline:g} s) is shorter than the shortest ({params.length:g} s)",
@@ -59,7 +52,7 @@ class Window(Schedule):
         self._arrived: list[Dispatch] = []
         self._timers: list[Timer] = []
         self._opened_ns = 0
-        self._instant_windows = 0
+        self._standstill = Standstill("windows", "a length of the window, ")
 
     def start(self) -> None:
         """Open the first window."""
@@ -109,15 +102,5 @@ class Window(Schedule):
             self.server.aggregate(arrived, closes_round=True)
         else:
             self.server.close_round()
-        self._watch_for_standstill()
+        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns, self._open)
-
-    def _watch_for_standstill(self) -> None:
-        instant = self.server.now_ns == self._opened_ns
-        self._instant_windows = self._instant_windows + 1 if instant else 0
-        if self._instant_windows > self.MAX_INSTANT_WINDOWS:
-            raise UserError(
-                f"{self._instant_windows} windows in a row took no simulated time, so the run may never end",
-                where="devices",
-                hint="give compute or network times, a length of the window, or stop.rounds",
-            )

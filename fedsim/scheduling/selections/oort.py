@@ -57,6 +57,7 @@ class Oort(Selection):
     """
 
     name: ClassVar[str] = "oort"
+    needs_training: ClassVar[bool] = True
     Params = OortParams
 
     def __init__(self, params: OortParams, server: ServerPort) -> None:
