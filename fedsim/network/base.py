@@ -1,4 +1,4 @@
-"""What the time plane asks of a network: when a transfer ends, and what had moved when it was cut off.
+"""The interface of networks: when a transfer ends, and how many bytes it has moved when it is cut off.
 
 All kinds share one convention: **bytes leave at once and arrive one latency later**. A transfer puts its last byte on
 the wire once the links have carried its size, and ends one path latency after that; a cut-off counts the bytes put on
@@ -32,7 +32,7 @@ BIT_NS_PER_BYTE = 8e9
 
 
 class Direction(enum.IntEnum):
-    """Which way a transfer goes; usable as an index."""
+    """Direction of a transfer; usable as an index."""
 
     DOWN = 0
     """From the server to the client."""
@@ -46,10 +46,11 @@ def column_view(column: FloatArray | IntArray) -> memoryview:
 
 
 class Network(abc.ABC):
-    """The links between server and clients, with the end of a transfer that shares them with no other.
+    """The links between server and clients, and the end of a transfer that shares them with no other.
 
     Attributes:
-        contended: whether transfers slow one another down, so that the closed form holds only for one that is alone.
+        contended: whether transfers slow one another down, so that the closed form holds only for a transfer that is
+            alone.
 
     Args:
         latency_ns: one-way latency of all clients in each direction; columns of shape ``(clients,)``.
@@ -71,20 +72,20 @@ class Network(abc.ABC):
         start_ns: int,
         sequence: int = 0,
     ) -> int:
-        """The instant at which the last byte arrives; :data:`NEVER` when it never can.
+        """The time at which the last byte arrives; :data:`~fedsim.units.NEVER` if it never does.
 
         Args:
             client: the client at the far end.
             direction: down or up.
             size_bytes: bytes to move, zero or more.
             start_ns: when the first byte leaves.
-            sequence: how many dispatches the client had before; keys its rate where that is drawn for each.
+            sequence: number of earlier dispatches of the client; keys its rate if that is drawn per dispatch.
         """
 
     def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
-        """How long a transfer of this size takes each client, shape ``(clients,)``; :data:`NEVER` where it never ends.
+        """Duration of a transfer of this size for each client, shape ``(clients,)``; ``NEVER`` if it never ends.
 
-        None where that depends on when it starts or on the dispatch.
+        None if the duration depends on the start or on the dispatch.
         """
         return None
 
@@ -105,7 +106,7 @@ class Network(abc.ABC):
         return np.array(self._rates[direction])
 
     def rate_bps(self, client: int, direction: Direction) -> float:
-        """The client's nominal rate: the constant one, or the mean over time of a traced one."""
+        """The client's nominal rate: constant, or the mean over time of a traced rate."""
         rate: float = self._rates[direction][client]
         return rate
 
@@ -117,12 +118,12 @@ class Network(abc.ABC):
 
 @dataclass(frozen=True, slots=True)
 class NetworkContext:
-    """What a kind of network is built from.
+    """Inputs of a kind of network.
 
     Attributes:
         clients: number of clients.
-        bundle: the trace bundle that the clients' devices come from, if any.
-        device_rows: row in the bundle's ``devices`` table, per client; shape ``(clients,)``.
+        bundle: trace bundle of the clients' devices, if any.
+        device_rows: row of each client in the bundle's ``devices`` table; shape ``(clients,)``.
         seed: the scenario's seed.
         folder: folder of the scenario.
     """
@@ -145,7 +146,7 @@ class NetworkContext:
 
 
 class NetworkKind(Component, abc.ABC):
-    """A kind of network as a scenario names it: validated parameters and how to build the network from them."""
+    """A kind of network that a scenario may name: its parameters, and how to build the network from them."""
 
     def __init__(self, params: Parameters) -> None:
         self.params = params
@@ -155,5 +156,5 @@ class NetworkKind(Component, abc.ABC):
         """The network of a run.
 
         Raises:
-            UserError: the parameters ask for something that the bundle or a file does not hold.
+            UserError: the parameters require something that the bundle or a file does not contain.
         """

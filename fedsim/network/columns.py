@@ -19,7 +19,7 @@ from fedsim.units import Duration, Rate
 
 
 class Draw(enum.IntEnum):
-    """What a random number of a network is for; sets their streams apart."""
+    """Purpose of a random number of a network; separates their streams."""
 
     DOWN = 0
     UP = 1
@@ -31,23 +31,23 @@ class Draw(enum.IntEnum):
 
 
 class LognormalRate(Parameters):
-    """Rates drawn from a lognormal distribution, one for each client or link."""
+    """Rates drawn from a lognormal distribution, one per client or link."""
 
     name: Literal["lognormal"]
     """lognormal"""
     median: Rate
-    """Half of the rates lie below it."""
+    """Median rate."""
     sigma: float = Field(ge=0)
     """Standard deviation of the natural logarithm; FedScale's phones have 1.16."""
 
 
 class LognormalDuration(Parameters):
-    """Latencies drawn from a lognormal distribution, one for each client or link."""
+    """Latencies drawn from a lognormal distribution, one per client or link."""
 
     name: Literal["lognormal"]
     """lognormal"""
     median: Duration
-    """Half of the latencies lie below it."""
+    """Median latency."""
     sigma: float = Field(ge=0)
     """Standard deviation of the natural logarithm."""
 
@@ -58,7 +58,7 @@ class RttMatrix(Parameters):
     name: Literal["rtt_matrix"]
     """rtt_matrix"""
     server: str
-    """Node at which the server stands."""
+    """Node of the server."""
 
 
 def _form(value: Any) -> str:
@@ -105,7 +105,7 @@ SeriesLatencySource = Annotated[
     Bundle | Annotated[Literal["series"], Tag("series")] | _Latency,
     _choice("latency", f"a duration such as 40ms, series, {_OTHER_LATENCIES}"),
 ]
-"""As :data:`LatencySource`, or half the ``rtt_s`` of the series that a client rides."""
+"""As :data:`LatencySource`, or half the ``rtt_s`` of the series that a client follows."""
 
 LinkRate = Annotated[
     Annotated[Rate, Tag("constant")] | Annotated[LognormalRate, Tag("lognormal")],
@@ -124,7 +124,7 @@ class LinkParams(TraceParameters):
     """Parameters of every kind of network."""
 
     up_ratio: float = Field(1.0, gt=0)
-    """Uplink over downlink, for devices of which only one rate is known. About 0.2 on 4G, 0.5 on low-band 5G."""
+    """Uplink over downlink, for devices with only one known rate. About 0.2 on 4G, 0.5 on low-band 5G."""
 
 
 class AccessParams(LinkParams):
@@ -136,10 +136,10 @@ class AccessParams(LinkParams):
     down: RateSource = "bundle"
     """Rate of a client's link from the server: a rate, {name: lognormal, median, sigma}, or bundle."""
     up: RateSource = "bundle"
-    """Rate of a client's link to the server; bundle takes down x up_ratio where no uplink is known."""
+    """Rate of a client's link to the server; bundle means down x up_ratio if no uplink is known."""
 
     def needs_tables(self) -> Mapping[str, str]:
-        """The bundle's rates and round-trip times, where they are named."""
+        """The bundle's rates and round-trip times, if the scenario names them."""
         needed = dict(latency_tables(self.latency))
         if self.down == "bundle":
             needed["network"] = "give devices.network.down a rate, such as 20Mbps"
@@ -163,7 +163,7 @@ def drawn(
     """A constant or drawn value for each of ``count`` clients or links."""
     if isinstance(source, LognormalRate | LognormalDuration):
         stream = context.stream(Purpose.NETWORK_PROFILE, int(draw))
-        # What is too large becomes infinite, which the checks of the columns judge.
+        # Values that are too large become infinite, which the checks of the columns handle.
         with np.errstate(over="ignore", invalid="ignore"):
             column: FloatArray = source.median * np.exp(
                 source.sigma * stream.normals(np.arange(count))
@@ -208,16 +208,16 @@ def rate_columns(
 
 
 def bundle_rates(context: NetworkContext) -> FloatArray:
-    """Rates (bit/s) that the bundle's ``network`` table knows, NaN where it does not; shape ``(2, devices)``.
+    """Rates (bit/s) that the bundle's ``network`` table knows, NaN where unknown; shape ``(2, devices)``.
 
-    A bandwidth given for both directions is a downlink; only a row of its own makes an uplink known.
+    A bandwidth given for both directions is a downlink; an uplink needs its own row.
     """
     ways = ((Direction.DOWN, "both"), (Direction.DOWN, "down"), (Direction.UP, "up"))
     return _by_direction(context.traces, "bandwidth_bps", ways)
 
 
 def bundle_variations(context: NetworkContext) -> FloatArray:
-    """Coefficients of variation that the bundle's ``network`` table knows, NaN where it does not; ``(2, devices)``.
+    """Coefficients of variation that the bundle's ``network`` table knows, NaN where unknown; ``(2, devices)``.
 
     Raises:
         UserError: the table has no ``bandwidth_cv``.
@@ -234,7 +234,7 @@ def bundle_variations(context: NetworkContext) -> FloatArray:
 
 
 def _by_direction(bundle: Any, column: str, ways: Sequence[tuple[Direction, str]]) -> FloatArray:
-    """A column of the table ``network`` by direction and device, (2, devices); a later one of ``ways`` goes first."""
+    """A column of the table ``network`` by direction and device, (2, devices); later ``ways`` take precedence."""
     rows = bundle.device_rows("network")
     codes, words = text_codes(bundle.table("network"), "direction")
     values = bundle.numpy("network", column)
@@ -287,7 +287,7 @@ def _matrix_rtt_s(server: str, context: NetworkContext) -> FloatArray:
 
 
 def device_groups(context: NetworkContext, where: str) -> npt.NDArray[np.object_]:
-    """The group of each client's device, ``None`` where it is not known; shape ``(clients,)``.
+    """The group of each client's device, ``None`` if unknown; shape ``(clients,)``.
 
     Raises:
         UserError: the bundle's devices have no groups.
@@ -309,7 +309,7 @@ def text_codes(table: Any, column: str) -> tuple[npt.NDArray[np.int64], list[str
 
 
 def text_column(table: Any, column: str) -> npt.NDArray[np.object_]:
-    """A column of dictionary-encoded text as Python strings, ``None`` where it is null; shape ``(rows,)``."""
+    """A column of dictionary-encoded text as Python strings, ``None`` if null; shape ``(rows,)``."""
     codes, words = text_codes(table, column)
     texts: npt.NDArray[np.object_] = np.array([*words, None], dtype=object)[codes]
     return texts
@@ -321,7 +321,7 @@ def _require(column: FloatArray, what: str, where: str, hint: str, context: Netw
         client = int(unknown.argmax())
         device = context.traces.device_ids[int(context.device_rows[client])].as_py()
         raise UserError(
-            f"the trace bundle does not know the {what} of {int(unknown.sum())} of {context.clients} clients;"
+            f"the trace bundle has no {what} for {int(unknown.sum())} of {context.clients} clients;"
             f" the first is client {client}, device '{device}'",
             where=where,
             hint=hint,

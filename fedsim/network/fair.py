@@ -6,7 +6,7 @@ on its route, and a link is right when it carries just its capacity at its level
 than its capacity. Once all links are right, every flow has a bottleneck, a full link on which no flow has more than it,
 and that is the condition for max-min fairness. When flows come and go, only the links whose flows changed are looked at
 again, and so on along the flows that this changes, until all are right: the lowest bottleneck is settled first, then
-the next, so this ends. Each look is one sorted filling of one link, vectorised over its flows.
+the next, so this ends. Each look is one sorted filling of one link, vectorized over its flows.
 
 Nothing here knows the simulation: time is what the caller says it is, in integer nanoseconds.
 """
@@ -122,7 +122,7 @@ class FairLinks:
             ValueError: the number is in use, or a link comes twice.
         """
         if flow_id in self:
-            raise ValueError(f"flow {flow_id} is under way already")
+            raise ValueError(f"flow {flow_id} is already under way")
         if len(set(route)) < len(route):
             raise ValueError(f"the route of flow {flow_id} passes a link twice: {list(route)}")
         self._advance(now_ns)

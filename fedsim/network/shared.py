@@ -16,27 +16,27 @@ from fedsim.network.topology import Topology
 
 
 class SharedNetwork(ConstantNetwork):
-    """Transfers between the server and clients over shared links; one that is alone has its narrowest link's rate.
+    """Transfers over shared links; the closed form is that of a transfer alone, at the rate of its narrowest link.
 
     A transfer passes the client's own access link, the topology's links from the client's access node, and the server's
     own link; each is one link for each direction, and is shared max-min fairly. Bytes leave at once; a transfer is
     finished one latency (the client's and its route's) after the links have carried its last byte.
 
     The simulation keeps one event, at :meth:`next_event_ns`, moves it whenever it has started or cancelled transfers,
-    and collects with :meth:`pop_finished` when it comes. Asking for the next event settles the rates, so ask once an
-    instant, after all that starts and stops at it, not once a transfer.
+    and collects with :meth:`pop_finished` when it occurs. Computing the next event settles the rates, so call it once
+    per instant, after all starts and stops, not once per transfer.
 
     Args:
         topology: links and routes.
         attachment: index into ``topology.access`` of each client; shape ``(clients,)``.
-        down_bps: capacity of the clients' access links from the server, a number or one a client.
+        down_bps: capacity of the clients' access links from the server, a number or one per client.
         up_bps: capacity of the clients' access links to the server.
-        latency_s: one-way latency of the clients' access links, a number or one a client.
+        latency_s: one-way latency of the clients' access links, a number or one per client.
         server_down_bps: capacity of the server's own link outwards (egress).
         server_up_bps: capacity of the server's own link inwards (ingress).
 
     Raises:
-        UserError: negative or missing values, or an attachment to no access node.
+        UserError: negative or missing values, or an attachment that is not an access node.
     """
 
     contended: ClassVar[bool] = True
@@ -57,7 +57,7 @@ class SharedNetwork(ConstantNetwork):
         bad = (nodes < 0) | (nodes >= len(topology.access))
         if bad.any():
             raise UserError(
-                f"client {int(bad.argmax())} hangs on no access node ({bad.sum()} clients in all)",
+                f"client {int(bad.argmax())} is attached to no access node ({bad.sum()} clients in all)",
                 where="devices.network.attach",
                 hint=f"there are {len(topology.access)} access nodes",
             )
@@ -97,13 +97,13 @@ class SharedNetwork(ConstantNetwork):
     def start_transfer(
         self, transfer_id: int, client: int, direction: Direction, size_bytes: float, now_ns: int
     ) -> None:
-        """Begin a transfer; it will come out of :meth:`pop_finished`, unless it is cancelled.
+        """Start a transfer; :meth:`pop_finished` returns it at its end, unless it is canceled.
 
         Raises:
             ValueError: the number is in use, or time went backwards.
         """
         if transfer_id in self._under_way:
-            raise ValueError(f"transfer {transfer_id} is under way already")
+            raise ValueError(f"transfer {transfer_id} is already under way")
         self._links.start(transfer_id, self.route(client, direction), size_bytes, now_ns)
         latency_ns = self._latency_ns[direction][client]
         self._under_way[transfer_id] = (self._started, latency_ns, float(size_bytes))
@@ -122,11 +122,11 @@ class SharedNetwork(ConstantNetwork):
         return self._links.cancel(transfer_id, now_ns) if transfer_id in self._links else size_bytes
 
     def next_event_ns(self) -> int:
-        """When to call :meth:`pop_finished` next; :data:`~fedsim.network.base.NEVER` if nothing will happen.
+        """When to call :meth:`pop_finished` next; :data:`~fedsim.units.NEVER` if nothing is under way.
 
-        It may find nothing finished then: bytes still on their way also free links when their last one leaves.
+        It may return nothing then: a transfer also frees its links when its last byte leaves.
         """
-        while self._arriving and self._is_cancelled(self._arriving[0]):
+        while self._arriving and self._is_canceled(self._arriving[0]):
             heapq.heappop(self._arriving)
         next_ns = self._links.next_completion_ns()
         return min(next_ns, self._arriving[0][0]) if self._arriving else next_ns
@@ -139,19 +139,19 @@ class SharedNetwork(ConstantNetwork):
         finished = []
         while self._arriving and self._arriving[0][0] <= now_ns:
             arrival = heapq.heappop(self._arriving)
-            if not self._is_cancelled(arrival):
+            if not self._is_canceled(arrival):
                 finished.append(arrival[2])
                 del self._under_way[arrival[2]]
         return finished
 
     def route(self, client: int, direction: Direction) -> list[int]:
-        """Numbers of the links that a client's transfers pass."""
+        """Numbers of the links on a client's route."""
         return [
             self._first_access + 2 * client + direction,
             *self._routes[direction][self._node[client]],
         ]
 
-    def _is_cancelled(self, arrival: tuple[int, int, int]) -> bool:
+    def _is_canceled(self, arrival: tuple[int, int, int]) -> bool:
         _, started, transfer_id = arrival
-        found = self._under_way.get(transfer_id)
-        return found is None or found[0] != started
+        transfer = self._under_way.get(transfer_id)
+        return transfer is None or transfer[0] != started

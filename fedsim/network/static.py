@@ -1,4 +1,4 @@
-"""Links of constant latency and rate: end = start + latency + size / rate; or of a rate drawn for each dispatch."""
+"""Links of constant latency and rate: end = start + latency + size / rate; or with a rate drawn per dispatch."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ConstantNetwork(Network):
     """Every client has its own latency and constant rate in each direction.
 
     A transfer ends at ``start + latency + round(size * 8e9 / rate)`` nanoseconds, where ``round`` is to the nearest
-    integer. A rate of 0 is a link that is down.
+    integer. A link of rate 0 is down.
     """
 
     def transfer_end_ns(
@@ -76,7 +76,7 @@ class ConstantNetwork(Network):
         start_ns: int,
         sequence: int = 0,
     ) -> int:
-        """See :meth:`Network.transfer_end_ns`."""
+        """Start plus latency plus size over rate."""
         rate = self._rates[direction][client]
         if rate > 0:
             wire_ns = size_bytes * BIT_NS_PER_BYTE / rate
@@ -87,7 +87,7 @@ class ConstantNetwork(Network):
         return start_ns + self.latency_ns(client, direction) if size_bytes == 0 else NEVER
 
     def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
-        """See :meth:`Network.constant_transfers_ns`."""
+        """Latency plus size over rate, for each client."""
         latency_ns = np.asarray(self._latency_ns[direction])
         rates_bps = self.rates_bps(direction)
         wire_ns = np.zeros(len(rates_bps))
@@ -108,7 +108,7 @@ class ConstantNetwork(Network):
         until_ns: int,
         sequence: int = 0,
     ) -> float:
-        """See :meth:`Network.bytes_by`."""
+        """Rate times time, up to the size."""
         if until_ns <= start_ns:
             return 0.0
         moved = self._rates[direction][client] * (until_ns - start_ns) / BIT_NS_PER_BYTE
@@ -116,7 +116,7 @@ class ConstantNetwork(Network):
 
 
 class StaticNetwork(ConstantNetwork):
-    """Constant links of which none is shared.
+    """Constant links that transfers do not share.
 
     Args:
         latency_s: one-way latency, a number or one per client; rounded to nanoseconds once.
@@ -153,18 +153,18 @@ class StaticNetwork(ConstantNetwork):
 
 
 class VaryingNetwork(StaticNetwork):
-    """Static links whose rate is drawn anew for each direction of each dispatch.
+    """Static links with a new rate for each direction of each dispatch.
 
     The rate is normal around the client's nominal rate and positive: a normal draw that is negative is drawn again
     (FLASH: Yang et al., WWW 2021, ``speed_distri``), which is the normal distribution truncated at 0. The draw is a
-    function of client, direction and dispatch alone, so that a transfer that pauses goes on at its rate.
+    function of client, direction and dispatch alone, so that a paused transfer resumes at its rate.
 
     Args:
         latency_s, down_bps, up_bps, clients: as for :class:`StaticNetwork`.
-        down_cv: standard deviation of the rate over its mean before truncation, from the server; a number or one a
-            client; NaN where it is not known counts as 0.
+        down_cv: standard deviation of the rate over its mean before truncation, from the server; a number or one per
+            client; NaN (unknown) counts as 0.
         up_cv: the same to the server.
-        streams: random numbers of the draws, one stream a direction.
+        streams: random numbers of the draws, one stream per direction.
 
     Raises:
         UserErrors: negative or missing values.
@@ -197,7 +197,7 @@ class VaryingNetwork(StaticNetwork):
         below_zero = _STANDARD.cdf(-1 / cv)
         u = unit_from(self._keys[direction][client], sequence)
         factor = 1.0 + cv * _STANDARD.inv_cdf(below_zero + (1 - below_zero) * u)
-        # A rate of exactly nothing would be a link that is down for good.
+        # A rate of exactly 0 would be a link that is down forever.
         return max(factor, 1e-6)
 
     def transfer_end_ns(
@@ -208,13 +208,13 @@ class VaryingNetwork(StaticNetwork):
         start_ns: int,
         sequence: int = 0,
     ) -> int:
-        """See :meth:`Network.transfer_end_ns`."""
+        """The end of a transfer at the rate drawn for the dispatch."""
         # Half the rate is twice the bytes at the nominal one.
         size_bytes = size_bytes / self.factor(client, direction, sequence)
         return super().transfer_end_ns(client, direction, size_bytes, start_ns)
 
     def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
-        """See :meth:`Network.constant_transfers_ns`: rates are drawn."""
+        """None: rates are drawn per dispatch."""
         return None
 
     def bytes_by(
@@ -226,7 +226,7 @@ class VaryingNetwork(StaticNetwork):
         until_ns: int,
         sequence: int = 0,
     ) -> float:
-        """See :meth:`Network.bytes_by`."""
+        """Drawn rate times time, up to the size."""
         factor = self.factor(client, direction, sequence)
         nominal_bytes = size_bytes / factor
         moved = super().bytes_by(client, direction, nominal_bytes, start_ns, until_ns)

@@ -1,6 +1,6 @@
-"""Schedules without rounds: clients are kept at work, and the model moves on while they are.
+"""Schedules without rounds: clients are kept busy, and new versions are created while they work.
 
-What these schedules share: no client that is gone, or never answers, holds anything up.
+Invariant: a client that goes offline or never responds delays no other client.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class ContinuousParams(Parameters):
     """Parameters of schedules without rounds."""
 
     timeout: Duration | None = Field(default=None, gt=0)
-    """An update that has not come after this long is given up: the client is told to stop. Without it the server
-    waits until the update comes or it learns that the client is gone."""
+    """Longest wait for an update, after which the client is stopped; default: the server waits until the update arrives
+    or it detects that the client has gone offline."""
 
 
 class Continuous(Schedule):
-    """Keeps track of who is at work; its versions count as rounds.
+    """Tracks which clients are busy; each version counts as a round.
 
-    Subclasses hand out work with :meth:`hand_out`, and every hand-out ends in one call of :meth:`received` or of
+    Subclasses dispatch work with :meth:`hand_out`; every dispatch ends in one call of either :meth:`received` or
     :meth:`lost`.
     """
 
@@ -43,14 +43,14 @@ class Continuous(Schedule):
 
     @abstractmethod
     def received(self, dispatch: Dispatch) -> None:
-        """An update has arrived."""
+        """Handle an arrived update."""
 
     @abstractmethod
     def lost(self, dispatch: Dispatch) -> None:
-        """No update will come of this dispatch: the client is gone, or its time is up."""
+        """Handle a dispatch without an update: the client has gone offline, or the timeout has passed."""
 
     def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
-        """Give a client work: now, or when it next checks in; ``steps`` is asked at that moment."""
+        """Dispatch work to a client: now, or when it next checks in; ``steps`` is called at that moment."""
         on_dispatched = None if self._timeout_ns is None else self._set_timer
         self.server.dispatch(client, steps=steps, on_dispatched=on_dispatched)
 
@@ -60,7 +60,7 @@ class Continuous(Schedule):
         groups: Sequence[int] | None = None,
         **attributes: float,
     ) -> None:
-        """Make the next version from these updates."""
+        """Create the next version from these updates."""
         self.server.aggregate(dispatches, groups=groups, attributes=attributes, closes_round=True)
 
     def _set_timer(self, dispatch: Dispatch) -> None:
@@ -70,18 +70,18 @@ class Continuous(Schedule):
         )
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """See :class:`fedsim.scheduling.base.Schedule`."""
+        """Handle an arrived update."""
         self._standstill.count(dispatch.arrived_ns)
         if self._timeout_ns is not None:
             self._timers.pop(dispatch.dispatch_id).cancel()
         self.received(dispatch)
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """See :class:`fedsim.scheduling.base.Schedule`."""
+        """Handle a failed client, unless its timeout has passed."""
         if self._timeout_ns is not None:
             timer = self._timers.pop(dispatch.dispatch_id, None)
             if timer is None:
-                return  # given up before
+                return  # the timeout had passed
             timer.cancel()
         self.lost(dispatch)
 
@@ -92,23 +92,23 @@ class Continuous(Schedule):
 
 
 class ConcurrentParams(ContinuousParams):
-    """Parameters of schedules that keep a number of clients at work."""
+    """Parameters of schedules that keep a number of clients busy."""
 
     concurrency: int | None = Field(default=None, ge=1)
-    """Clients kept at work; the selection's cohort when not given, and all clients without one."""
+    """Clients kept busy; default: the selection's cohort, or all clients if it has none."""
     next_client: Literal["selection", "same"] = "selection"
-    """Who gets the place of a client whose work has ended: a fresh draw of the selection, or the client itself
-    (when it next checks in), as silos do that always take part."""
+    """Which client replaces one whose dispatch has ended: a new draw of the selection, or the same client when it next
+    checks in, as with silos that always participate."""
     max_staleness: int | None = Field(default=None, ge=0)
-    """An update that arrives with more versions made since its dispatch is thrown away."""
+    """Updates that are staler than this many versions are discarded."""
 
 
 class Concurrent(Continuous):
-    """Keeps ``concurrency`` clients at work and makes a version of every few updates.
+    """Keeps ``concurrency`` clients busy and creates a version from every few updates.
 
-    An arriving update is handled to its end before the next one of that instant: the version is made if the update
-    completes it, and then the free place is filled, so that a client dispatched here starts from that version. A
-    place that nobody can take is filled when the next client checks in.
+    An arriving update is handled completely before the next one of the same instant: the version is created if the
+    update completes it, and then the free slot is filled, so that the next client starts from that version. A slot
+    that no available client can fill is filled when the next client checks in.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Concurrent(Continuous):
         self._filling_later = False
 
     def start(self) -> None:
-        """Fill all places."""
+        """Fill all slots."""
         if self.params.next_client == "same" and self._places >= self.server.clients:
             self._taken = self._places = self.server.clients
             for client in range(self.server.clients):
@@ -131,7 +131,7 @@ class Concurrent(Continuous):
             self._fill()
 
     def received(self, dispatch: Dispatch) -> None:
-        """Take an update up; make a version when enough have come."""
+        """Buffer an update; create a version when there are enough."""
         most = self.params.max_staleness
         if most is not None and dispatch.staleness > most:
             self.server.discard(dispatch)
@@ -143,7 +143,7 @@ class Concurrent(Continuous):
         self._replace(dispatch.client)
 
     def lost(self, dispatch: Dispatch) -> None:
-        """Give the place to the next client."""
+        """Fill the slot with the next client."""
         self._replace(dispatch.client)
 
     def _replace(self, client: int) -> None:
@@ -158,7 +158,7 @@ class Concurrent(Continuous):
             return
         busy_until_ns = self.server.busy_until_ns
         if busy_until_ns and self.server.now_ns < busy_until_ns:
-            # Whoever is drawn must still be there when the server can hand out work.
+            # The clients drawn must still be online when the server can dispatch again.
             self._filling_later = True
             self.server.call_at(busy_until_ns, self._fill_now)
             return

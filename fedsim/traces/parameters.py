@@ -1,4 +1,4 @@
-"""What the parts of a population declare about the trace bundle that they read; imports no table reader."""
+"""Parameters of parts that read a trace bundle; importing them loads no table reader."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_a_timeout_does_where_the_server_never_learns_who_is_gone(schedule: dict
     }
     world = play(steps, schedule=schedule | {"timeout": 37}, **options)
     hold(world, 1500)
-    with pytest.raises(UserError, match="waits forever for a client that is gone"):
+    with pytest.raises(UserError, match="waits forever for a client that has gone offline"):
         play(steps, schedule=dict(schedule), **options)
 
 

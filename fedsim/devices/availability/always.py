@@ -1,4 +1,4 @@
-"""Everybody is always there."""
+"""The availability model of clients that are always online."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ class AvailabilityParams(TraceParameters):
     """Parameters of every availability model."""
 
     on_disconnect: OnDisconnect = "drop"
-    """A client that goes offline at work: drops it; pauses and goes on when it is back; computes on and sends on
-    return; or stops and sends the steps it has done on return."""
+    """Behavior of a client that goes offline while busy: it drops its work; pauses until it is back; computes on and
+    sends the update on its return; or stops and sends the completed steps on its return."""
     on_end: OnEnd | None = None
-    """What happens beyond the end of a device's trace; what the bundle says when not given."""
+    """Availability beyond the end of a device's trace; default: the bundle's own setting."""
 
 
 class AvailabilityModel(Component, ABC):
-    """When each client is online and eligible.
+    """Decides when each client is online and eligible.
 
     Raises:
         UserError: the trace bundle lacks a table that the parameters need.

@@ -21,12 +21,12 @@ class TraceAvailabilityParams(AvailabilityParams):
     """Parameters of replayed availability."""
 
     require: str | None = None
-    """Eligibility rule applied to the bundle's device_events in place of the bundle's own, an expression over
+    """Eligibility rule applied to the bundle's device_events instead of the bundle's own: an expression over
     charging, network, screen and lock, such as ``charging and network == wifi``."""
     start: Duration = 0.0
-    """Instant of the trace at which the scenario starts."""
+    """Time in the trace at which the scenario starts."""
     shift: Literal["none", "days", "any"] = "none"
-    """Move each client's trace by a random number of whole days (time of day is kept), or by any random time."""
+    """Move each client's trace by a random number of whole days, which keeps the time of day, or by a random time."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """The bundle's intervals, or the events from which they are derived anew."""

@@ -21,11 +21,11 @@ class FlopsParams(ComputeParams):
     """Parameters of step times from counted operations."""
 
     flops_per_s: float = Field(default=1e10, gt=0)
-    """Floating-point operations per second that training reaches on the median device."""
+    """Floating-point operations per second in training on the median device."""
     sigma: float = Field(default=0.78, ge=0)
     """Standard deviation over clients of the logarithm of the speed; 0.78 fits phones."""
     limit: float = Field(default=8.0, gt=1)
-    """Largest factor away from the median, either side."""
+    """Largest ratio to the median, in either direction."""
     fixed: Duration = 0.0
     """Fixed part of a step on the median device."""
     speed: Literal["drawn", "bundle"] = "drawn"
@@ -47,11 +47,11 @@ class Flops(ComputeModel):
     Params = FlopsParams
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """See :meth:`fedsim.devices.compute.base.ComputeModel.step_s`."""
+        """Time on the median device over relative speed."""
         context, params = self.context, self.params
         if context.flops_per_sample is None:
             raise UserError(
-                "the operations of a training step are not known",
+                "the number of operations of a training step is unknown",
                 where="devices.compute",
                 hint="give task.flops_per_sample, or another compute model",
             )

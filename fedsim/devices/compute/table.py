@@ -14,7 +14,7 @@ class ComputeTable:
 
     Args:
         context: the population; its bundle has a table ``compute``.
-        task: take only rows of this task; ``*`` takes those of any.
+        task: use only rows of this task; ``*`` for any.
     """
 
     def __init__(self, context: DeviceContext, task: str = "*") -> None:
@@ -30,7 +30,7 @@ class ComputeTable:
         self._rows = first[self._device_rows]
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """A numeric column, (N,); NaN where it is not known."""
+        """A numeric column, (N,); NaN where unknown."""
         if name not in self._bundle.tables["compute"].column_names:
             return np.full(len(self._rows), np.nan)
         values = np.append(self._bundle.numpy("compute", name).astype(np.float64), np.nan)
@@ -48,7 +48,7 @@ class ComputeTable:
         """Check that a value made from this table is finite for every client.
 
         Raises:
-            UserError: some clients have none; the message counts them and names the first one's device.
+            UserError: some values are not finite; the message counts the clients and names the first one's device.
         """
         missing = np.flatnonzero(~np.isfinite(values))
         if len(missing):

@@ -20,12 +20,12 @@ class TraceComputeParams(ComputeParams):
     """Parameters of step times from a trace bundle."""
 
     task: str = "*"
-    """Which rows of the compute table: their ``task``; ``*`` takes the rows of any task."""
+    """Task of the rows of the compute table to use; ``*`` for any."""
     train_factor: float = Field(default=1.0, gt=0)
     """Factor on times measured for inference (3.0 is FedScale's law; measurements say 2 to 21, median 6.4)."""
     reference_step: Duration | None = None
-    """Time of one local step of this model on a device of relative speed 1, for tables that hold relative speeds
-    only."""
+    """Time of one local step of this model on a device of relative speed 1, for tables that contain only relative
+    speeds."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """The bundle's step times."""
@@ -39,7 +39,7 @@ class TraceCompute(ComputeModel):
     Params = TraceComputeParams
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """See :meth:`fedsim.devices.compute.base.ComputeModel.step_s`."""
+        """The bundle's times, or the reference time over the bundle's speeds."""
         params, table = self.params, ComputeTable(self.context, self.params.task)
         step: npt.NDArray[np.float64]
         if params.reference_step is not None:
@@ -48,9 +48,9 @@ class TraceCompute(ComputeModel):
             inference = table.is_inference()
             if params.train_factor != 1 and not inference.any():
                 raise UserError(
-                    "the times of this bundle were not measured for inference, so the factor applies to none",
+                    "the times of this bundle were not measured for inference, so train_factor has no effect",
                     where="devices.compute.train_factor",
-                    hint="leave it out; to make all devices slower, give reference_step or scale the bundle",
+                    hint="remove it; to make all devices slower, give reference_step or scale the bundle",
                 )
             factor = np.where(inference, params.train_factor, 1.0)
             fixed_s = np.nan_to_num(table.column("step_fixed_s"))

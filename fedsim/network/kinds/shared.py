@@ -29,19 +29,19 @@ class SharedParams(AccessParams):
     """Parameters of shared links."""
 
     topology: AnyGraph = Direct(name="direct")
-    """Links between the server and the nodes that clients hang on: direct, star, tree, barabasi_albert, waxman,
+    """Links between the server and the nodes that clients attach to: direct, star, tree, barabasi_albert, waxman,
     watts_strogatz, or file."""
     attach: Literal["round_robin", "random", "group"] | list[str] = "round_robin"
-    """Which access node a client hangs on: in turn, at random, the one named like its device's group, or a list of
-    node names, one for each client."""
+    """Access node of each client: in turn, at random, the one named like its device's group, or a list of node names,
+    one per client."""
     server_down: Rate | None = None
-    """Capacity of the server's own link outwards; default: no limit."""
+    """Capacity of the server's own link outwards; default: unlimited."""
     server_up: Rate | None = None
-    """Capacity of the server's own link inwards; default: no limit."""
+    """Capacity of the server's own link inwards; default: unlimited."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """As other access links, and the devices' groups where clients are attached by them."""
-        needed = {"devices": "attach clients otherwise"} if self.attach == "group" else {}
+        needed = {"devices": "use attach: round_robin"} if self.attach == "group" else {}
         return needed | dict(super().needs_tables())
 
 
@@ -85,7 +85,7 @@ class Shared(NetworkKind):
             raise UserError(
                 f"there are {len(attach)} access nodes for {context.clients} clients",
                 where=where,
-                hint="give one for each client, or round_robin, random or group",
+                hint="give one per client, or round_robin, random or group",
             )
         return attach_by_name(attach, access, where)
 
@@ -105,7 +105,7 @@ def attach_by_name(
         raise UserErrors(
             [
                 UserError(
-                    f"client {client} belongs to '{names[client]}', which is no access node",
+                    f"client {client} belongs to '{names[client]}', which is not an access node",
                     where=where,
                     hint=f"access nodes are: {', '.join(access[:10])}{', ...' if len(access) > 10 else ''}",
                 )

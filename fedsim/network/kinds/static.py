@@ -26,17 +26,17 @@ class StaticParams(AccessParams):
 
     variation: Annotated[float, Field(ge=0)] | Literal["bundle"] = 0.0
     """Standard deviation of a rate over its mean, from dispatch to dispatch: a number, or the bundle's bandwidth_cv
-    (as FLASH replays its speeds). The rate is normal, drawn again while it is negative."""
+    (as FLASH replays its speeds). The rate is normal, redrawn while negative."""
 
     def needs_tables(self) -> Mapping[str, str]:
-        """As other access links, and the bundle's variation where it is named."""
+        """As other access links, and the bundle's variation if the scenario names it."""
         instead = "give devices.network.variation a number"
         needed = {"network": instead} if self.variation == "bundle" else {}
         return needed | dict(super().needs_tables())
 
 
 class Static(NetworkKind):
-    """Constant latency, and rates that are constant or drawn for each dispatch; nothing shared."""
+    """Constant latency, and rates that are constant or drawn per dispatch; nothing is shared."""
 
     name: ClassVar[str] = "static"
     Params: ClassVar[type[Parameters]] = StaticParams

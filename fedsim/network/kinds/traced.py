@@ -1,4 +1,4 @@
-"""``network: {name: traced}``: clients ride the measured rate series of the trace bundle."""
+"""``network: {name: traced}``: clients follow the measured rate series of the trace bundle."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class TracedParams(LinkParams):
     """Parameters of traced links."""
 
     latency: SeriesLatencySource = 0.04
-    """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series ridden, at
-    the instant the last byte leaves), or {name: rtt_matrix, server: NODE}."""
+    """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series followed,
+    when the last byte leaves), or {name: rtt_matrix, server: NODE}."""
     on_end: OnEnd | None = None
     """Outside a series: wrap, hold, unavailable or error; default: what the bundle's manifest says."""
 
@@ -45,7 +45,7 @@ class TracedParams(LinkParams):
 
 
 class Traced(NetworkKind):
-    """Rates over time from the bundle's network_series, ridden as network_assign says.
+    """Rates over time from the bundle's network_series, assigned by network_assign.
 
     A device without a series in some direction has the constant rate of the bundle's table ``network``.
     """
@@ -55,7 +55,7 @@ class Traced(NetworkKind):
     params: TracedParams
 
     def build(self, context: NetworkContext) -> TracedNetwork:
-        """The series of the bundle, and who rides which."""
+        """The series of the bundle, and the series of each client."""
         params = self.params
         require_tables(params, context.bundle, "devices.network")
         bundle, latency = context.traces, params.latency
@@ -106,7 +106,7 @@ def _ride(
     ratio: float,
     context: NetworkContext,
 ) -> Ride:
-    """Who rides what in one direction; ``ratio`` is the factor on rates that are not this direction's own."""
+    """The series of each client in one direction; ``ratio`` is the factor on rates of the other direction."""
     bundle = context.traces
     devices = bundle.device_count
     number = np.full(devices, -1, np.int64)
@@ -118,18 +118,18 @@ def _ride(
         way = direction.name.lower()
         own = np.array([numbers.get((name, way), -1) for name in names] or [-1])
         both = np.array([numbers.get((name, "both"), -1) for name in names] or [-1])
-        found = np.where(own >= 0, own, both)[ids]
+        series_of_row = np.where(own >= 0, own, both)[ids]
         factor = np.where(own >= 0, 1.0, ratio)[ids]
-        use = np.flatnonzero((found >= 0) & (rows >= 0))
+        use = np.flatnonzero((series_of_row >= 0) & (rows >= 0))
         twice = np.flatnonzero(np.bincount(rows[use], minlength=devices) > 1)
         if len(twice):
             raise UserError(
-                f"device '{bundle.device_ids[int(twice[0])].as_py()}' rides two series {way}"
+                f"device '{bundle.device_ids[int(twice[0])].as_py()}' has two series {way}"
                 f" ({len(twice)} devices in all)",
                 where="network_assign",
-                hint="assign one series for each direction",
+                hint="assign one series per direction",
             )
-        number[rows[use]] = found[use]
+        number[rows[use]] = series_of_row[use]
         offset_us[rows[use]] = bundle.numpy("network_assign", "offset_us")[use]
         scale[rows[use]] = bundle.numpy("network_assign", "scale")[use] * factor[use]
 
@@ -145,7 +145,7 @@ def _ride(
 def _constant_rates(
     direction: Direction, chosen: npt.NDArray[np.bool_], ratio: float, context: NetworkContext
 ) -> npt.NDArray[np.float64]:
-    """Rates (bit/s) of the clients that ride no series, from the bundle's table ``network``."""
+    """Rates (bit/s) of the clients without a series, from the bundle's table ``network``."""
     bundle = context.traces
     rows = context.device_rows[chosen]
     rates = np.full(len(rows), np.nan)

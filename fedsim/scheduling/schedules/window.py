@@ -1,4 +1,4 @@
-"""Windows: one update from everybody, each client when it is there."""
+"""The window schedule: one update from every client, each when it is online."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class WindowParams(Parameters):
     """Parameters of windows."""
 
     length: Duration = 0.0
-    """Shortest window: the update is made when everybody has reported, and not before this time has passed. The paper
-    makes one update in each availability cycle."""
+    """Shortest window: a version is created when all clients have reported, but not before this time has passed. The
+    paper creates one version per availability cycle."""
     deadline: Duration | None = Field(default=None, gt=0)
-    """Longest window: whoever has reported by then counts, and clients still at work are told to stop. Without it the
-    server waits for all clients, for ever if one never comes."""
+    """Longest window: the clients that have reported by then count, and busy clients are cut. Default: the server waits
+    for all clients, forever if one never reports."""
 
 
 class Window(Schedule):
-    """Every client is handed the model of the window once, as soon as it checks in; all updates make one version.
+    """Every client receives the window's model once, as soon as it checks in; all updates make one version.
 
-    Whoever drops out is handed the work again at its next check-in. The selection is not asked.
+    A client that drops out gets the work again at its next check-in. The selection is not used.
     """
 
     name: ClassVar[str] = "window"
@@ -73,7 +73,7 @@ class Window(Schedule):
         self._at_work[dispatch.dispatch_id] = dispatch
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """Count a client's report; one that was given up comes too late."""
+        """Count a client's update; one of a closed window is late."""
         if self._at_work.pop(dispatch.dispatch_id, None) is None:
             self.server.discard(dispatch, late=True)
             return
@@ -86,7 +86,7 @@ class Window(Schedule):
                 self._timers.append(self.server.call_at(end_ns, self._close))
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Hand the work out again."""
+        """Dispatch the work again."""
         if self._at_work.pop(dispatch.dispatch_id, None) is not None:
             self._hand_out(dispatch.client)
 
