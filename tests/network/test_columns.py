@@ -18,10 +18,12 @@ DOWN, UP = Direction.DOWN, Direction.UP
 def test_latency_of_the_bundle_is_half_the_round_trip() -> None:
     context = context_of({"network": NETWORK}, rows=[1, 1])
     assert build(context, "static", latency="bundle").latency_ns(1) == 30_000_000
-    with pytest.raises(UserError, match=r"round-trip time of 2 of 3 clients.*client 0, device 'a'"):
+    with pytest.raises(
+        UserError, match=r"round-trip time for 2 of 3 clients.*client 0, device 'a'"
+    ):
         build(context_of({"network": NETWORK}), "static", latency="bundle")
     no_rtt = {key: column for key, column in NETWORK.items() if key != "rtt_s"}
-    with pytest.raises(UserError, match="round-trip time of 3 of 3 clients"):
+    with pytest.raises(UserError, match="round-trip time for 3 of 3 clients"):
         build(context_of({"network": no_rtt}), "static", latency="bundle")
 
 
@@ -41,7 +43,7 @@ def test_latency_of_the_rtt_matrix() -> None:
     ]
     with pytest.raises(UserError, match="no round-trip time to 'rome'"):
         build(context, "static", latency=source | {"server": "rome"})
-    with pytest.raises(UserError, match="round-trip time of 1 of 3 clients"):
+    with pytest.raises(UserError, match="round-trip time for 1 of 3 clients"):
         build(context_of({"network": NETWORK, "rtt_matrix": matrix}), "static", latency=source)
 
 
@@ -82,7 +84,7 @@ def test_tables_are_asked_for_where_there_are_none(
 def test_what_the_bundle_does_not_know_is_named() -> None:
     unknown = NETWORK | {"bandwidth_bps": [1e6, None, 6e6, 4e6]}
     with pytest.raises(
-        UserError, match="downlink of 1 of 3 clients; the first is client 0, device 'a'"
+        UserError, match="downlink for 1 of 3 clients; the first is client 0, device 'a'"
     ):
         build(context_of({"network": unknown}), "static")
 

@@ -129,8 +129,8 @@ def test_roles_and_defaults_of_a_graph_file(tmp_path: Path) -> None:
         ),
         ("net.graphml", "<graphml><edge", "cannot be read"),
         ("net.gml", "graph [ node [ ", "cannot be read"),
-        ("net.json", "{}", "no known ending"),
-        ("net.txt", "a b 1e6 1ms", "names no server"),
+        ("net.json", "{}", "is not a known extension"),
+        ("net.txt", "a b 1e6 1ms", "has no server node"),
     ],
 )
 def test_bad_graph_files(name: str, text: str, message: str, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_bad_attachments_and_capacities_are_refused() -> None:
     topology = Direct(name="direct").topology(context_of())
     sound = {"attachment": [0, 0], "down_bps": 1.0, "up_bps": 1.0, "latency_s": 0.0}
     for change, message in (
-        ({"attachment": [0, 1]}, "client 1 hangs on no access node"),
+        ({"attachment": [0, 1]}, "client 1 is attached to no access node"),
         ({"down_bps": [1.0, -1.0]}, "network.down"),
         ({"up_bps": float("nan")}, "network.up"),
         ({"latency_s": -1.0}, "network.latency"),

@@ -79,7 +79,7 @@ def test_access_nodes_that_no_route_reaches_are_refused() -> None:
     graph = diamond()
     edge(graph, "x", "y")
     edge(graph, "b", "y", capacity=0)
-    with pytest.raises(UserError, match="no route joins the access node 'x' to the server"):
+    with pytest.raises(UserError, match="there is no route from the access node 'x' to the server"):
         Topology.from_graph(graph, server="server", access=["a", "x"])
 
 

@@ -204,7 +204,7 @@ def test_unsound_series_are_refused(change: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize("bad", [{"series": 1}, {"series": -1}, {"scale": -1.0}])
 def test_unsound_rides_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="client 0 rides series"):
+    with pytest.raises(UserError, match="client 0 follows series"):
         network_of(**bad)
 
 

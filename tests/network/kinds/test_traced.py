@@ -46,7 +46,7 @@ def test_devices_without_any_rate_are_named() -> None:
     ):
         build(context_of(tables), "traced")
     twice = ASSIGN | {"device_id": ["a", "a"], "series_id": ["road", "cell"]}
-    with pytest.raises(UserError, match="device 'a' rides two series down"):
+    with pytest.raises(UserError, match="device 'a' has two series down"):
         build(context_of(tables | {"network_assign": twice}), "traced")
 
 
@@ -84,7 +84,7 @@ def test_latency_of_the_series_is_that_of_the_instant_at_which_the_last_byte_lea
 
 def test_latency_of_series_that_do_not_tell_it_is_refused() -> None:
     with pytest.raises(
-        UserError, match="latency of 'road' is not known, which client 0 rides down"
+        UserError, match="latency of 'road' is not known, which client 0 follows down"
     ):
         build(context_of(series(), rows=[1]), "traced", latency="series")
     known = {"rtt_s": [0.1] * len(SERIES["series_id"])}

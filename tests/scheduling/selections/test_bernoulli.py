@@ -58,7 +58,7 @@ def test_coins_do_not_depend_on_who_else_is_there() -> None:
 
 
 def test_wrong_probabilities_are_refused() -> None:
-    with pytest.raises(UserError, match="probabilities for 3 clients, and 4"):
+    with pytest.raises(UserError, match="probabilities for 3 clients, but 4"):
         _bernoulli(4, probability=[0.1, 0.2, 0.3])
     with pytest.raises(ValueError, match="between 0 and 1"):
         BernoulliParams(probability=1.2)

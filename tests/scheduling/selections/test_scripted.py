@@ -44,5 +44,5 @@ def test_scripts_that_cannot_be_followed_are_refused(rounds: Any, message: str) 
 
 def test_tiers_cannot_follow_a_script() -> None:
     script = {"name": "scripted", "rounds": [[0]]}
-    with pytest.raises(UserError, match="the scripted selection says who works when"):
+    with pytest.raises(UserError, match="the scripted selection fixes the clients of each round"):
         draws(script, clients=3, rounds=1, schedule={"name": "tiered"})

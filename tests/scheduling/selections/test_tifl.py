@@ -32,5 +32,5 @@ def test_tifl_chances_and_tiers_that_are_away() -> None:
     world = online(never, never, always, always)
     book = draws(half, clients=4, rounds=20, step_s=step_s, availability=world)
     assert {row["client"] for row in book.rows} == {2, 3}
-    with pytest.raises(UserError, match="3 chances for 2 tiers"):
+    with pytest.raises(UserError, match="3 probabilities for 2 tiers"):
         draws(half | {"probabilities": [1, 1, 1]}, clients=4, rounds=1, step_s=step_s)
