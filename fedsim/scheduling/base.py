@@ -150,7 +150,7 @@ class ServerPort(Protocol):
         ...
 
     def is_busy(self, client: int) -> bool:
-        """Whether the client has an unfinished dispatch."""
+        """Whether the client has an unfinished dispatch, or work is waiting for it."""
         ...
 
     def online_clients(self) -> npt.NDArray[np.int64]:
