@@ -6,7 +6,6 @@ That is why a dispatch is a single event. The server never sees a plan.
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from fedsim.network.base import Direction
