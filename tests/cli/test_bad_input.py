@@ -269,7 +269,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
                 "stop:",
                 "server: {selection: {name: bernoulli, probability: 0.5, allow_empty: true}}\nstop:",
             ),
-            ["s.yaml", "server.schedule.min_updates: a round that nobody takes part in"],
+            ["s.yaml", "server.schedule.min_updates: an empty round"],
             id="rounds that may be empty and may not",
         ),
         pytest.param(
