@@ -180,7 +180,7 @@ def assemble(
     population = build_population(
         replace(loaded, scenario=world),
         samples,
-        flops_per_sample=_flops(scenario, task),
+        flops_per_sample=_flops(loaded, task),
         compute_factor=method.compute_factor(),
         memory_needed_bytes=lambda: _memory_needed(scenario, task, layout, method, samples),
         bundles=shared.bundles,
@@ -443,12 +443,13 @@ def _drawn_work(scenario: Scenario, epochs: npt.NDArray[np.int64]) -> DrawnWork 
     return DrawnWork(training.limited, units.tolist(), scenario.seed)
 
 
-def _flops(scenario: Scenario, task: Task | None) -> float | None:
+def _flops(loaded: LoadedScenario, task: Task | None) -> float | None:
+    scenario = loaded.scenario
     if isinstance(scenario.task, TimingTask):
         return scenario.task.flops_per_sample
-    # Counting costs a forward and a backward pass: only where some compute model asks for it.
-    needs = "flops" in scenario.devices.compute.name
-    return float(task.flops_per_sample()) if task is not None and needs else None
+    # Counting costs a forward and a backward pass, so it is done only for a compute model that asks for it.
+    compute, _ = CATALOG.resolve("compute", scenario.devices.compute, loaded.folder)
+    return float(task.flops_per_sample()) if task is not None and compute.needs_flops else None
 
 
 def _memory_needed(

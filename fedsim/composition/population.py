@@ -13,7 +13,6 @@ from fedsim.catalog import CATALOG
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError
@@ -98,10 +97,8 @@ def build_population(
     rows = _device_rows(main, clients, devices, seed)
     memory = _memory_of(main, rows, devices)
     eligible = everybody if memory is None else memory >= memory_needed_bytes()
-    compute_class, options = CATALOG.resolve("compute", devices.compute, loaded.folder)
-    compute_params = cast(ComputeParams, options)
-    compute_context = context_for("compute", everybody)
-    compute_model = compute_class(compute_params, compute_context)
+    compute_class, compute_params = CATALOG.resolve("compute", devices.compute, loaded.folder)
+    compute_model = compute_class(compute_params, context_for("compute", everybody))
     availability_class, options = CATALOG.resolve(
         "availability", devices.availability, loaded.folder
     )
@@ -114,7 +111,7 @@ def build_population(
             clients,
             network_bundle,
             _device_rows(network_bundle, clients, devices, seed),
-            lambda purpose, *keys: Stream(seed, purpose, *keys),
+            seed,
             loaded.folder,
         )
     )
@@ -122,7 +119,7 @@ def build_population(
         clients=clients,
         availability=index,
         on_disconnect=availability_params.on_disconnect,
-        compute=ComputeTimes(compute_model, compute_params, compute_context),
+        compute=ComputeTimes(compute_model),
         network=network,
         power=_power(devices.energy, main, rows, clients),
         batteries=Batteries(devices.energy, clients) if devices.energy.battery_j else None,
