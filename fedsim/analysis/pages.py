@@ -11,8 +11,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from fedsim.analysis import text
 from fedsim.errors import UserError
+from fedsim.formatting import (
+    format_value,
+)
 from fedsim.runs.folder import write_atomically
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -42,28 +44,6 @@ def embedded(data: dict[str, Any]) -> Markup:
     return Markup(document.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def cell_of(value: Any, kind: str) -> str:
-    """A value of a figure's table as text; ``kind`` is its column's."""
-    if isinstance(value, str):
-        return value
-    number = float(value)
-    if number != number:
-        return "–"
-    match kind:
-        case "time":
-            return text.duration_text(number)
-        case "share":
-            return text.percent_text(number)
-        case "count":
-            return text.count_text(number)
-        case "bytes":
-            return text.prefixed_text(number, "B")
-        case "energy":
-            return text.prefixed_text(number, "J")
-        case _:
-            return f"{number:.4g}"
-
-
 def unbroken(value: str) -> str:
     """A quantity whose numbers stay on the line of their units."""
     return re.sub(r"(?<=\d) (?=[^\W\d])", "\u00a0", value)
@@ -79,7 +59,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["cell_of"] = cell_of
+    made.filters["format_value"] = format_value
     made.filters["unbroken"] = unbroken
     made.globals["zip"] = zip
 

@@ -20,10 +20,10 @@ from fedsim.learning.augmentation import check_augmentation
 from fedsim.learning.device import Execution
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.metrics import definition
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
-from fedsim.runs.targets import higher_is_better
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import QuadraticTask as QuadraticSection
 from fedsim.scenario.model import Scenario, TimingTask
@@ -481,10 +481,7 @@ def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]],
                 if metrics
                 else "the data set has no test samples; give it some",
             )
-        return all(
-            metrics[name] >= value if higher_is_better(name) else metrics[name] <= value
-            for name, value in target.items()
-        )
+        return all(definition(name).reached(metrics[name], value) for name, value in target.items())
 
     return reached
 

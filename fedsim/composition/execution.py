@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import (
     Assembly,
@@ -37,7 +38,6 @@ from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter

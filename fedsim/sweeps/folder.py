@@ -16,10 +16,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status, write_atomically
-from fedsim.runs.run import Run, load_run
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario

@@ -18,13 +18,15 @@ from fedsim.analysis.figures import base, time
 from fedsim.analysis.figures.learning import target_levels
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.headline import headline, notice, tiles
-from fedsim.analysis.pages import cell_of, unbroken
+from fedsim.analysis.pages import unbroken
 from fedsim.analysis.report import render
+from fedsim.analysis.run import Run, load_run
 from fedsim.analysis.statistics import gini, where_time_went
-from fedsim.analysis.text import duration_text, percent_text, prefixed_text
 from fedsim.cli.report import command
 from fedsim.errors import UserError
-from fedsim.runs import Run, RunFolder, load_run
+from fedsim.formatting import format_bytes, format_duration, format_share, format_value
+from fedsim.metrics import definition
+from fedsim.runs import RunFolder
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["synchronous", "asynchronous"])
@@ -218,16 +220,16 @@ def test_partition_matrix(run: Run, document: dict[str, Any]) -> None:
 
 def test_headline_says_when_the_target_was_reached(run: Run) -> None:
     first = run.metrics.loc[run.metrics["accuracy"] >= 0.8, "time_s"].min()
-    assert headline(run) == f"80% accuracy after {duration_text(first)}"
+    assert headline(run) == f"80% accuracy after {format_duration(first)}"
     page = render(run)
     assert f'<h1 id="headline">{headline(run)}</h1>' in page
     assert notice(run) == ""
     values = {tile.label: tile for tile in tiles(run)}
-    assert values["Final accuracy"].value == percent_text(run.metrics["accuracy"].iloc[-1])
+    assert values["Final accuracy"].value == format_share(run.metrics["accuracy"].iloc[-1])
     assert values["Dispatches"].value == f"{len(run.dispatches):,}"
     assert values["Wall time"].note == "6.2 s in the learning plane"
     moved = run.dispatches[["bytes_down", "bytes_up"]].to_numpy().sum()
-    assert values["Data moved"].value == prefixed_text(moved, "B")
+    assert values["Data moved"].value == format_bytes(moved)
 
 
 def test_headline_of_other_runs(tmp_path: Path) -> None:
@@ -313,22 +315,29 @@ def test_thinning_keeps_the_ends_and_what_is_asked() -> None:
 
 
 def test_target_levels() -> None:
-    assert target_levels("accuracy", [0.1, 0.92, 0.9], 0.8) == [0.65, 0.7, 0.75, 0.8, 0.85, 0.9]
-    assert target_levels("accuracy", [0.1, 0.3], 0.8) == [0.15, 0.2, 0.25, 0.3, 0.8]
-    assert target_levels("loss", [2.0, 1.0, math.nan], None) == pytest.approx(
+    assert target_levels(definition("accuracy"), [0.1, 0.92, 0.9], 0.8) == [
+        0.65,
+        0.7,
+        0.75,
+        0.8,
+        0.85,
+        0.9,
+    ]
+    assert target_levels(definition("accuracy"), [0.1, 0.3], 0.8) == [0.15, 0.2, 0.25, 0.3, 0.8]
+    assert target_levels(definition("loss"), [2.0, 1.0, math.nan], None) == pytest.approx(
         [1.5, 1.25, 1.1, 1.05, 1.01]
     )
-    assert target_levels("loss", [], 0.5) == [0.5]
+    assert target_levels(definition("loss"), [], 0.5) == [0.5]
 
 
 def test_cells() -> None:
-    assert cell_of(0.0004, "share") == "0.04%"
-    assert cell_of(math.nan, "time") == "–"
-    assert cell_of(1_234_567, "count") == "1,234,567"
-    assert cell_of(999_600, "bytes") == "1 MB"
-    assert cell_of(90_061.0, "time") == "1 d 1 h"
-    assert cell_of(17_333.4 * 86_400, "time") == "17,333 d"
-    assert cell_of("late", "text") == "late"
+    assert format_value(0.0004, "share") == "0.04%"
+    assert format_value(math.nan, "time") == "–"
+    assert format_value(1_234_567, "count") == "1,234,567"
+    assert format_value(999_600, "bytes") == "1 MB"
+    assert format_value(90_061.0, "time") == "1 d 1 h"
+    assert format_value(17_333.4 * 86_400, "time") == "17,333 d"
+    assert format_value("late", "text") == "late"
 
 
 def test_numbers_stay_with_their_units() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.outcomes import Outcome
-from fedsim.runs import Run, RunFolder, RunWriter, Status, load_run
+from fedsim.analysis.run import Run, load_run
+from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet

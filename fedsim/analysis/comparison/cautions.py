@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.groups import Group
-from fedsim.analysis.text import count_text, metric_label
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.figures.base import sentence
+from fedsim.formatting import format_count
 from fedsim.scenario.comparing import key_of, text
 
 _DATA = "task.dataset."
@@ -17,7 +18,7 @@ _PER_CLIENT = "client_"
 _SHOWN = 3
 
 
-def cautions(comparison: Comparison) -> list[str]:
+def cautions(comparison: ComparisonTables) -> list[str]:
     """One sentence each; empty where there is nothing to say."""
     found = [left_out(comparison)] if comparison.left_out else []
     for setting in comparison.grouping.settings:
@@ -25,16 +26,16 @@ def cautions(comparison: Comparison) -> list[str]:
     return [*found, *_not_measured(comparison)]
 
 
-def left_out(comparison: Comparison) -> str:
+def left_out(comparison: ComparisonTables) -> str:
     """Which runs are missing, and why."""
     reasons = Counter(item.reason for item in comparison.left_out).most_common()
-    shown = "; ".join(f"{count_text(count)} {reason}" for reason, count in reasons[:_SHOWN])
+    shown = "; ".join(f"{format_count(count)} {reason}" for reason, count in reasons[:_SHOWN])
     count = len(comparison.left_out)
     names = _listed([item.path.name for item in comparison.left_out])
-    return f"{count_text(count)} {'run' if count == 1 else 'runs'} left out ({names}): {shown}."
+    return f"{format_count(count)} {'run' if count == 1 else 'runs'} left out ({names}): {shown}."
 
 
-def _other_world(comparison: Comparison, setting: str) -> Iterator[str]:
+def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
     """Variants of one setting that learn other data; or that differ in task or devices besides the server, so that
     nobody can tell what makes the difference."""
     groups = comparison.grouping.of(setting)
@@ -52,7 +53,7 @@ def _other_world(comparison: Comparison, setting: str) -> Iterator[str]:
     values = "; ".join(f"{value} for {_listed(labels)}" for value, labels in who.items())
     what = "do not learn the same data" if data else "differ in more than the server"
     where = f" in {setting}" if setting else ""
-    more = f", and {count_text(len(paths) - 1)} more" if len(paths) > 1 else ""
+    more = f", and {format_count(len(paths) - 1)} more" if len(paths) > 1 else ""
     yield f"Variants{where} {what}: {path} is {values}{more}."
 
 
@@ -65,7 +66,7 @@ def _value(group: Group, path: str) -> str:
     return value if isinstance(value, str) else text(value)
 
 
-def _not_measured(comparison: Comparison) -> Iterator[str]:
+def _not_measured(comparison: ComparisonTables) -> Iterator[str]:
     """Metrics in question that only some variants measured: those of targets, and those of the clients."""
     asked = [goal.metric for goal in comparison.goals]
     asked += [name for name in comparison.metrics if name == f"{_PER_CLIENT}accuracy"]
@@ -81,7 +82,7 @@ def _not_measured(comparison: Comparison) -> Iterator[str]:
                 if metric.startswith(_PER_CLIENT)
                 else ""
             )
-            yield f"{metric_label(metric).capitalize()} was not measured for {_listed(without)}{ask}."
+            yield f"{sentence(comparison.definition(metric).label)} was not measured for {_listed(without)}{ask}."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -38,6 +38,14 @@ class Curve:
     high: Floats
 
 
+def curves(
+    groups: Sequence[Group], metric: str, against: str, limit: int = MAX_POINTS
+) -> tuple[Floats, list[Curve]]:
+    """The grid of a setting, of about ``limit`` places at most, and the curve of each of its groups there."""
+    places = grid(groups, metric, against, limit)
+    return places, [curve(group, metric, against, places) for group in groups]
+
+
 def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
     """Places and values of a run's evaluations of a metric."""
     if metric not in run.metrics:

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population
+from fedsim.formatting import Kind
+from fedsim.metrics import MetricDefinition, definition
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
 from fedsim.runs.phases import outcome_codes, phases
@@ -25,8 +27,14 @@ Floats = npt.NDArray[np.float64]
 Replicate = tuple[int, int]
 
 DIGESTED = ("dispatches", "aggregations", "metrics")
-COSTS = ("time_s", "version", "round", "bytes", "compute_s")
-"""What progress can be measured against; columns of :attr:`RunFacts.progress`."""
+COSTS: Mapping[str, tuple[str, Kind]] = {
+    "time_s": ("simulated time", "time"),
+    "version": ("server updates", "count"),
+    "round": ("rounds", "count"),
+    "bytes": ("data moved", "bytes"),
+    "compute_s": ("client compute time", "time"),
+}
+"""What progress can be measured against, columns of :attr:`RunFacts.progress`: label and kind of each."""
 LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
 """Outcomes of work that was for nothing; unfinished work only lacked time."""
 
@@ -46,6 +54,7 @@ class RunFacts:
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
         digest: equal for runs in which the same happened and the same was learned.
+        definitions: of the user's own metrics, by name.
     """
 
     path: Path
@@ -58,11 +67,26 @@ class RunFacts:
     client_accuracy: Floats
     lorenz: Floats
     digest: str = field(repr=False)
+    definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
 
     @property
     def seed(self) -> int:
         """The scenario's seed."""
         return self.replicate[0]
+
+    def definition(self, metric: str) -> MetricDefinition:
+        """Direction, unit and label of a metric."""
+        return definition(metric, self.definitions)
+
+    def final(self, metric: str) -> float:
+        """The last value of a metric; NaN if it was not measured."""
+        return float(self.progress[metric].dropna().iloc[-1]) if metric in self.metrics else np.nan
+
+    def best(self, metric: str) -> float:
+        """The best value of a metric; NaN if it was not measured."""
+        if metric not in self.metrics:
+            return np.nan
+        return self.definition(metric).best(self.progress[metric])
 
 
 LORENZ_AT: Floats = np.arange(51) / 50
@@ -105,6 +129,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         client_accuracy=own,
         lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
         digest=_digest(run),
+        definitions=run.metric_definitions,
     )
 
 

@@ -43,6 +43,17 @@ class Group:
         """Seeds of the runs."""
         return tuple(run.replicate for run in self.runs)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The columns that say in a table which group a row is of."""
+        return {"setting": self.setting, "label": self.label}
+
+    def same_results(self, other: Group) -> bool:
+        """Whether both were run with the same seeds, and the same happened in every pair of runs."""
+        return self.replicates == other.replicates and all(
+            a.digest == b.digest for a, b in zip(self.runs, other.runs, strict=True)
+        )
+
 
 @dataclass(frozen=True)
 class Grouping:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedsim.analysis.comparison.figures import AGAINST
-from fedsim.analysis.text import is_share, metric_label
-
-if TYPE_CHECKING:
-    from fedsim.analysis.comparison.comparison import Comparison
+from fedsim.analysis.comparison.facts import COSTS
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.formatting import axis_unit
 
 # Okabe and Ito's colours from dark to light, so that neighbours differ in grey too.
 STYLES = tuple(
@@ -40,14 +38,8 @@ _COLUMNS = 3
 # Text stays text, and the same figure gives the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
 
-_SCALES = {
-    "time_s": ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")),
-    "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes")),
-}
-_SCALES["compute_s"] = _SCALES["time_s"]
 
-
-def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
+def plot_curves(comparison: ComparisonTables, metric: str, against: str) -> Figure:
     """Mean of a metric against time or cost, and its band where there are few variants; one panel a setting.
 
     Args:
@@ -63,8 +55,10 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
-        share = 100.0 if is_share(metric) else 1.0
-        scale, unit = _scale(against, float(frame["x"].max()))
+        drawn = comparison.definition(metric)
+        share = 100.0 if drawn.unit == "share" else 1.0
+        cost, kind = COSTS[against]
+        scale, unit = axis_unit(float(frame["x"].max()), kind)
         styles = _styles(comparison)
         bands = len(styles) <= _BANDS_UP_TO
         for setting, axes in itertools.zip_longest(settings, panels):
@@ -75,9 +69,9 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
             for label, rows_of in here.groupby("label", sort=False):
                 _draw(axes, rows_of, str(label), styles[str(label)], scale, share, bands=bands)
             axes.set_title(setting)
-            axes.set_xlabel(f"{AGAINST[against][0]}{f' ({unit})' if unit else ''}")
+            axes.set_xlabel(f"{cost}{f' ({unit})' if unit else ''}")
             if axes.get_subplotspec().is_first_col():
-                axes.set_ylabel(f"{metric_label(metric)}{' (%)' if share > 1 else ''}")
+                axes.set_ylabel(f"{drawn.label}{' (%)' if share > 1 else ''}")
             axes.grid(True, color="#dddddd", linewidth=0.5)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_xlim(left=0)
@@ -89,7 +83,7 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
     return figure
 
 
-def _styles(comparison: Comparison) -> dict[str, Any]:
+def _styles(comparison: ComparisonTables) -> dict[str, Any]:
     """Of each variant; where colours come again, they do so with other dashes and markers."""
     labels = dict.fromkeys(group.label for group in comparison.groups)
     count = len(STYLES)
@@ -101,14 +95,6 @@ def _styles(comparison: Comparison) -> dict[str, Any]:
         }
         for place, label in enumerate(labels)
     }
-
-
-def _scale(against: str, largest: float) -> tuple[float, str]:
-    """A unit in which the axis reads well."""
-    for scale, unit in _SCALES.get(against, ()):
-        if largest >= 2 * scale:
-            return scale, unit
-    return (1.0, _SCALES[against][-1][1]) if against in _SCALES else (1.0, "")
 
 
 def _draw(

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.text import is_share, metric_label
 from fedsim.runs import Run
 from fedsim.runs.phases import phases
 
@@ -153,8 +152,9 @@ def _counters(run: Run) -> Iterator[Event]:
     measured_at = _ns(metrics["time_s"].to_numpy()).tolist()
     for name in metrics.columns[3:]:
         # A viewer writes 0.95 as 950m.
-        percent = is_share(name)
-        label = f"{metric_label(name)} (%)" if percent else metric_label(name)
+        metric = run.metric_definition(name)
+        percent = metric.unit == "share"
+        label = f"{metric.label} (%)" if percent else metric.label
         for at, value in zip(measured_at, metrics[name].tolist(), strict=True):
             if math.isfinite(value):
                 yield counter(SERVER, label, at, 100.0 * value if percent else value)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.formatting import Kind
 from fedsim.runs import Run
-
-Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
 
 MAX_POINTS = 1000
 MAX_BINS = 96
@@ -55,10 +54,10 @@ class Figure:
     def document(self) -> dict[str, Any]:
         """For the page's JSON: absent numbers become null."""
         columns = [
-            {"key": c.key, "label": c.label, "kind": c.kind, "values": _plain(c.values)}
+            {"key": c.key, "label": c.label, "kind": c.kind, "values": plain(c.values)}
             for c in self.columns
         ]
-        return {"columns": columns, **{name: _plain(value) for name, value in self.extra.items()}}
+        return {"columns": columns, **{name: plain(value) for name, value in self.extra.items()}}
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -66,16 +65,22 @@ class Figure:
         return list(zip(*(c.values for c in self.columns), strict=True))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Arrays, and what holds them, as lists and numbers for JSON; numbers that are not finite become None."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def sentence(text: str) -> str:
+    """A text with a capital letter at its beginning, and the rest as it is: ``Macro F1``."""
+    return text[:1].upper() + text[1:]
 
 
 def population(run: Run) -> int:

@@ -16,11 +16,7 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
-from fedsim.analysis.text import (
-    count_text,
-    duration_text,
-    percent_text,
-)
+from fedsim.formatting import format_count, format_duration, format_share
 from fedsim.runs import Run
 
 MAX_CELLS = 6000
@@ -34,8 +30,8 @@ def participation(run: Run) -> Figure:
     return Figure(
         "participation",
         "Who took part, and how often",
-        f"{count_text(len(counts) - never)} of {count_text(len(counts))} clients gave at least one update; "
-        f"the most active gave {count_text(counts.max(initial=0))}.",
+        f"{format_count(len(counts) - never)} of {format_count(len(counts))} clients gave at least one update; "
+        f"the most active gave {format_count(counts.max(initial=0))}.",
         "Each bar counts the clients that gave so many updates to the model, those that gave none included.",
         (
             Column("from", "updates from", "count", edges[:-1]),
@@ -55,7 +51,7 @@ def inequality(run: Run) -> Figure:
     top = float(1.0 - curve[len(counts) - max(round(0.1 * number), 1)]) if len(counts) else math.nan
     coefficient = statistics.gini(counts)
     finding = (
-        f"The most active tenth of the clients gave {percent_text(top)} of the updates "
+        f"The most active tenth of the clients gave {format_share(top)} of the updates "
         f"(Gini coefficient {coefficient:.2f})."
         if counts.sum()
         else "No update was aggregated."
@@ -80,7 +76,7 @@ def staleness(run: Run) -> Figure:
     most = int(found.versions.max(initial=0))
     edges = integer_bins(found.versions)
     finding = (
-        f"On average {found.versions.mean():.2f} versions, at most {count_text(most)}."
+        f"On average {found.versions.mean():.2f} versions, at most {format_count(most)}."
         if most
         else "Every aggregated update came from the newest version."
         if len(found.versions)
@@ -105,8 +101,8 @@ def age(run: Run) -> Figure:
     seconds = statistics.staleness(run.dispatches, run.aggregations).seconds
     edges = time_bins(float(seconds.max(initial=0.0)), 40)
     finding = (
-        f"Half of the updates were aggregated within {duration_text(float(np.median(seconds)))} of their dispatch, "
-        f"nine in ten within {duration_text(float(np.quantile(seconds, 0.9)))}."
+        f"Half of the updates were aggregated within {format_duration(float(np.median(seconds)))} of their dispatch, "
+        f"nine in ten within {format_duration(float(np.quantile(seconds, 0.9)))}."
         if len(seconds)
         else "No update was aggregated."
     )
@@ -129,7 +125,7 @@ def delay(run: Run) -> Figure:
     found = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
     never = int((statistics.participation_counts(run.dispatches, population(run)) == 0).sum())
-    absent = f"; {count_text(never)} clients never took part" if never else ""
+    absent = f"; {format_count(never)} clients never took part" if never else ""
     columns = [Column("tau", "absence in server updates", "count", found.tau[rows])]
     if never:
         those_seen = statistics.delays(run.dispatches, population(run) - never, updates)
@@ -139,7 +135,7 @@ def delay(run: Run) -> Figure:
     return Figure(
         "delay",
         "Absence of the longest absent client",
-        f"At most {count_text(found.tau_max)} server updates (tau max), "
+        f"At most {format_count(found.tau_max)} server updates (tau max), "
         f"{found.tau_avg:,.1f} on average (tau avg){absent}.",
         "After each server update: how many updates ago the client that has been away for longest last contributed; "
         "it keeps growing while a client has never taken part.",
@@ -190,7 +186,7 @@ def partition(run: Run) -> Figure | None:
     matrix = matrix.reindex(columns=labels, fill_value=0)
     held = table[table["count"] > 0].groupby("client_id").size()
     which = (
-        f"{count_text(len(shown))} of {count_text(len(everyone))} clients"
+        f"{format_count(len(shown))} of {format_count(len(everyone))} clients"
         if len(shown) < len(everyone)
         else "all clients"
     )

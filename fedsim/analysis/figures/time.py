@@ -15,11 +15,7 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
-from fedsim.analysis.text import (
-    count_text,
-    percent_text,
-    prefixed_text,
-)
+from fedsim.formatting import format_bytes, format_count, format_share
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
 from fedsim.runs.phases import outcome_codes
@@ -48,7 +44,7 @@ def time_spent(run: Run) -> Figure:
     if at_work:
         busiest = max(statistics.WORK_PHASES, key=lambda name: spent[name])
         finding = (
-            f"Of the time clients spent on dispatches, {percent_text(spent[busiest] / at_work)} "
+            f"Of the time clients spent on dispatches, {format_share(spent[busiest] / at_work)} "
             f"went to {PHASE_LABELS[busiest]}."
         )
     else:
@@ -84,8 +80,8 @@ def work(run: Run) -> Figure:
         finding = "No work was lost."
     else:
         finding = (
-            f"{percent_text(lost_steps / steps)} of the local steps and {percent_text(lost_bytes / moved)} of the "
-            f"bytes ({prefixed_text(lost_bytes, 'B')}) went into updates that were never aggregated."
+            f"{format_share(lost_steps / steps)} of the local steps and {format_share(lost_bytes / moved)} of the "
+            f"bytes ({format_bytes(lost_bytes)}) went into updates that were never aggregated."
         )
     return Figure(
         "work",
@@ -128,8 +124,8 @@ def outcomes(run: Run) -> Figure:
     totals = statistics.outcome_counts(table)
     number = len(table)
     finding = (
-        f"{count_text(totals['aggregated'])} of {count_text(number)} dispatches "
-        f"({percent_text(totals['aggregated'] / number)}) ended in the model."
+        f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
+        f"({format_share(totals['aggregated'] / number)}) ended in the model."
         if number
         else "No client was ever dispatched."
     )
@@ -180,9 +176,9 @@ def online(run: Run) -> Figure:
         present = table["online"].to_numpy()[rows]
         low, high = int(table["online"].min()), int(table["online"].max())
         finding = (
-            f"Between {count_text(low)} and {count_text(high)} clients were online at a time."
+            f"Between {format_count(low)} and {format_count(high)} clients were online at a time."
             if low < high
-            else f"{count_text(low)} clients were online all the time."
+            else f"{format_count(low)} clients were online all the time."
         )
         columns = [Column("online", "online", "count", present)]
     else:
@@ -194,7 +190,7 @@ def online(run: Run) -> Figure:
     return Figure(
         "online",
         "Who was there, and who was at work",
-        f"{finding} At most {count_text(peak)} worked at once.",
+        f"{finding} At most {format_count(peak)} worked at once.",
         "Online means eligible to take part; at work is the mean number, from one point to the next, "
         "between dispatch and arrival, drop or cut.",
         (

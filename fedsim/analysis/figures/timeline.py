@@ -10,10 +10,7 @@ from fedsim.analysis.figures.base import (
     Column,
     Figure,
 )
-from fedsim.analysis.text import (
-    count_text,
-    duration_text,
-)
+from fedsim.formatting import format_count, format_duration
 from fedsim.runs import Run
 from fedsim.runs.phases import aggregation_times, phases
 
@@ -42,8 +39,8 @@ def timeline(run: Run) -> Figure:
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
     order = {client: place for place, client in enumerate(chosen)}
     finding = (
-        f"{len(chosen)} of the {count_text(len(ranked))} clients that were dispatched, from the busiest "
-        "to the least busy" + (f"; the first {duration_text(until)} are shown." if cut else ".")
+        f"{len(chosen)} of the {format_count(len(ranked))} clients that were dispatched, from the busiest "
+        "to the least busy" + (f"; the first {format_duration(until)} are shown." if cut else ".")
         if chosen
         else "No client was ever dispatched."
     )

@@ -4,42 +4,7 @@
 const fedsim = (() => {
   const SVG = "http://www.w3.org/2000/svg";
 
-  // -- numbers as people read them -------------------------------------------------------------------------------------
-  const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-  function timeText(seconds) {
-    if (seconds < 0) return "−" + timeText(-seconds);
-    if (seconds >= 1000 * 86400) return `${Math.round(seconds / 86400).toLocaleString("en")} d`;
-    if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
-    let rest = Math.round(seconds);
-    const parts = [];
-    for (const [unit, length] of UNITS) {
-      const count = Math.floor(rest / length);
-      rest -= count * length;
-      if (count) parts.push(`${count} ${unit}`);
-    }
-    return parts.slice(0, 2).join(" ");
-  }
-  function prefixed(value, unit) {
-    const prefixes = ["", "k", "M", "G", "T", "P"];
-    let step = 0;
-    while (Math.abs(value) >= 999.5 && step < prefixes.length - 1) { value /= 1000; step += 1; }
-    return `${Number(value.toPrecision(3))} ${prefixes[step]}${unit}`;
-  }
-  function percent(share) {
-    const value = 100 * share;
-    return `${Math.abs(value) >= 0.095 || value === 0 ? value.toFixed(1) : value.toPrecision(1)}%`;
-  }
-  const write = {
-    time: timeText,
-    count: (value) => Math.round(value).toLocaleString("en"),
-    share: percent,
-    bytes: (value) => prefixed(value, "B"),
-    energy: (value) => prefixed(value, "J"),
-    number: (value) => String(Number(value.toPrecision(4))),
-    text: String,
-  };
-  const show = (kind, value) => (value === null || value === undefined ? "–" : write[kind](value));
-  const onAxis = (kind, value) => (value === 0 ? "0" : kind === "share" ? `${Number((100 * value).toPrecision(4))}%` : show(kind, value));
+  const show = format.value, onAxis = format.tick;
 
   // -- scales -----------------------------------------------------------------------------------------------------------
   const TIME_STEPS = [1, 2, 5, 10, 15, 30]
@@ -61,6 +26,12 @@ const fedsim = (() => {
     // Adding zero turns -0 into 0.
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) result.push(k * step + 0);
     return result;
+  }
+  /* Ticks of a horizontal axis, as many as fit beside each other; at least so many pixels each. */
+  function ticksThatFit(kind, low, high, pixels, least) {
+    const all = ticks(kind, low, high, pixels / least);
+    const widest = Math.max(0, ...all.map((tick) => onAxis(kind, tick).length)) * 7.2 + 14;
+    return widest <= least ? all : ticks(kind, low, high, pixels / widest);
   }
   const scale = (d0, d1, r0, r1) => (value) => r0 + ((value - d0) / (d1 - d0 || 1)) * (r1 - r0);
   const extent = (values) => values.reduce(([a, b], v) => (v === null ? [a, b] : [Math.min(a, v), Math.max(b, v)]), [Infinity, -Infinity]);
@@ -166,7 +137,7 @@ const fedsim = (() => {
     const room = x.kind === "time" ? 84 : 62;
     const marks = x.centred
       ? ticks("count", x.low, x.high - 1, (box.right - box.left) / room).map((tick) => [tick + 0.5, tick])
-      : ticks(x.kind, x.low, x.high, (box.right - box.left) / room).map((tick) => [tick, tick]);
+      : ticksThatFit(x.kind, x.low, x.high, box.right - box.left, room).map((tick) => [tick, tick]);
     for (const [place, tick] of marks) {
       const at = sx(place), text = onAxis(x.kind, tick);
       const half = text.length * 3.6;
@@ -446,5 +417,5 @@ const fedsim = (() => {
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const column = (figure, key) => data[figure].columns.find((c) => c.key === key);
-  return { data, column, show, onAxis, ticks, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, colour, tooltip };
+  return { data, column, show, onAxis, ticks, ticksThatFit, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, colour, tooltip };
 })();

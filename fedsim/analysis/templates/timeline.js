@@ -47,7 +47,7 @@
     context.strokeStyle = ink.grid;
     context.fillStyle = ink.muted;
     context.textAlign = "center";
-    for (const tick of fedsim.ticks("time", view[0], view[1], (width - LEFT) / 92)) {
+    for (const tick of fedsim.ticksThatFit("time", view[0], view[1], width - LEFT, 92)) {
       const at = sx(tick);
       context.beginPath(); context.moveTo(at, TOP); context.lineTo(at, height - BOTTOM); context.stroke();
       const text = fedsim.onAxis("time", tick), half = context.measureText(text).width / 2;

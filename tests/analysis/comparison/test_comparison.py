@@ -11,24 +11,34 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import compared
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from compared import SEEDS, SETTINGS, VARIANTS, cost, first_reaching, folders, parquet, value_at
 from synthetic_runs import build_run
 
 import fedsim
 from fedsim.analysis.comparison import Comparison, Target, compare
-from fedsim.analysis.comparison.figures import AGAINST, headline
+from fedsim.analysis.comparison.facts import COSTS
+from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.comparison.page import page_figures, render
-from fedsim.analysis.pages import cell_of
-from fedsim.analysis.text import duration_text
 from fedsim.cli.compare import command
 from fedsim.errors import UserError
+from fedsim.formatting import format_duration, format_value
 from fedsim.randomness import Purpose, Stream
 from fedsim.sweeps import Sweep
+from tests.analysis.comparison import compared
+from tests.analysis.comparison.compared import (
+    SEEDS,
+    SETTINGS,
+    VARIANTS,
+    cost,
+    first_reaching,
+    folders,
+    parquet,
+    value_at,
+)
 
 GROUPS = list(itertools.product(SETTINGS, VARIANTS))
 TARGETS = (0.5, 0.7, 0.99)
@@ -61,6 +71,11 @@ def row(frame: pd.DataFrame, setting: str, variant: str, **more: Any) -> Any:
     return found.iloc[0]
 
 
+def drawn_seeds() -> npt.NDArray[np.int64]:
+    """The seeds of each bootstrap resample, (2000, 3)."""
+    return Stream(0, Purpose.ANALYSIS).generator().integers(0, 3, (2000, 3))
+
+
 # -- the numbers ------------------------------------------------------------------------------------
 
 
@@ -72,7 +87,7 @@ def test_groups_are_named_after_what_differs(comparison: Comparison) -> None:
     assert "server.method.name" in comparison.grouping.differing
 
 
-@pytest.mark.parametrize("against", AGAINST)
+@pytest.mark.parametrize("against", list(COSTS))
 @pytest.mark.parametrize("metric", ["accuracy", "loss"])
 def test_curves_carry_the_last_value_forward(
     sweep: Sweep, comparison: Comparison, document: dict[str, Any], metric: str, against: str
@@ -103,7 +118,7 @@ def test_curves_carry_the_last_value_forward(
 
 @pytest.mark.parametrize("value", TARGETS)
 def test_times_to_target(sweep: Sweep, comparison: Comparison, value: float) -> None:
-    resamples = Stream(0, Purpose.ANALYSIS, 3, 0).generator().integers(0, 3, (2000, 3))
+    resamples = drawn_seeds()
     for setting, variant in GROUPS:
         shown = row(comparison.targets, setting, variant, target=value)
         runs = folders(sweep, setting, variant)
@@ -166,7 +181,7 @@ def test_final_and_best_values(sweep: Sweep, comparison: Comparison) -> None:
 
 
 def test_differences_are_taken_seed_by_seed(sweep: Sweep, comparison: Comparison) -> None:
-    resamples = Stream(0, Purpose.ANALYSIS, 3, 0).generator().integers(0, 3, (2000, 3))
+    resamples = drawn_seeds()
     for setting in SETTINGS:
         first, second = (
             np.array(
@@ -321,7 +336,7 @@ def test_tables_of_the_page_show_the_frames(comparison: Comparison) -> None:
     for name in ("work", "participation", "fairness"):
         figure, frame = page_figures(comparison)[name], getattr(comparison, FRAMES[name])
         expected = [
-            [cell_of(line[column.key], column.kind) for column in figure.columns]
+            [format_value(line[column.key], column.kind) for column in figure.columns]
             for line in frame.to_dict("records")
         ]
         assert cells(page, name) == expected
@@ -329,7 +344,7 @@ def test_tables_of_the_page_show_the_frames(comparison: Comparison) -> None:
     for line in cells(page, "time"):
         seconds = spent.loc[(line[0], line[1])]
         parts = ["download", "compute", "upload", "waiting", "idle", "offline"]
-        assert line[2:] == [duration_text(seconds[part]) for part in parts]
+        assert line[2:] == [format_duration(seconds[part]) for part in parts]
     frame = comparison.targets[comparison.targets["target"] == 0.5].to_dict("records")
     for line, known in zip(cells(page, "target-0"), frame, strict=True):
         assert line[:3] == [
@@ -337,12 +352,12 @@ def test_tables_of_the_page_show_the_frames(comparison: Comparison) -> None:
             known["label"],
             f"{known['reached']} of {known['runs']}",
         ]
-        assert line[3] == duration_text(known["time_s"])
+        assert line[3] == format_duration(known["time_s"])
         assert (
             line[4]
-            == f"{duration_text(known['time_low_s'])} to {duration_text(known['time_high_s'])}"
+            == f"{format_duration(known['time_low_s'])} to {format_duration(known['time_high_s'])}"
         )
-        assert line[5] == duration_text(known["time_median_s"])
+        assert line[5] == format_duration(known["time_median_s"])
         assert line[6] == f"{known['relative']:.2f}×"
     for line, known in zip(
         cells(page, "quality"), comparison.summary.to_dict("records"), strict=True
@@ -616,7 +631,7 @@ def test_command(sweep: Sweep, tmp_path: Path) -> None:
     for line in expected.summary.itertuples():
         assert f"{100 * line.final_accuracy:.1f}% ± {100 * line.final_accuracy_sd:.1f}%" in shown
     never = CliRunner().invoke(command, [*args[:-1], "accuracy=0.99"]).output
-    assert "- [0 of 3]" in never
+    assert "– [0 of 3]" in never
     assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
 
 

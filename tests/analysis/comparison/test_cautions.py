@@ -6,14 +6,15 @@ import dataclasses
 from typing import Any
 
 import pytest
-from test_comparison_groups import facts, server
 
-from fedsim.analysis.comparison import Comparison, Target, figures
+from fedsim.analysis.comparison import Comparison, Target, figures, findings
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.comparison.loading import Loaded
-from fedsim.analysis.comparison.page import _title
+from fedsim.analysis.comparison.page import title
 from fedsim.analysis.comparison.plots import plot_curves
+from tests.analysis.comparison.test_groups import facts, server
 
 GOAL = Target("accuracy", 0.8)
 
@@ -81,7 +82,7 @@ def test_a_mean_over_some_of_the_runs_says_so() -> None:
     lucky = [run("mifa", seed, (0.1, 0.9) if seed == 0 else (0.1, 0.2)) for seed in (0, 1)]
     steady = [run("fedavg", seed) for seed in (0, 1)]
     comparison = of(*steady, *lucky, goals=(GOAL,))
-    assert figures.headline(comparison).startswith(
+    assert headline(comparison).startswith(
         "mifa reached 80% accuracy first, after 10 s (1 of 2 runs)"
     )
     finding = figures.target_figure(comparison, GOAL, 0).finding
@@ -137,8 +138,8 @@ def test_who_is_alike_is_not_ranked() -> None:
     assert finding is not None
     assert finding.finding == "All ended alike: 90.0% accuracy."
     frame = of(run("fedavg", accuracy=(0.1, 0.5)), run("mifa")).summary
-    assert figures._leader(frame, "final_accuracy", "{:.1f}".format) == "mifa"
-    assert figures._leader(frame, "runs", "{:.1f}".format) == ""
+    assert findings.leader(frame, "final_accuracy", "{:.1f}".format) == "mifa"
+    assert findings.leader(frame, "runs", "{:.1f}".format) == ""
 
 
 def test_a_target_that_nobody_measured_is_no_target() -> None:
@@ -164,7 +165,7 @@ def test_a_dozen_variants_are_told_apart_in_print() -> None:
 
 
 def test_the_title_names_up_to_three_in_their_order() -> None:
-    assert _title(["b"]) == "b"
-    assert _title(["b", "a"]) == "b and a"
-    assert _title(["c", "b", "a"]) == "c, b and a"
-    assert _title(["d", "c", "b", "a"]) == "4 variants compared"
+    assert title(["b"]) == "b"
+    assert title(["b", "a"]) == "b and a"
+    assert title(["c", "b", "a"]) == "c, b and a"
+    assert title(["d", "c", "b", "a"]) == "4 variants compared"
