@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.outcomes import Outcome
 from fedsim.analysis.run import Run, load_run
+from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION

@@ -80,7 +80,7 @@ def latex(comparison: ComparisonTables) -> str:
         by_label = pd.Series(texts[here].to_numpy(), index=frame["label"][here], dtype=object)
         table[column] = by_label.reindex(labels).fillna(_ABSENT)
     if len(settings) > 1 and heads:
-        table.columns = pd.MultiIndex.from_tuples(table.columns.tolist())
+        table.columns = pd.MultiIndex.from_product([settings, heads])
     styler = table.style.format_index(escape="latex").format_index(escape="latex", axis=1)
     text: str = styler.to_latex(
         hrules=True, multicol_align="c", column_format="l" + "r" * table.shape[1]

@@ -21,9 +21,10 @@ const format = (() => {
     while (size >= 999.5 && step < PREFIXES.length - 1) { size /= 1000; step += 1; }
     return `${significant(size, 3)} ${PREFIXES[step]}${unit}`;
   });
+  const smallUnit = (value) => SMALL_UNITS.find(([, , least]) => value >= least || !value);
   const duration = (seconds) => signed(seconds, (value) => {
     if (value < 59.95) {
-      const [unit, perSecond] = SMALL_UNITS.find(([, , least]) => value >= least || !value);
+      const [unit, perSecond] = smallUnit(value);
       return `${significant(value * perSecond, 3)} ${unit}`;
     }
     for (const [unit, length, most, smaller, smallerLength] of LARGE_UNITS) {
@@ -33,17 +34,19 @@ const format = (() => {
     }
     return `${whole(value / 86400)} d`;
   });
-  /* A duration in all its units, to the nanosecond: neighboring ticks of an axis never read alike. */
+  /* A duration in all its units, as exact as a number of this size is: neighboring ticks of an axis never read alike. */
   const exactDuration = (seconds) => signed(seconds, (value) => {
-    let rest = Number(value.toFixed(9));
+    const decimals = Math.max(0, Math.min(9, 14 - Math.floor(Math.log10(Math.max(value, 1)))));
+    let rest = Number(value.toFixed(decimals));
     const parts = [];
-    for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
+    for (const [unit, length] of [...LARGE_UNITS].reverse()) {
       const count = Math.floor(rest / length);
       rest -= count * length;
       if (count) parts.push(`${whole(count)} ${unit}`);
     }
-    rest = Number(rest.toFixed(9));
-    if (rest || !parts.length) parts.push(rest < 1 && !parts.length ? duration(rest) : `${rest} s`);
+    rest = Number(rest.toFixed(decimals));
+    const [unit, perSecond] = parts.length ? ["s", 1] : smallUnit(rest);
+    if (rest || !parts.length) parts.push(`${Number((rest * perSecond).toPrecision(12))} ${unit}`);
     return parts.join(" ");
   });
   const write = {
