@@ -120,6 +120,11 @@ def format_difference(value: float, kind: Kind) -> str:
     return sign + (f"{_fixed(100.0 * size, 1)} pp" if kind == "share" else format_value(size, kind))
 
 
+def format_mean(mean: float, spread: float, written: Callable[[float], str]) -> str:
+    """A mean and its standard deviation, if it has one: ``93.0% ± 0.4%``."""
+    return f"{written(mean)} ± {written(spread)}" if math.isfinite(spread) else written(mean)
+
+
 def format_interval(low: float, high: float, written: Callable[[float], str]) -> str:
     """An interval, each end as ``written``: ``1 min to 2 min``; a dash if there is none."""
     return f"{written(low)} to {written(high)}" if math.isfinite(low) else ABSENT

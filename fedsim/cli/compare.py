@@ -96,6 +96,7 @@ def _print(comparison: Comparison, page: Path) -> None:
 
     from fedsim.analysis.comparison.cautions import cautions
     from fedsim.analysis.comparison.headline import headline
+    from fedsim.formatting import format_mean
 
     console = Console()
     console.print(headline(comparison), style="bold", highlight=False)
@@ -115,8 +116,7 @@ def _print(comparison: Comparison, page: Path) -> None:
         cells += [str(row["label"]), str(row["runs"])]
         for metric in metrics:
             mean, spread = row[f"final_{metric.name}"], row[f"final_{metric.name}_sd"]
-            end = "" if math.isnan(spread) else f" ± {metric.format(spread)}"
-            cells.append(metric.format(mean) + end)
+            cells.append(format_mean(mean, spread, metric.format))
         for at in comparison.targets.to_dict("records"):
             if (at["setting"], at["label"]) == (row["setting"], row["label"]):
                 cells.append(_reached(at))

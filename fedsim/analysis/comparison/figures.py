@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
-from fedsim.analysis.figures.base import Column, Figure, sentence
+from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.time import PHASE_LABELS
 from fedsim.formatting import (
     ABSENT,
@@ -23,6 +23,7 @@ from fedsim.formatting import (
     format_difference,
     format_duration,
     format_interval,
+    format_mean,
     format_names,
     format_ratio,
     format_share,
@@ -31,9 +32,6 @@ from fedsim.formatting import (
 
 ACCURACIES = np.arange(41) / 40
 _NOT_RUN = "not run"
-
-Columns = Sequence[tuple[str, str, Kind]]
-"""Columns of a frame to show: name, label and kind."""
 
 _WORK: Columns = (
     ("dispatches", "dispatches", "count"),
@@ -56,6 +54,28 @@ _PARTICIPATION: Columns = (
     ("tau_avg", "mean delay τ", "number"),
     ("tau_max", "largest τ", "number"),
 )
+_PAIRS: Columns = (
+    ("setting", "setting", "text"),
+    ("first", "first", "text"),
+    ("second", "second", "text"),
+    ("quantity", "quantity", "text"),
+    ("seeds", "seeds", "count"),
+    ("difference", "first − second", "text"),
+    ("range", "95% interval", "text"),
+    ("better", "first better in", "count"),
+    ("same", "equal in", "count"),
+)
+_TARGET: Columns = (
+    ("reached", "reached", "text"),
+    ("time_s", "simulated time", "time"),
+    ("time_range", "95% interval", "text"),
+    ("time_median_s", "median", "time"),
+    ("relative", "relative", "text"),
+    ("relative_range", "95% interval", "text"),
+    ("round", "rounds", "number"),
+    ("bytes", "data moved", "bytes"),
+    ("compute_s", "client compute", "time"),
+)
 _FAIRNESS: Columns = (
     ("clients", "clients", "count"),
     ("mean", "mean", "share"),
@@ -68,14 +88,14 @@ _FAIRNESS: Columns = (
 )
 
 
-def _columns(frame: pd.DataFrame, columns: Columns) -> list[Column]:
-    return [Column(key, label, kind, frame[key].tolist()) for key, label, kind in columns]
-
-
-def _group_columns(comparison: ComparisonTables, frame: pd.DataFrame) -> list[Column]:
-    """The columns that say which group a row is of; the setting only if there are several."""
-    columns: Columns = (("setting", "setting", "text"), ("label", "variant", "text"))
-    return _columns(frame, columns if len(comparison.grouping.settings) > 1 else columns[1:])
+def _table(
+    comparison: ComparisonTables, frame: pd.DataFrame, columns: Columns
+) -> tuple[Column, ...]:
+    """Columns of a frame, behind those that say which group a row is of; the setting only if there are several."""
+    names: Columns = (("setting", "setting", "text"), ("label", "variant", "text"))
+    if len(comparison.grouping.settings) == 1:
+        names = names[1:]
+    return columns_of(frame, [*names, *columns])
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:
@@ -88,10 +108,7 @@ def learning(comparison: ComparisonTables) -> Figure | None:
     several = " on average over seeds" if int(comparison.summary["runs"].max()) > 1 else ""
     return Figure(
         "curves",
-        "How good the model was, and when",
         f"{who}: {metric.format(best.value)} {metric.label}{several}.",
-        "Lines are means over seeds, bands one standard deviation; between evaluations, and after a run's last one, "
-        "its last value counts.",
         (),
     )
 
@@ -100,22 +117,18 @@ def quality(comparison: ComparisonTables) -> Figure | None:
     """The last and the best values of every metric."""
     if not comparison.metrics:
         return None
-    frame = comparison.summary
-    columns = [*_group_columns(comparison, frame), *_columns(frame, [("runs", "runs", "count")])]
+    frame = comparison.summary.copy()
+    columns: list[tuple[str, str, Kind]] = [("runs", "runs", "count")]
     for metric in map(comparison.definition, comparison.metrics):
         final, best = f"final_{metric.name}", f"best_{metric.name}"
-        ends = [
-            metric.format(mean) + (f" ± {metric.format(sd)}" if math.isfinite(sd) else "")
-            for mean, sd in zip(frame[final], frame[f"{final}_sd"], strict=True)
-        ]
-        columns.append(Column(final, f"final {metric.label}", "text", ends))
-        columns += _columns(frame, [(best, f"best {metric.label}", metric.unit)])
+        ends = zip(frame[final], frame[f"{final}_sd"], strict=True)
+        frame[final] = [format_mean(mean, sd, metric.format) for mean, sd in ends]
+        columns.append((final, f"final {metric.label}", "text"))
+        columns.append((best, f"best {metric.label}", metric.unit))
     return Figure(
         "quality",
-        "How good the model became",
         f"Final values of {format_count(len(comparison.facts))} runs, averaged over seeds.",
-        "Final is each run's last evaluation, with its standard deviation over seeds; best is each run's best one.",
-        tuple(columns),
+        _table(comparison, frame, columns),
     )
 
 
@@ -123,42 +136,29 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     """When each group reached a target."""
     frame = comparison.targets_of(target)
     first = findings.first_to(frame, comparison.baseline)
-    shown = frame[["time_low_s", "time_s", "time_high_s"]]
+    times = frame[["time_low_s", "time_s", "time_high_s"]]
     top = float(np.nanmax(frame[["time_s", "time_high_s", "time_median_s"]])) if first else 1.0
-    ranges = (shown / top).set_axis(["low", "mean", "high"], axis=1).to_dict("records")
+    ranges = (times / top).set_axis(["low", "mean", "high"], axis=1).to_dict("records")
 
     def interval(low: str, high: str, written: Callable[[float], str]) -> list[str]:
         ends = zip(frame[low], frame[high], strict=True)
         return [format_interval(a, b, written) for a, b in ends]
 
-    reached = [f"{k} of {n}" for k, n in zip(frame["reached"], frame["runs"], strict=True)]
-    times = interval("time_low_s", "time_high_s", format_duration)
-    ratios = interval("relative_low", "relative_high", format_ratio)
+    shown = frame.assign(
+        reached=[f"{k} of {n}" for k, n in zip(frame["reached"], frame["runs"], strict=True)],
+        relative=frame["relative"].map(format_ratio),
+        time_range=interval("time_low_s", "time_high_s", format_duration),
+        relative_range=interval("relative_low", "relative_high", format_ratio),
+    )
     return Figure(
         f"target-{number}",
-        f"Time to {comparison.title(target)}",
         _target_finding(comparison, first, bool(frame["relative"].notna().any())),
-        "Means over the runs that reached it, with the 95% bootstrap interval over seeds; the median is when half "
-        f"of all runs had. A dash stands where fewer than half did.{_small_sample(comparison)} "
-        f"Relative times are to {comparison.baseline}.",
-        (
-            *_group_columns(comparison, frame),
-            Column("reached", "reached", "text", reached),
-            *_columns(frame, [("time_s", "simulated time", "time")]),
-            Column("time_range", "95% interval", "text", times),
-            *_columns(frame, [("time_median_s", "median", "time")]),
-            Column("relative", "relative", "text", [format_ratio(r) for r in frame["relative"]]),
-            Column("relative_range", "95% interval", "text", ratios),
-            *_columns(
-                frame,
-                [
-                    ("round", "rounds", "number"),
-                    ("bytes", "data moved", "bytes"),
-                    ("compute_s", "client compute", "time"),
-                ],
-            ),
-        ),
-        {"ranges": ranges},
+        _table(comparison, shown, _TARGET),
+        {
+            "title": f"Time to {comparison.title(target)}",
+            "note": _small_sample(comparison),
+            "ranges": ranges,
+        },
     )
 
 
@@ -237,28 +237,13 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         f"{written(row, 'low')} to {written(row, 'high')}" if math.isfinite(row["low"]) else ABSENT
         for row in rows
     ]
-    settings: Columns = [("setting", "setting", "text")]
-    return Figure(
-        "pairs",
-        "Differences, seed by seed",
-        finding,
-        "Runs of one seed live through the same days (common random numbers), so differences are taken seed by seed: "
-        "mean and 95% bootstrap interval over seeds; pp are percentage points. Times count the seeds in which both "
-        f"reached the target; pairs without one are left out.{chance}",
-        (
-            *_columns(frame, settings if len(comparison.grouping.settings) > 1 else []),
-            *_columns(frame, [("first", "first", "text"), ("second", "second", "text")]),
-            Column("quantity", "quantity", "text", [quantities[r["quantity"]][0] for r in rows]),
-            *_columns(frame, [("seeds", "seeds", "count")]),
-            Column(
-                "difference", "first − second", "text", [written(r, "difference") for r in rows]
-            ),
-            Column("range", "95% interval", "text", ranges),
-            *_columns(
-                frame, [("better", "first better in", "count"), ("same", "equal in", "count")]
-            ),
-        ),
+    shown = frame.assign(
+        quantity=[quantities[row["quantity"]][0] for row in rows],
+        difference=[written(row, "difference") for row in rows],
+        range=ranges,
     )
+    columns = columns_of(shown, _PAIRS if len(comparison.grouping.settings) > 1 else _PAIRS[1:])
+    return Figure("pairs", finding, columns, {"note": chance})
 
 
 def reference_figure(
@@ -295,11 +280,9 @@ def reference_figure(
     source = comparison.reference.source if comparison.reference else ""
     return Figure(
         f"reference-{number}",
-        table.title,
         f"{sentence(quantity)}{at}: {source}, beside these runs.",
-        "A dash stands where the target was not reached in half of the runs, or the paper has no value; "
-        "“not run” where there are no such runs here.",
         tuple(columns),
+        {"title": table.title},
     )
 
 
@@ -346,14 +329,8 @@ def time_spent(comparison: ComparisonTables) -> Figure:
         )
     return Figure(
         "time",
-        "Where the time went",
         finding,
-        "Client-seconds of a run, summed over all clients, averaged over seeds; useful and lost work alike. Waiting is "
-        "from the arrival of an update to its aggregation.",
-        (
-            *_group_columns(comparison, wide),
-            *_columns(wide, [(part, PHASE_LABELS[part], "time") for part in parts]),
-        ),
+        _table(comparison, wide, [(part, PHASE_LABELS[part], "time") for part in parts]),
         {"bars": bars, "parts": parts},
     )
 
@@ -374,11 +351,8 @@ def work(comparison: ComparisonTables) -> Figure:
         )
     return Figure(
         "work",
-        "Work, and work for nothing",
         finding,
-        "Means over seeds. Lost is what went into dispatches that ended late, dropped, cut or discarded; work that the "
-        "end of the run left unfinished is not counted as lost.",
-        (*_group_columns(comparison, frame), *_columns(frame, _WORK)),
+        _table(comparison, frame, _WORK),
     )
 
 
@@ -397,11 +371,8 @@ def participation(comparison: ComparisonTables) -> Figure:
         finding = f"{even} (Gini coefficient {written(frame['gini'].min())})."
     return Figure(
         "participation",
-        "Participation and delay",
         finding,
-        "Means over seeds. Staleness is in server updates, from hand-out to arrival; age in seconds, from hand-out to "
-        "aggregation; τ is FedSUM's delay: server updates since the client absent for longest last contributed.",
-        (*_group_columns(comparison, frame), *_columns(frame, _PARTICIPATION)),
+        _table(comparison, frame, _PARTICIPATION),
     )
 
 
@@ -410,10 +381,7 @@ def lorenz(comparison: ComparisonTables) -> Figure:
     curves = [np.mean([run.lorenz for run in group.runs], axis=0) for group in comparison.groups]
     return Figure(
         "lorenz",
-        "How evenly clients took part",
         "The nearer a curve is to the straight line, the more evenly its clients took part.",
-        "Clients stand in order of activity; the curve gives the share of all updates that came from the least active "
-        "ones, averaged over seeds.",
         (Column("x", "share of clients", "share", LORENZ_AT),),
         {"groups": curves},
     )
@@ -427,12 +395,9 @@ def fairness(comparison: ComparisonTables) -> Figure | None:
     who = findings.leader(frame, "worst_tenth", format_share) or "any of them"
     return Figure(
         "fairness",
-        "Fairness over clients",
         f"The worst-off tenth of the clients is best off with {who}: {format_share(frame['worst_tenth'].max())} "
         "accuracy on average.",
-        "Last accuracy measured on each client's own data; every figure is computed in each run and averaged over "
-        "seeds. Jain's index is 1 where all clients are equal.",
-        (*_group_columns(comparison, frame), *_columns(frame, _FAIRNESS)),
+        _table(comparison, frame, _FAIRNESS),
     )
 
 
@@ -447,9 +412,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
         curves.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
     return Figure(
         "client_accuracy",
-        "Accuracy on the clients' own data",
         "A curve further to the right belongs to a variant whose clients are better off.",
-        "Share of clients whose accuracy on their own data is at most so high, averaged over seeds.",
         (Column("x", "accuracy at most", "share", ACCURACIES),),
         {"groups": curves},
     )
@@ -467,32 +430,24 @@ def differences(comparison: ComparisonTables) -> Figure | None:
         columns.append(Column(f"group{number}", group.name, "text", texts))
     return Figure(
         "differences",
-        "What differs between the scenarios",
         f"{format_count(len(paths))} keys differ, the seed apart.",
-        "A dash stands where a scenario has no such key, because it belongs to another part. Durations are in seconds, "
-        "sizes in bytes, rates in bits a second.",
         tuple(columns),
     )
 
 
 def runs(comparison: ComparisonTables) -> Figure:
     """The runs that were compared."""
-    frame = comparison.runs
-    shown: list[tuple[str, str, Kind]] = [
+    metrics = map(comparison.definition, comparison.metrics[:1])
+    columns: Columns = (
+        ("seed", "seed", "text"),
         ("run", "folder", "text"),
         ("simulated_s", "simulated", "time"),
         ("wall_s", "wall time", "time"),
-    ]
-    for metric in map(comparison.definition, comparison.metrics[:1]):
-        shown.append((f"final_{metric.name}", f"final {metric.label}", metric.unit))
+        *((f"final_{metric.name}", f"final {metric.label}", metric.unit) for metric in metrics),
+    )
+    frame = comparison.runs.astype({"seed": str})
     return Figure(
         "runs",
-        "The runs",
         f"{format_count(len(frame))} complete runs in {format_count(len(comparison.groups))} groups.",
-        "Runs of a group differ in their seed alone.",
-        (
-            *_group_columns(comparison, frame),
-            Column("seed", "seed", "text", [str(seed) for seed in frame["seed"]]),
-            *_columns(frame, shown),
-        ),
+        _table(comparison, frame, columns),
     )

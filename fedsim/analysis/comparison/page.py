@@ -66,6 +66,7 @@ def render(comparison: ComparisonTables) -> str:
             tiles=tiles(comparison),
             cautions=cautions(comparison),
             alike=[f"{first.name} and {second.name}" for first, second in comparison.alike],
+            baseline=comparison.baseline,
             settings=settings,
             figures=drawn,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from fedsim.formatting import Kind
 from fedsim.runs import Run
@@ -31,23 +32,28 @@ class Column:
     values: Sequence[Any] | npt.NDArray[Any]
 
 
+Columns = Sequence[tuple[str, str, Kind]]
+"""Columns of a table to show: key, label and kind."""
+
+
+def columns_of(table: pd.DataFrame, columns: Columns) -> tuple[Column, ...]:
+    """The columns of a table that a figure shows."""
+    return tuple(Column(key, label, kind, table[key].tolist()) for key, label, kind in columns)
+
+
 @dataclass(frozen=True)
 class Figure:
     """One figure.
 
     Attributes:
         id: name in the page.
-        title: what it shows.
         finding: one sentence saying what it shows of this run.
-        reading: one sentence saying how to read it.
         columns: its numbers.
         extra: what the chart needs beside the columns.
     """
 
     id: str
-    title: str
     finding: str
-    reading: str
     columns: tuple[Column, ...]
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -139,3 +145,19 @@ def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[
         np.minimum(place, len(edges) - 2), minlength=len(edges) - 1
     )
     return counted
+
+
+def histogram(
+    values: npt.NDArray[Any], edges: npt.NDArray[Any], kind: Kind, key: str, start: str = "from"
+) -> tuple[Column, ...]:
+    """Columns of a histogram: where each bin begins, where it ends, and how many values it holds.
+
+    Bins of counts end with their last whole number.
+    """
+    suffix = "_s" if kind == "time" else ""
+    ends = edges[1:] - 1 if kind == "count" else edges[1:]
+    return (
+        Column(f"from{suffix}", start, kind, edges[:-1]),
+        Column(f"to{suffix}", "to", kind, ends),
+        Column(key, key, "count", counts_in(values, edges)),
+    )

@@ -12,7 +12,7 @@ from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
     Column,
     Figure,
-    counts_in,
+    histogram,
     sentence,
     thin,
 )
@@ -79,10 +79,8 @@ def learning(run: Run) -> Figure | None:
     values = table[main.name].dropna()
     return Figure(
         "learning",
-        "How good the model was, and when",
         f"{sentence(main.label)} ended at {main.format(values.iloc[-1])}; "
         f"the best evaluation was {main.format(main.best(values))}.",
-        "Each point is an evaluation of the global model; choose what progress is measured against.",
         (
             Column("time_s", "simulated time", "time", times),
             Column("version", "server updates", "count", table["version"].to_numpy()[rows]),
@@ -140,9 +138,7 @@ def time_to_targets(run: Run) -> Figure | None:
     costs = _costs(run, np.where(reached, times, 0.0))
     return Figure(
         "targets",
-        "Time to target",
         f"First evaluation at which {main.label} reached each level, and what it had cost.",
-        "A dash stands for a level that was not reached; the scenario's target is marked.",
         (
             Column("level", main.label, main.unit, levels),
             Column("time_s", "simulated time", "time", times),
@@ -163,16 +159,9 @@ def client_accuracy(run: Run) -> Figure | None:
     values = run.clients["last_accuracy"].dropna().to_numpy()
     if not len(values):
         return None
-    edges = np.arange(21) / 20
     return Figure(
         "client_accuracy",
-        "Accuracy on the clients' own data",
         f"Half of the clients reached {format_share(float(np.median(values)))}, "
         f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}.",
-        "Each bar counts clients by the last accuracy that was measured on their data.",
-        (
-            Column("from", "from", "share", edges[:-1]),
-            Column("to", "to", "share", edges[1:]),
-            Column("clients", "clients", "count", counts_in(values, edges)),
-        ),
+        histogram(values, np.arange(21) / 20, "share", "clients"),
     )

@@ -10,7 +10,7 @@ from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
     Column,
     Figure,
-    counts_in,
+    histogram,
     integer_bins,
     population,
     thin,
@@ -25,19 +25,12 @@ MAX_CELLS = 6000
 def participation(run: Run) -> Figure:
     """How many updates each client gave."""
     counts = statistics.participation_counts(run.dispatches, population(run))
-    edges = integer_bins(counts)
     never = int((counts == 0).sum())
     return Figure(
         "participation",
-        "Who took part, and how often",
         f"{format_count(len(counts) - never)} of {format_count(len(counts))} clients gave at least one update; "
         f"the most active gave {format_count(counts.max(initial=0))}.",
-        "Each bar counts the clients that gave so many updates to the model, those that gave none included.",
-        (
-            Column("from", "updates from", "count", edges[:-1]),
-            Column("to", "to", "count", edges[1:] - 1),
-            Column("clients", "clients", "count", counts_in(counts, edges)),
-        ),
+        histogram(counts, integer_bins(counts), "count", "clients", "updates from"),
         {"never": never},
     )
 
@@ -58,9 +51,7 @@ def inequality(run: Run) -> Figure:
     )
     return Figure(
         "inequality",
-        "How evenly they took part",
         finding,
-        "Clients stand in order of activity; were all alike, the curve would follow the straight line.",
         (
             Column("clients", "share of clients, least active first", "share", rows / number),
             Column("updates", "share of updates they gave", "share", curve[rows]),
@@ -74,7 +65,6 @@ def staleness(run: Run) -> Figure:
     """How stale the aggregated updates were, in versions."""
     found = statistics.staleness(run.dispatches, run.aggregations)
     most = int(found.versions.max(initial=0))
-    edges = integer_bins(found.versions)
     finding = (
         f"On average {found.versions.mean():.2f} versions, at most {format_count(most)}."
         if most
@@ -84,13 +74,9 @@ def staleness(run: Run) -> Figure:
     )
     return Figure(
         "staleness",
-        "Staleness of the updates",
         finding,
-        "Staleness counts the versions the server made between handing out the work and the arrival of the update.",
-        (
-            Column("from", "versions from", "count", edges[:-1]),
-            Column("to", "to", "count", edges[1:] - 1),
-            Column("updates", "updates", "count", counts_in(found.versions, edges)),
+        histogram(
+            found.versions, integer_bins(found.versions), "count", "updates", "versions from"
         ),
         {"most": most},
     )
@@ -108,14 +94,8 @@ def age(run: Run) -> Figure:
     )
     return Figure(
         "age",
-        "From dispatch to aggregation",
         finding,
-        "Each bar counts aggregated updates by the simulated time that passed since their dispatch.",
-        (
-            Column("from_s", "from", "time", edges[:-1]),
-            Column("to_s", "to", "time", edges[1:]),
-            Column("updates", "updates", "count", counts_in(seconds, edges)),
-        ),
+        histogram(seconds, edges, "time", "updates"),
     )
 
 
@@ -134,11 +114,8 @@ def delay(run: Run) -> Figure:
         )
     return Figure(
         "delay",
-        "Absence of the longest absent client",
         f"At most {format_count(found.tau_max)} server updates (tau max), "
         f"{found.tau_avg:,.1f} on average (tau avg){absent}.",
-        "After each server update: how many updates ago the client that has been away for longest last contributed; "
-        "it keeps growing while a client has never taken part.",
         (
             Column("version", "server update", "count", rows + 1),
             *columns,
@@ -158,11 +135,8 @@ def regularity(run: Run) -> Figure | None:
     means = [float(term.mean()) for term in terms]
     return Figure(
         "regularity",
-        "How soon participation evens out",
         f"The participation term is {means[0]:.3g} for single updates "
         f"and {means[-1]:.3g} over windows of {windows[-1]}.",
-        "Mean over windows of N·Σ(q̄ₙ − 1/N)², with q̄ₙ the mean weight of client n in the window: "
-        "zero where all clients weigh alike.",
         (
             Column("window", "window in server updates", "count", windows),
             Column("mean", "mean of the windows", "number", means),
@@ -192,9 +166,7 @@ def partition(run: Run) -> Figure | None:
     )
     return Figure(
         "partition",
-        "Who holds which data",
         f"A client holds {held.mean():.1f} of {len(labels)} labels on average.",
-        f"A column a client ({which}), a row a label; the stronger the colour, the more samples.",
         (
             Column("client_id", "client", "count", matrix.index.to_numpy()),
             *(
@@ -202,5 +174,5 @@ def partition(run: Run) -> Figure | None:
                 for label in labels
             ),
         ),
-        {"labels": labels},
+        {"labels": labels, "shown": which},
     )

@@ -8,13 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import (
-    MAX_BINS,
-    Column,
-    Figure,
-    thin,
-    time_bins,
-)
+from fedsim.analysis.figures.base import MAX_BINS, Column, Columns, Figure, thin, time_bins
 from fedsim.formatting import format_bytes, format_count, format_share
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
@@ -28,6 +22,14 @@ PHASE_LABELS = {
     "idle": "idle while online",
     "offline": "offline",
 }
+
+_WORK: Columns = (
+    ("dispatches", "dispatches", "count"),
+    ("steps", "local steps", "count"),
+    ("bytes", "data moved", "bytes"),
+    ("energy_j", "energy", "energy"),
+    ("seconds", "client time", "time"),
+)
 
 
 def time_spent(run: Run) -> Figure:
@@ -51,10 +53,7 @@ def time_spent(run: Run) -> Figure:
         finding = "No client was ever dispatched."
     return Figure(
         "time",
-        "Where the time went",
         finding,
-        "Time is summed over all clients, useful and lost work alike; "
-        "waiting is from the arrival of an update to its aggregation.",
         (
             Column("part", "spent on", "text", [PHASE_LABELS[name] for name in spent]),
             Column("seconds", "client time", "time", list(spent.values())),
@@ -85,18 +84,13 @@ def work(run: Run) -> Figure:
         )
     return Figure(
         "work",
-        "What the work was good for",
         finding,
-        "Everything but the aggregated row did not reach the model; unfinished work had no time to.",
         (
             Column("outcome", "outcome", "text", list(by_outcome)),
-            Column(
-                "dispatches", "dispatches", "count", [a.dispatches for a in by_outcome.values()]
+            *(
+                Column(key, label, kind, [getattr(amount, key) for amount in by_outcome.values()])
+                for key, label, kind in _WORK
             ),
-            Column("steps", "local steps", "count", [a.steps for a in by_outcome.values()]),
-            Column("bytes", "data moved", "bytes", [a.bytes for a in by_outcome.values()]),
-            Column("energy_j", "energy", "energy", [a.energy_j for a in by_outcome.values()]),
-            Column("seconds", "client time", "time", [a.seconds for a in by_outcome.values()]),
         ),
         {
             "shares": [
@@ -131,10 +125,7 @@ def outcomes(run: Run) -> Figure:
     )
     return Figure(
         "outcomes",
-        "What became of the dispatches",
         finding,
-        "Each bar counts the dispatches handed out in that stretch of simulated time, by how they ended; "
-        "where work is handed out to many at once, a bar goes from one such moment to the next, or to a later one.",
         (
             Column("from_s", "from", "time", edges[:-1]),
             Column("to_s", "to", "time", edges[1:]),
@@ -189,10 +180,7 @@ def online(run: Run) -> Figure:
     peak = statistics.peak_at_work(run.dispatches)
     return Figure(
         "online",
-        "Who was there, and who was at work",
         f"{finding} At most {format_count(peak)} worked at once.",
-        "Online means eligible to take part; at work is the mean number, from one point to the next, "
-        "between dispatch and arrival, drop or cut.",
         (
             Column("time_s", "simulated time", "time", times),
             *columns,

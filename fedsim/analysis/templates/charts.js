@@ -65,6 +65,7 @@ const fedsim = (() => {
     }
     return list;
   }
+  const titleOf = (host) => host.closest("figure").querySelector("h3").textContent;
   const repaints = new Map();
   const repaint = () => repaints.forEach((paint) => paint());
   const live = document.getElementById("live");
@@ -86,7 +87,7 @@ const fedsim = (() => {
   /* Redraws a host at its width; `draw(svg, width, height)` returns the places that can be pointed at: [{x, y, lines}]. */
   function mount(host, summary, draw) {
     host.replaceChildren();
-    const svg = add(host, "svg", { tabindex: 0, role: "img", "aria-label": `${host.dataset.name}. ${summary} Arrow keys read the values.` });
+    const svg = add(host, "svg", { tabindex: 0, role: "img", "aria-label": `${titleOf(host)}. ${summary} Arrow keys read the values.` });
     const tip = tooltip(host);
     let places = [], current = -1, cursor = null, height = 0;
     function point(index, say) {
@@ -307,7 +308,7 @@ const fedsim = (() => {
       width: (host.clientWidth - box.left - box.right) / across.names.length,
       height: (host.clientHeight - box.top - box.bottom) / rows.names.length,
     });
-    const { element, redraw } = canvas(host, `${host.dataset.name}. ${summary} Arrow keys read the cells.`, (context, width, height) => {
+    const { element, redraw } = canvas(host, `${titleOf(host)}. ${summary} Arrow keys read the cells.`, (context, width, height) => {
       cell = place();
       const ink = colour("cell"), muted = colour("muted");
       context.fillStyle = colour("grid");
@@ -417,5 +418,5 @@ const fedsim = (() => {
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const column = (figure, key) => data[figure].columns.find((c) => c.key === key);
-  return { data, column, show, onAxis, ticks, ticksThatFit, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, colour, tooltip };
+  return { data, column, show, onAxis, ticks, ticksThatFit, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, colour, tooltip, titleOf };
 })();

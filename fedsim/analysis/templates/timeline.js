@@ -116,7 +116,7 @@
     context.fillStyle = ink.accent;
     context.fillRect(bar(view[0]), height - 22, Math.max(bar(view[1]) - bar(view[0]), 3), 3);
   }
-  const label = `${host.dataset.name}: ${count} dispatches of ${rows.length} clients. Left and right arrows move, plus and minus zoom, up and down choose a client, Enter goes through its dispatches.`;
+  const label = `${fedsim.titleOf(host)}: ${count} dispatches of ${rows.length} clients. Left and right arrows move, plus and minus zoom, up and down choose a client, Enter goes through its dispatches.`;
   const { element, redraw } = fedsim.canvas(host, label, paint);
   const tip = fedsim.tooltip(host);
 

@@ -110,14 +110,14 @@ def test_a_baseline_that_never_got_there_is_named() -> None:
 def test_few_seeds_are_told_of(seeds: int, times: str, differences: str) -> None:
     runs = [run(m, seed) for m in ("fedavg", "mifa") for seed in range(seeds)]
     comparison = of(*runs, goals=(GOAL,))
-    assert times in figures.target_figure(comparison, GOAL, 0).reading
+    assert times in figures.target_figure(comparison, GOAL, 0).extra["note"]
     pairs = figures.pairs(comparison)
     assert pairs is not None
-    assert differences in pairs.finding + pairs.reading
+    assert differences in pairs.finding + pairs.extra["note"]
     assert comparison.targets["time_low_s"].isna().all() == (seeds < 3)
     if seeds == 6:
-        assert "hardly" not in figures.target_figure(comparison, GOAL, 0).reading
-        assert "chance" not in pairs.finding + pairs.reading
+        assert "hardly" not in figures.target_figure(comparison, GOAL, 0).extra["note"]
+        assert "chance" not in pairs.finding + pairs.extra["note"]
 
 
 def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
