@@ -1,4 +1,4 @@
-"""What a run comes to: the sentence and the figures at the head of its page."""
+"""The head of a run's page: one sentence and the main figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tile:
     Attributes:
         label: what it is.
         value: the figure, ready to read.
-        note: what it is made of, or compares with.
+        note: what it consists of, or compares with.
     """
 
     label: str
@@ -60,41 +60,41 @@ def headline(run: Run) -> str:
 
 def tiles(run: Run) -> list[Tile]:
     """The figures below the headline."""
-    found = []
+    shown = []
     table = run.dispatches
     for metric in map(run.metric_definition, metric_names(run)[:1]):
         values = run.metrics[metric.name].dropna().tolist()
         best = metric.best(values)
-        note = f"best {metric.format(best)}" if best != values[-1] else "the best of the run"
-        found.append(Tile(f"Final {metric.label}", metric.format(values[-1]), note))
-    found.append(_simulated(run))
+        note = f"best {metric.format(best)}" if best != values[-1] else "the best value of the run"
+        shown.append(Tile(f"Final {metric.label}", metric.format(values[-1]), note))
+    shown.append(_simulated(run))
     wall_s = run.info.get("wall_s")
     if wall_s is not None:
         learning_s = run.info.get("wall_learning_s")
         note = f"{format_duration(learning_s)} in the learning plane" if learning_s else ""
-        found.append(Tile("Wall time", format_duration(wall_s), note))
+        shown.append(Tile("Wall time", format_duration(wall_s), note))
     updates = len(run.aggregations)
     per_update = table["aggregated_version"].notna().sum() / updates if updates else math.nan
     note = f"{per_update:.1f} client updates each" if updates else ""
-    found.append(Tile("Server updates", format_count(updates), note))
+    shown.append(Tile("Server updates", format_count(updates), note))
     counts = statistics.outcome_counts(table)
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
-    found.append(Tile("Dispatches", format_count(len(table)), note))
+    shown.append(Tile("Dispatches", format_count(len(table)), note))
     given = statistics.participation_counts(table, population(run))
     note = f"of {format_count(len(given))}"
     ineligible = int(run.info.get("ineligible_clients") or 0)
     if ineligible:
         note += f"; {format_count(ineligible)} lack the memory to train"
-    found.append(Tile("Clients that contributed", format_count(int((given > 0).sum())), note))
+    shown.append(Tile("Clients that contributed", format_count(int((given > 0).sum())), note))
     down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())
     note = f"{format_bytes(down)} down, {format_bytes(up)} up"
-    found.append(Tile("Data moved", format_bytes(down + up), note))
+    shown.append(Tile("Data moved", format_bytes(down + up), note))
     energy = float(np.nansum(table["energy_j"].to_numpy()))
     if energy:
-        found.append(
+        shown.append(
             Tile("Energy of the devices", format_energy(energy), format_watt_hours(energy))
         )
-    return found
+    return shown
 
 
 def _simulated(run: Run) -> Tile:
@@ -104,7 +104,7 @@ def _simulated(run: Run) -> Tile:
 
 
 def subtitle(run: Run) -> str:
-    """The scenario in one line: method, schedule, data and number of clients, as far as it says."""
+    """The scenario in one line: method, schedule, data, number of clients and seed, if it states them."""
     scenario = run.scenario
     server = _part(scenario, "server")
     task = _part(scenario, "task")
@@ -121,28 +121,28 @@ def subtitle(run: Run) -> str:
 
 
 def _part(mapping: dict[str, Any], key: str) -> dict[str, Any]:
-    part = mapping.get(key)
-    return part if isinstance(part, dict) else {}
+    section = mapping.get(key)
+    return section if isinstance(section, dict) else {}
 
 
 def _name(mapping: dict[str, Any], key: str) -> str:
-    part = mapping.get(key)
-    return str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
+    section = mapping.get(key)
+    return str(section.get("name", "")) if isinstance(section, dict) else str(section or "")
 
 
 def notice(run: Run) -> str:
-    """What a reader must know before trusting the figures; empty for a complete run."""
+    """A warning if the run is not complete; empty otherwise."""
     if run.status is Status.COMPLETE:
         return ""
     until = format_duration(run.simulated_s)
     state = {
-        Status.RUNNING: "This run is going on, or was killed",
+        Status.RUNNING: "This run is in progress or was killed",
         Status.FAILED: "This run ended with an error",
         Status.INTERRUPTED: "This run was interrupted",
     }[run.status]
     error = run.info.get("error")
     reason = f" ({error})" if run.status is Status.FAILED and error else ""
     return (
-        f"{state}{reason}. The page shows what had reached the disk: the first {until} of simulated time. "
-        "“fedsim resume” finishes the run."
+        f"{state}{reason}. This page shows the first {until} of simulated time, as far as it reached the disk. "
+        "Finish the run with “fedsim resume”."
     )

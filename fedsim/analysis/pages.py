@@ -1,4 +1,4 @@
-"""What fedsim's pages share: templates, embedded data, numbers in tables, writing to disk."""
+"""The parts common to fedsim's pages: templates, embedded data, writing to disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page, making its folder if need be.
+    """Write a page, and create its folder if necessary.
 
     Raises:
         UserError: it cannot be written.
@@ -33,25 +33,25 @@ def write_page(path: Path, page: str) -> None:
         raise UserError(
             f"cannot write the page: {error.strerror}",
             where=str(path),
-            hint="choose another place with -o",
+            hint="choose another path with -o",
         ) from error
 
 
 def embedded(data: dict[str, Any]) -> Markup:
-    """Data as JSON that may stand in a page's script element."""
+    """Data as JSON that is safe inside a script element."""
     document = json.dumps(data, separators=(",", ":"), allow_nan=False)
     # Nothing in the data may end the script element or open a comment in it.
     return Markup(document.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def unbroken(value: str) -> str:
-    """A quantity whose numbers stay on the line of their units."""
+    """A quantity with no-break spaces between numbers and units."""
     return re.sub(r"(?<=\d) (?=[^\W\d])", "\u00a0", value)
 
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Where templates are found, with what they may use."""
+    """The template environment, with the filters and functions of the pages."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,

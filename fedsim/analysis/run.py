@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Run(RunTables):
-    """One run folder. Tables are read when first asked for, and then kept.
+    """One run folder. Tables are read on first use and then kept.
 
-    A run that is still going on, or was killed, gives the rows that had reached the disk.
+    A run that is still in progress, or was killed, has the rows that reached the disk.
     """
 
     def report(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -30,11 +30,11 @@ class Run(RunTables):
         return target
 
     def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
-        """A Matplotlib figure of a metric; as :meth:`fedsim.analysis.comparison.Comparison.plot` of this run alone.
+        """A Matplotlib figure of a metric of this run.
 
         Args:
-            metric: the first when None.
-            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            metric: name of the metric; the first one if None.
+            against: the horizontal axis: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
 
         Raises:
             UserError: the run has not ended, or did not measure the metric.

@@ -118,15 +118,15 @@ def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
     assert shown["to_s"] == [*moments[1:], 3 * 3600.0]
 
 
-def test_stretches_of_time() -> None:
+def test_intervals_of_time() -> None:
     """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
     rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
-    assert time._stretches(rounds, 150.0).tolist() == [0.0, 100.0, 150.0]
-    many = time._stretches(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
+    assert time._intervals(rounds, 150.0).tolist() == [0.0, 100.0, 150.0]
+    many = time._intervals(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
     assert many.tolist() == [*range(0, 2100, 28), 2100]
     alone = np.arange(0.0, 3600.0, 7.3)
-    assert time._stretches(alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
-    assert time._stretches(alone[:0], 60.0).tolist() == base.time_bins(60.0).tolist()
+    assert time._intervals(alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
+    assert time._intervals(alone[:0], 60.0).tolist() == base.time_bins(60.0).tolist()
 
 
 def test_rounding_is_not_taken_for_time(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_killed_run_gets_a_page_that_says_so(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.output.strip() == str(tmp_path / "pages" / "a.html")
     page = (tmp_path / "pages" / "a.html").read_text()
-    assert "This run is going on, or was killed." in page
+    assert "This run is in progress or was killed." in page
     assert columns(embedded(page), "time").keys() == {"part", "seconds", "work_share"}
 
 

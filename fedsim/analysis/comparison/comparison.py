@@ -26,9 +26,9 @@ def compare(
 
     Args:
         paths: run folders, folders of sweeps, folders that hold run folders, or runs; one or several.
-        targets: such as ``"accuracy=0.9"``; those of the reference, else of the scenarios, else round levels that
-            were reached, when none are given.
-        baseline: variant that times are relative to; the first when None.
+        targets: such as ``"accuracy=0.9"``; by default those of the reference file, else those of the scenarios, else
+            round levels that were reached.
+        baseline: variant that times are relative to; the first one if None.
         on_progress: called with the number of runs read and of all runs.
 
     Raises:

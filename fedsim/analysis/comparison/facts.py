@@ -1,4 +1,4 @@
-"""What a comparison needs of one run, so that its tables can be let go."""
+"""The facts of one run that a comparison uses, read once so that the run's tables can be freed."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
     "bytes": ("data moved", "bytes"),
     "compute_s": ("client compute time", "time"),
 }
-"""What progress can be measured against, columns of :attr:`RunFacts.progress`: label and kind of each."""
+"""The costs that progress can be measured against, columns of :attr:`RunFacts.progress`: label and kind of each."""
 LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-"""Outcomes of work that was for nothing; unfinished work only lacked time."""
+"""Outcomes of lost work. Unfinished work is not lost: it only lacked time."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class RunFacts:
     Attributes:
         path: its folder.
         scenario: resolved.
-        replicate: its seed, and that of its devices where it was learned on another run's timeline.
-        progress: one row an evaluation: the :data:`COSTS` up to then, and one column a metric.
+        replicate: its seed, and that of its devices, which differs if it was learned on another run's timeline.
+        progress: one row per evaluation: the :data:`COSTS` so far, and one column per metric.
         metrics: names of the measured metrics, accuracy first.
         figures: single numbers, by name: see :func:`read_facts`.
         spent_s: client-seconds by what they were spent on.
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
-        digest: equal for runs in which the same happened and the same was learned.
+        digest: of all events and learned values; equal for runs with identical results.
         definitions: of the user's own metrics, by name.
     """
 
@@ -103,7 +103,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
 
     Args:
         run: the run.
-        scenarios: those read already by their text, because reading YAML takes longer than all the rest.
+        scenarios: cache of parsed scenarios by text, because parsing YAML takes longer than everything else.
     """
     dispatches, aggregations = run.dispatches, run.aggregations
     info = run.info
@@ -115,7 +115,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         scenarios[alike] = run.scenario
     clients = population(run)
     table = run.clients if run.has_clients else None
-    own = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
+    accuracy = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
     given = statistics.participation_counts(dispatches, clients)
     curve = statistics.lorenz_curve(given)
     return RunFacts(
@@ -126,7 +126,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         metrics=_metric_names(run.metrics),
         figures=_figures(run, given),
         spent_s=statistics.where_time_went(dispatches, aggregations, run.simulated_s, table),
-        client_accuracy=own,
+        client_accuracy=accuracy,
         lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
         digest=_digest(run),
         definitions=run.metric_definitions,
@@ -184,7 +184,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
 
 
 def _digest(run: Run) -> str:
-    """A hash of what happened and what was learned: by content, because files may be packed otherwise."""
+    """A hash of the tables' contents, which does not depend on how the files are compressed."""
     content = hashlib.sha256()
     for name in DIGESTED:
         sink = pa.BufferOutputStream()

@@ -35,18 +35,18 @@ _NOT_RUN = "not run"
 
 _WORK: Columns = (
     ("dispatches", "dispatches", "count"),
-    ("lost_dispatches", "of them lost", "share"),
+    ("lost_dispatches", "lost", "share"),
     ("lost_steps", "steps lost", "share"),
     ("bytes", "data moved", "bytes"),
-    ("lost_bytes", "of it lost", "share"),
+    ("lost_bytes", "data lost", "share"),
     ("compute_s", "client compute", "time"),
     ("lost_seconds", "client time lost", "share"),
     ("energy_j", "energy", "energy"),
 )
 _PARTICIPATION: Columns = (
     ("updates", "server updates", "count"),
-    ("per_update", "client updates in each", "number"),
-    ("contributed", "clients that gave one", "share"),
+    ("per_update", "client updates per server update", "number"),
+    ("contributed", "clients that contributed", "share"),
     ("gini", "Gini coefficient", "number"),
     ("staleness_mean", "mean staleness", "number"),
     ("staleness_max", "largest", "number"),
@@ -62,8 +62,8 @@ _PAIRS: Columns = (
     ("seeds", "seeds", "count"),
     ("difference", "first − second", "text"),
     ("range", "95% interval", "text"),
-    ("better", "first better in", "count"),
-    ("same", "equal in", "count"),
+    ("better", "seeds first is better", "count"),
+    ("same", "seeds equal", "count"),
 )
 _TARGET: Columns = (
     ("reached", "reached", "text"),
@@ -104,7 +104,7 @@ def learning(comparison: ComparisonTables) -> Figure | None:
         return None
     metric = comparison.definition(comparison.metrics[0])
     best = findings.best_at_the_end(comparison, metric.name)
-    who = "All ended alike" if best.all_alike else f"{format_names(best.names)} ended best"
+    who = "All ended equal" if best.all_equal else f"{format_names(best.names)} ended best"
     several = " on average over seeds" if int(comparison.summary["runs"].max()) > 1 else ""
     return Figure(
         "curves",
@@ -169,23 +169,23 @@ def _target_finding(
         return "None reached it in half of its runs."
     after = when(first)
     if len(first.labels) == first.groups > 1:
-        finding = f"All reached it {after}: a tie, as far as the evaluations tell."
+        finding = f"All reached it {after}: a tie at the resolution of the evaluations."
     elif len(first.labels) > 1:
-        finding = f"{format_names(first.names)} were first, {after}: they tie, as far as the evaluations tell."
+        finding = f"{format_names(first.names)} were first, {after}: a tie at the resolution of the evaluations."
     else:
         finding = f"{first.labels[0]} was first{_in(first.setting)}, {after}."
-    if first.silent:
-        count = f"{format_count(first.silent)} of {format_count(first.groups)}"
+    if first.missed:
+        count = f"{format_count(first.missed)} of {format_count(first.groups)}"
         finding += f" {count} did not reach it in half of their runs."
     if not relative:
         finding += (
-            f" {comparison.baseline}, the baseline, is one of them: there are no relative times."
+            f" The baseline {comparison.baseline} is one of them, so there are no relative times."
         )
     return finding
 
 
 def when(first: findings.First) -> str:
-    """When a target was first reached, and by how many runs if that is not all: a mean over the lucky ones flatters."""
+    """When a target was first reached, and by how many runs if not by all, because such a mean is biased."""
     runs = "" if first.reached == first.runs else f" ({first.reached} of {first.runs} runs)"
     return f"after {format_duration(first.time_s)}{runs}"
 
@@ -195,12 +195,12 @@ def _in(setting: str) -> str:
 
 
 def _small_sample(comparison: ComparisonTables) -> str:
-    """What intervals are worth with so few seeds; empty if there are enough."""
+    """A caution on intervals of few seeds; empty if there are enough."""
     runs = findings.fewest_runs(comparison)
     if runs < INTERVAL_RUNS:
-        return f" An interval takes {INTERVAL_RUNS} runs at least."
+        return f" An interval needs at least {INTERVAL_RUNS} runs."
     if findings.few_for_an_interval(runs):
-        return f" With {runs} seeds an interval is hardly more than the range of the runs."
+        return f" With {runs} seeds an interval is little more than the range of the runs."
     return ""
 
 
@@ -211,14 +211,13 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         return None
     fewest, frame = found.fewest_seeds, found.rows
     finding = (
-        f"{format_count(found.clear)} of {format_count(len(frame))} differences have an interval that does not "
-        "contain zero."
+        f"{format_count(found.clear)} of {format_count(len(frame))} differences have an interval that excludes zero."
         if found.have_intervals
-        else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, and what differs may differ by chance."
+        else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, and differences may be due to chance."
     )
     chance = (
-        f" With {fewest} seeds an interval without zero says little more than that all of them agree, as they do by "
-        f"chance in one pair of {2 ** (fewest - 1)}."
+        f" With {fewest} seeds an interval that excludes zero means little more than that all seeds agree, which "
+        f"happens by chance in one of {2 ** (fewest - 1)} pairs."
         if findings.few_for_an_interval(fewest)
         else ""
     )
@@ -249,7 +248,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
 def reference_figure(
     comparison: ComparisonTables, table: ReferenceTable, number: int
 ) -> Figure | None:
-    """A table of a paper beside our own figures; None if there are no runs beside any of its values."""
+    """A table of a paper next to our values; None if we have no runs for any of its values."""
     cells = {(setting, label): value for setting, label, value in table.cells()}
     labels = list(dict.fromkeys(label for _, label in cells))
     settings = list(dict.fromkeys(setting for setting, _ in cells))
@@ -280,7 +279,7 @@ def reference_figure(
     source = comparison.reference.source if comparison.reference else ""
     return Figure(
         f"reference-{number}",
-        f"{sentence(quantity)}{at}: {source}, beside these runs.",
+        f"{sentence(quantity)}{at}: {source}, compared with these runs.",
         tuple(columns),
         {"title": table.title},
     )
@@ -298,7 +297,7 @@ def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind 
 
 
 def time_spent(comparison: ComparisonTables) -> Figure:
-    """Client time by what it went into."""
+    """Client time by what it was spent on."""
     frame = comparison.spent
     key = ["setting", "label"]
     wide = comparison.summary[key].merge(
@@ -317,7 +316,7 @@ def time_spent(comparison: ComparisonTables) -> Figure:
         }
         for group in comparison.groups
     ]
-    finding = "No client did any work."
+    finding = "No client worked."
     if len(frame):
         idle = findings.waiting_share(comparison)
         most = format_share(float(idle["share"].max()))
@@ -336,7 +335,7 @@ def time_spent(comparison: ComparisonTables) -> Figure:
 
 
 def work(comparison: ComparisonTables) -> Figure:
-    """What was done, and what of it was for nothing."""
+    """Work done and work lost."""
     frame = comparison.summary
     most = float(frame["lost_steps"].max())
     if math.isnan(most):
@@ -346,8 +345,8 @@ def work(comparison: ComparisonTables) -> Figure:
     else:
         who = findings.leader(frame, "lost_steps", format_share)
         finding = (
-            f"{who + ' lost most' if who else 'All lost alike'}: {format_share(most)} of the local steps went into "
-            "updates that never entered the model."
+            f"{who + ' lost most' if who else 'All lost the same share'}: {format_share(most)} of the local steps went "
+            "into updates that never entered the model."
         )
     return Figure(
         "work",
@@ -357,16 +356,16 @@ def work(comparison: ComparisonTables) -> Figure:
 
 
 def participation(comparison: ComparisonTables) -> Figure:
-    """Who took part, how evenly, how stale."""
+    """Participation, its evenness, and staleness."""
     frame = comparison.summary
     finding = "No update was aggregated."
     if frame["gini"].notna().any():
         written = "{:.2f}".format
         who = findings.leader(frame.assign(even=-frame["gini"]), "even", written)
         even = (
-            f"{who} drew on its clients most evenly"
+            f"{who} had the most even participation"
             if who
-            else "All drew on their clients as evenly"
+            else "Participation was equally even in all"
         )
         finding = f"{even} (Gini coefficient {written(frame['gini'].min())})."
     return Figure(
@@ -381,7 +380,7 @@ def lorenz(comparison: ComparisonTables) -> Figure:
     curves = [np.mean([run.lorenz for run in group.runs], axis=0) for group in comparison.groups]
     return Figure(
         "lorenz",
-        "The nearer a curve is to the straight line, the more evenly its clients took part.",
+        "The closer a curve is to the straight line, the more even the participation.",
         (Column("x", "share of clients", "share", LORENZ_AT),),
         {"groups": curves},
     )
@@ -395,8 +394,8 @@ def fairness(comparison: ComparisonTables) -> Figure | None:
     who = findings.leader(frame, "worst_tenth", format_share) or "any of them"
     return Figure(
         "fairness",
-        f"The worst-off tenth of the clients is best off with {who}: {format_share(frame['worst_tenth'].max())} "
-        "accuracy on average.",
+        f"The worst tenth of the clients did best with {who}: {format_share(frame['worst_tenth'].max())} "
+        "mean accuracy.",
         _table(comparison, frame, _FAIRNESS),
     )
 
@@ -412,14 +411,14 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
         curves.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
     return Figure(
         "client_accuracy",
-        "A curve further to the right belongs to a variant whose clients are better off.",
+        "The further right a curve is, the higher the accuracy of its clients.",
         (Column("x", "accuracy at most", "share", ACCURACIES),),
         {"groups": curves},
     )
 
 
 def differences(comparison: ComparisonTables) -> Figure | None:
-    """What differs between the scenarios."""
+    """Differences between the scenarios."""
     paths = comparison.grouping.differing
     if not paths:
         return None
@@ -430,7 +429,7 @@ def differences(comparison: ComparisonTables) -> Figure | None:
         columns.append(Column(f"group{number}", group.name, "text", texts))
     return Figure(
         "differences",
-        f"{format_count(len(paths))} keys differ, the seed apart.",
+        f"{format_count(len(paths))} keys differ, apart from the seed.",
         tuple(columns),
     )
 

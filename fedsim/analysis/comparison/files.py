@@ -1,4 +1,4 @@
-"""Writing a comparison: the page, tables for people, programs and papers, and the figure."""
+"""Writing a comparison: the page, tables in several formats, and the figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ABSENT = "--"
 
 
 def write_files(comparison: ComparisonTables, folder: Path) -> Path:
-    """Write everything into a folder; files of these names that are there are replaced.
+    """Write everything into a folder; existing files of these names are replaced.
 
     Returns:
         The page.
@@ -56,7 +56,7 @@ def latex(comparison: ComparisonTables) -> str:
     if comparison.goals:
         caption = (
             "Mean time to target over seeds with its 95% bootstrap interval, and relative to "
-            f"{comparison.baseline}; a dash where fewer than half of the seeds reached it."
+            f"{comparison.baseline}; a dash if fewer than half of the seeds reached it."
         )
         unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
         heads = [f"{comparison.title(goal)} ({unit[1]})" for goal in comparison.goals]

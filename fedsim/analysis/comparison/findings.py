@@ -1,4 +1,4 @@
-"""What the tables of a comparison say, as numbers and names: who was first, who is best, our value beside a paper's."""
+"""Findings of a comparison, as numbers and names: which groups were first, which are best, how a paper compares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 
 @dataclass(frozen=True)
 class First:
-    """Who reached a target first: several groups if no evaluation tells them apart.
+    """The groups that reached a target first; several if they tie.
 
     Attributes:
         labels: of the first groups, in their order.
@@ -28,7 +28,7 @@ class First:
         time_s: mean time of those of its runs that reached the target.
         reached, runs: how many did, and of how many.
         groups: number of groups.
-        silent: groups without a time, because fewer than half of their runs reached the target.
+        missed: groups of which fewer than half of the runs reached the target.
         speedup: the baseline's time over this time; NaN if the baseline has none or is among the first.
     """
 
@@ -39,12 +39,12 @@ class First:
     reached: int
     runs: int
     groups: int
-    silent: int
+    missed: int
     speedup: float
 
 
 def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
-    """Who reached a target first; None if no group did in half of its runs.
+    """The groups that reached a target first; None if no group did in half of its runs.
 
     Args:
         frame: rows of :attr:`ComparisonTables.targets` of one target.
@@ -54,7 +54,7 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
     if not len(known):
         return None
     first = known[known["time_s"] == known["time_s"].min()]
-    # Of those that tie, whoever got there in most runs.
+    # Among ties, the groups that reached it in most runs.
     share = first["reached"] / first["runs"]
     first = first[share == share.max()]
     row = first.iloc[0]
@@ -68,19 +68,19 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
         reached=int(row["reached"]),
         runs=int(row["runs"]),
         groups=len(frame),
-        silent=len(frame) - len(known),
+        missed=len(frame) - len(known),
         speedup=float(np.divide(base_s.iloc[0], row["time_s"])) if behind else math.nan,
     )
 
 
 @dataclass(frozen=True)
 class Winners:
-    """Who was first to a target in most settings.
+    """The variants that were first to a target in most settings.
 
     Attributes:
-        labels: the variants, several if they were first equally often.
-        settings: in how many settings each of them was.
-        tied: whether a setting had several first ones.
+        labels: the variants; several if they were first equally often.
+        settings: number of settings in which each of them was first.
+        tied: whether several variants tied in a setting.
     """
 
     labels: list[str]
@@ -89,7 +89,7 @@ class Winners:
 
 
 def winners(comparison: ComparisonTables, target: Target) -> Winners | None:
-    """Who was first to a target in most settings; None if nobody reached it."""
+    """The variants that were first to a target in most settings; None if none reached it."""
     frame = comparison.targets_of(target)
     settings = [first_to(rows, "") for _, rows in frame.groupby("setting", sort=False)]
     firsts = [first.labels for first in settings if first is not None]
@@ -102,7 +102,7 @@ def winners(comparison: ComparisonTables, target: Target) -> Winners | None:
 
 
 def leader(frame: pd.DataFrame, column: str, written: Callable[[float], str]) -> str:
-    """The group with the largest value of a column; empty if all values read alike as ``written``."""
+    """The name of the group with the largest value of a column; empty if all values have the same text."""
     if frame[column].map(written).nunique() == 1 < len(frame):
         return ""
     return _named(frame.iloc[int(np.nanargmax(frame[column]))])
@@ -110,21 +110,21 @@ def leader(frame: pd.DataFrame, column: str, written: Callable[[float], str]) ->
 
 @dataclass(frozen=True)
 class Best:
-    """Who ended best in a metric.
+    """The groups that ended best in a metric.
 
     Attributes:
         names: the groups with the best mean of the last values.
         value: that mean; NaN if the metric was not measured.
-        all_alike: whether there are several groups and all have it.
+        all_equal: whether there are several groups and all have this value.
     """
 
     names: list[str]
     value: float
-    all_alike: bool
+    all_equal: bool
 
 
 def best_at_the_end(comparison: ComparisonTables, metric: str) -> Best:
-    """Who ended best in a metric."""
+    """The groups that ended best in a metric."""
     ends = comparison.summary[f"final_{metric}"]
     value = comparison.definition(metric).best(ends)
     names = [_named(row) for _, row in comparison.summary[ends == value].iterrows()]
@@ -133,13 +133,13 @@ def best_at_the_end(comparison: ComparisonTables, metric: str) -> Best:
 
 @dataclass(frozen=True)
 class Differences:
-    """How clear the differences between variants are.
+    """The differences between variants, and how many are clear.
 
     Attributes:
-        rows: those of :attr:`ComparisonTables.pairs` that have seeds and are asked about.
-        clear: how many have an interval without zero.
-        fewest_seeds: of any of them.
-        have_intervals: whether any has enough seeds for an interval.
+        rows: those of :attr:`ComparisonTables.pairs` for the targets and main metrics that have seeds.
+        clear: number of rows whose interval excludes zero.
+        fewest_seeds: the smallest number of seeds in a row.
+        have_intervals: whether any row has enough seeds for an interval.
     """
 
     rows: pd.DataFrame
@@ -150,10 +150,10 @@ class Differences:
 
 def clear_differences(comparison: ComparisonTables) -> Differences | None:
     """Differences in the targets and the main metrics; None if no two variants share a seed."""
-    asked = [f"time to {target}" for target in comparison.goals]
-    asked += [f"final {name}" for name in comparison.main_metrics]
+    quantities = [f"time to {target}" for target in comparison.goals]
+    quantities += [f"final {name}" for name in comparison.main_metrics]
     frame = comparison.pairs
-    frame = frame[frame["quantity"].isin(asked) & (frame["seeds"] > 0)]
+    frame = frame[frame["quantity"].isin(quantities) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
     clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
@@ -167,14 +167,14 @@ def fewest_runs(comparison: ComparisonTables) -> int:
 
 
 def few_for_an_interval(seeds: int) -> bool:
-    """Whether there are just enough seeds for an interval, so that it says little."""
+    """Whether there are just enough seeds for an interval, so that it means little."""
     return INTERVAL_RUNS <= seeds <= 5
 
 
 def our_value(
     comparison: ComparisonTables, table: ReferenceTable, setting: str | None, label: str
 ) -> float | None:
-    """The value of the runs that stands beside one of a paper; None if there are no such runs."""
+    """The value of our runs that corresponds to one in a paper's table; None if there are no such runs."""
     if table.quantity in ("final", "best"):
         frame, column = comparison.summary, f"{table.quantity}_{table.metric}"
     else:

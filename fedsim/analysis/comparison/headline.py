@@ -1,4 +1,4 @@
-"""What a comparison comes to: the sentence and the figures at the head of its page."""
+"""The head of a comparison's page: one sentence and the main figures."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ def headline(comparison: ComparisonTables) -> str:
         count = len(groups[0].runs)
         return f"{groups[0].label}: {format_count(count)} {'run' if count == 1 else 'runs'}"
     if not comparison.metrics:
-        return f"{format_count(len(groups))} variants, time alone"
+        return f"{format_count(len(groups))} variants, timing only"
     if comparison.goals:
         return _first(comparison, comparison.goals[-1])
     metric = comparison.definition(comparison.metrics[0])
     best = findings.best_at_the_end(comparison, metric.name)
-    who = "All ended alike" if best.all_alike else f"{format_names(best.names)} ended best"
+    who = "All ended equal" if best.all_equal else f"{format_names(best.names)} ended best"
     return f"{who}: {metric.format(best.value)} {metric.label}"
 
 
 def _first(comparison: ComparisonTables, target: Target) -> str:
     title, settings = comparison.title(target), comparison.grouping.settings
-    nobody = f"None reached {title} in half of its runs"
+    missed = f"None reached {title} in half of its runs"
     if len(settings) > 1:
-        won = findings.winners(comparison, target)
-        if won is None:
-            return nobody
-        were = "was" if len(won.labels) == 1 else "were each"
-        text = f"{format_names(won.labels)} {were} first to {title} in {won.settings} of {len(settings)} settings"
-        return f"{text}, ties included" if won.tied else text
+        best = findings.winners(comparison, target)
+        if best is None:
+            return missed
+        verb = "was" if len(best.labels) == 1 else "were each"
+        text = f"{format_names(best.labels)} {verb} first to {title} in {best.settings} of {len(settings)} settings"
+        return f"{text}, including ties" if best.tied else text
     first = findings.first_to(comparison.targets_of(target), comparison.baseline)
     if first is None:
-        return nobody
+        return missed
     if len(first.labels) == first.groups:
-        return f"All reached {title} {when(first)}: a tie, as far as the evaluations tell"
+        return f"All reached {title} {when(first)}: a tie at the resolution of the evaluations"
     text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
     if len(first.labels) > 1:
-        text += ", and tie as far as the evaluations tell"
+        text += ", tied at the resolution of the evaluations"
     if math.isnan(first.speedup):
         return text
     return f"{text}: {format_number(first.speedup)} times as fast as {comparison.baseline}"
@@ -71,8 +71,8 @@ def tiles(comparison: ComparisonTables) -> list[Tile]:
         Tile(
             "Seeds",
             format_count(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
-            "a variant" if len(settings) == 1 else "a variant and setting",
+            "per variant" if len(settings) == 1 else "per variant and setting",
         ),
-        Tile("Simulated time", format_duration(frame["simulated_s"].sum()), "of all runs together"),
-        Tile("Wall time", format_duration(frame["wall_s"].sum()), "of all runs together"),
+        Tile("Simulated time", format_duration(frame["simulated_s"].sum()), "all runs together"),
+        Tile("Wall time", format_duration(frame["wall_s"].sum()), "all runs together"),
     ]

@@ -12,11 +12,11 @@ from fedsim.analysis.pages import embedded, environment
 from fedsim.formatting import format_names
 
 _NAMED = 3
-"""Variants that the page's title names."""
+"""The most variants that the page's title names."""
 
 
 def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
-    """The figures that there is data for, by their ids."""
+    """The figures for which there is data, by id."""
     tables = comparison.reference.tables if comparison.reference is not None else []
     every = (
         figures.learning(comparison),
@@ -43,7 +43,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
 
 
 def render(comparison: ComparisonTables) -> str:
-    """The page as text."""
+    """The page as HTML text."""
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
     groups = [

@@ -1,4 +1,4 @@
-"""Figures for papers: Matplotlib, told apart by line style, marker and shade, so that grey print will do."""
+"""Matplotlib figures for papers: lines differ in style, marker and shade, so that they survive gray print."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.formatting import axis_unit
 
-# Okabe and Ito's colours from dark to light, so that neighbours differ in grey too.
+# Okabe and Ito's colors from dark to light, so that neighbors differ in gray too.
 STYLES = tuple(
-    {"color": colour, "linestyle": dash, "marker": marker}
-    for colour, dash, marker in (
+    {"color": color, "linestyle": dash, "marker": marker}
+    for color, dash, marker in (
         ("#000000", "-", "o"),
         ("#0072b2", "--", "s"),
         ("#d55e00", "-.", "^"),
@@ -32,7 +32,7 @@ STYLES = tuple(
 _DASHES = tuple(style["linestyle"] for style in STYLES)
 _MARKERS = tuple(style["marker"] for style in STYLES)
 _BANDS_UP_TO = 5
-"""More bands than these hide each other."""
+"""More bands than this hide each other."""
 _PANEL_INCHES = (3.4, 2.6)
 _COLUMNS = 3
 # Text stays text, and the same figure gives the same file.
@@ -40,11 +40,11 @@ _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 4
 
 
 def plot_curves(comparison: ComparisonTables, metric: str, against: str) -> Figure:
-    """Mean of a metric against time or cost, and its band where there are few variants; one panel a setting.
+    """Mean of a metric against time or cost, with a band if there are few variants; one panel per setting.
 
     Args:
         comparison: the runs.
-        metric: what is drawn.
+        metric: the metric to draw.
         against: one of the costs of :data:`fedsim.analysis.comparison.facts.COSTS`.
     """
     frame = comparison.curves(metric, against)
@@ -55,8 +55,8 @@ def plot_curves(comparison: ComparisonTables, metric: str, against: str) -> Figu
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
-        drawn = comparison.definition(metric)
-        share = 100.0 if drawn.unit == "share" else 1.0
+        definition = comparison.definition(metric)
+        share = 100.0 if definition.unit == "share" else 1.0
         cost, kind = COSTS[against]
         scale, unit = axis_unit(float(frame["x"].max()), kind)
         styles = _styles(comparison)
@@ -71,7 +71,7 @@ def plot_curves(comparison: ComparisonTables, metric: str, against: str) -> Figu
             axes.set_title(setting)
             axes.set_xlabel(f"{cost}{f' ({unit})' if unit else ''}")
             if axes.get_subplotspec().is_first_col():
-                axes.set_ylabel(f"{drawn.label}{' (%)' if share > 1 else ''}")
+                axes.set_ylabel(f"{definition.label}{' (%)' if share > 1 else ''}")
             axes.grid(True, color="#dddddd", linewidth=0.5)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_xlim(left=0)
@@ -84,7 +84,7 @@ def plot_curves(comparison: ComparisonTables, metric: str, against: str) -> Figu
 
 
 def _styles(comparison: ComparisonTables) -> dict[str, Any]:
-    """Of each variant; where colours come again, they do so with other dashes and markers."""
+    """Style of each variant; colors that repeat have different dashes and markers."""
     labels = dict.fromkeys(group.label for group in comparison.groups)
     count = len(STYLES)
     return {
@@ -121,7 +121,7 @@ def _draw(
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure; the kind of file follows from the name."""
+    """Write a figure; the suffix of the path gives the file format."""
     dates: dict[str, Any] = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None}
     with matplotlib.rc_context(_SETTINGS):
         figure.savefig(path, metadata=dates)

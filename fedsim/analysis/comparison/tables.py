@@ -35,13 +35,13 @@ Floats = npt.NDArray[np.float64]
 
 
 class ComparisonTables:
-    """Runs side by side.
+    """The tables of a comparison.
 
-    Every table is a pandas frame with the columns ``setting`` and ``label`` (the variant) in front.
+    Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
 
     Args:
         loaded: the runs.
-        targets: to be reached; see :func:`compare` for what is taken when there are none.
+        targets: values to reach; see :func:`compare` for the default.
         baseline: variant that times are relative to.
 
     Raises:
@@ -62,17 +62,17 @@ class ComparisonTables:
             dict.fromkeys(name for run in self.facts for name in run.metrics)
         )
         self.goals: tuple[Target, ...] = self._goals(targets)
-        # What is to be reached is what the reader asks about first.
-        wanted = [goal.metric for goal in self.goals]
-        self.metrics = tuple(dict.fromkeys([*wanted, *self.metrics]))
+        # The metrics of the targets come first.
+        targeted = [goal.metric for goal in self.goals]
+        self.metrics = tuple(dict.fromkeys([*targeted, *self.metrics]))
         self.baseline: str = self._baseline(baseline)
 
     def _goals(self, targets: Sequence[Target]) -> tuple[Target, ...]:
         chosen = tuple(dict.fromkeys(targets))
         if not chosen and self.reference is not None:
-            # One file may speak for several sweeps, of which some are timing-only.
-            wanted = self.reference.parsed_targets()
-            chosen = tuple(target for target in wanted if target.metric in self.metrics)
+            # One file may serve several sweeps, some of them timing-only.
+            stated = self.reference.parsed_targets()
+            chosen = tuple(target for target in stated if target.metric in self.metrics)
         for target in chosen:
             if target.metric not in self.metrics:
                 raise UserError(
@@ -80,12 +80,12 @@ class ComparisonTables:
                     where=f"target {target}",
                     hint=f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}",
                 )
-        found = (goal for goal in default_targets(self.facts) if goal.metric in self.metrics)
-        return chosen or tuple(found)
+        defaults = (goal for goal in default_targets(self.facts) if goal.metric in self.metrics)
+        return chosen or tuple(defaults)
 
-    def _baseline(self, wanted: str | None) -> str:
+    def _baseline(self, requested: str | None) -> str:
         labels = list(dict.fromkeys(group.label for group in self.groups))
-        chosen = wanted
+        chosen = requested
         if chosen is None and self.reference is not None and self.reference.baseline in labels:
             chosen = self.reference.baseline
         if chosen is None:
@@ -100,7 +100,7 @@ class ComparisonTables:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Runs that differ in their seed alone, by setting and variant."""
+        """Groups of runs that differ only in their seed, by setting and variant."""
         return self.grouping.groups
 
     def definition(self, metric: str) -> MetricDefinition:
@@ -116,7 +116,7 @@ class ComparisonTables:
 
     @property
     def main_metrics(self) -> tuple[str, ...]:
-        """The metrics that the reader asks about: those of the targets, or the first."""
+        """The metrics of the targets, or the first metric if there are no targets."""
         return tuple(dict.fromkeys(goal.metric for goal in self.goals)) or self.metrics[:1]
 
     def targets_of(self, target: Target) -> pd.DataFrame:
@@ -126,14 +126,14 @@ class ComparisonTables:
 
     def baseline_of(self, setting: str) -> Group | None:
         """The baseline's group in a setting, if it was run there."""
-        found = [group for group in self.grouping.of(setting) if group.label == self.baseline]
-        return found[0] if found else None
+        groups = self.grouping.of(setting)
+        return next((group for group in groups if group.label == self.baseline), None)
 
     # -- is there a difference? -------------------------------------------------------------------------------------
 
     @functools.cached_property
     def no_difference(self) -> bool:
-        """Whether there are several groups and the same happened in all of them, seed by seed, to the last bit."""
+        """Whether there are several groups and all have bit-identical results for every seed."""
         settings = [self.grouping.of(setting) for setting in self.grouping.settings]
         return all(len(groups) > 1 for groups in settings) and len(self.alike) == sum(
             math.comb(len(groups), 2) for groups in settings
@@ -141,7 +141,7 @@ class ComparisonTables:
 
     @functools.cached_property
     def alike(self) -> list[tuple[Group, Group]]:
-        """Pairs of variants of a setting in which the same happened, seed by seed, to the last bit."""
+        """Pairs of variants of a setting with bit-identical results for every seed."""
         return [
             (first, second)
             for setting in self.grouping.settings
@@ -153,7 +153,7 @@ class ComparisonTables:
 
     @functools.cached_property
     def runs(self) -> pd.DataFrame:
-        """One row a run: ``run`` (folder), ``seed``, the last value of every metric, and the figures of the run."""
+        """One row per run: ``run`` (folder), ``seed``, the last value of every metric, and the figures of the run."""
         rows = [
             {
                 **group.names,
@@ -169,7 +169,7 @@ class ComparisonTables:
 
     @functools.cached_property
     def summary(self) -> pd.DataFrame:
-        """One row a group: ``runs``; of every metric the mean of the last values (``final_...``), their standard
+        """One row per group: ``runs``; for every metric the mean of the last values (``final_...``), their standard
         deviation (``..._sd``) and the mean of the best (``best_...``); and the means of the runs' figures."""
         rows = []
         for group in self.groups:
@@ -186,12 +186,12 @@ class ComparisonTables:
 
     @functools.cached_property
     def targets(self) -> pd.DataFrame:
-        """One row a group and target.
+        """One row per group and target.
 
         ``runs`` and ``reached`` count runs; ``time_s`` is the mean over those that reached the target, between
         ``time_low_s`` and ``time_high_s`` (95 % bootstrap interval over seeds); ``time_median_s`` is when half of the
         runs had; ``relative`` is the mean over that of the baseline in the setting, with its interval; ``version``,
-        ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN where fewer than half of
+        ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN if fewer than half of
         the runs reached the target.
         """
         rows = []
@@ -240,7 +240,7 @@ class ComparisonTables:
 
     @functools.cached_property
     def pairs(self) -> pd.DataFrame:
-        """One row a pair of variants in a setting and quantity, over the seeds that both were run with.
+        """One row per pair of variants and quantity, within a setting, over the seeds that both were run with.
 
         Pairs with the baseline come first and have it as their second. ``quantity`` is ``final <metric>``
         or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
@@ -271,7 +271,7 @@ class ComparisonTables:
 
     @functools.cached_property
     def spent(self) -> pd.DataFrame:
-        """Client-seconds of a run by what they went into, mean over the runs of a group: one row a group and part."""
+        """Client-seconds by what they were spent on, mean over the runs of a group: one row per group and part."""
         rows = []
         for group in self.groups:
             parts = group.runs[0].spent_s
@@ -293,10 +293,10 @@ class ComparisonTables:
 
     @functools.cached_property
     def fairness(self) -> pd.DataFrame:
-        """How the accuracy is spread over clients, where it was measured on their own data; means over the runs.
+        """Accuracy over clients, if it was measured on their own data: statistics of each run, averaged over the runs.
 
         ``mean`` and ``sd`` over clients, ``worst_tenth`` (mean of the worst tenth), ``p10``, ``median``, ``p90``, and
-        ``jain`` (Jain's index, 1 where all are equal, 1/N where one has all).
+        ``jain`` (Jain's index, 1 if all are equal, 1/N if one client has everything).
         """
         rows = []
         for group in self.groups:
@@ -309,21 +309,21 @@ class ComparisonTables:
 
     @functools.cached_property
     def differences(self) -> pd.DataFrame:
-        """What differs between the scenarios: one row a group, one column a dotted path; absent values are NaN."""
+        """Differences between the scenarios: one row per group, one column per dotted path; absent values are NaN."""
         rows = [{**group.names, "runs": len(group.runs), **group.values} for group in self.groups]
         return pd.DataFrame(rows, columns=["setting", "label", "runs", *self.grouping.differing])
 
     def curves(
         self, metric: str | None = None, against: str = "time_s", points: int = curves.MAX_POINTS
     ) -> pd.DataFrame:
-        """A metric against time or cost: ``setting label x mean low high``, one row a group and place.
+        """A metric against time or cost: ``setting label x mean low high``, one row per group and point.
 
         See :mod:`fedsim.analysis.comparison.curves` for how runs are joined.
 
         Args:
-            metric: the first when None.
+            metric: name of the metric; the first one if None.
             against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
-            points: places of the grid at most, about.
+            points: about the largest number of points per curve.
 
         Raises:
             UserError: no run measured the metric, or there is no such cost.
@@ -331,7 +331,8 @@ class ComparisonTables:
         name = self.measured(metric)
         if against not in COSTS:
             raise UserError(
-                f"nothing to draw against '{against}'", hint=f"choose of {', '.join(COSTS)}"
+                f"nothing to draw against '{against}'",
+                hint=f"choose one of {', '.join(COSTS)}",
             )
         frames = []
         for setting in self.grouping.settings:
@@ -342,7 +343,7 @@ class ComparisonTables:
         return pd.concat(frames, ignore_index=True)
 
     def measured(self, metric: str | None) -> str:
-        """The metric of this name; the first when None.
+        """The name of a metric that was measured; the first one if None.
 
         Raises:
             UserError: no run measured it.

@@ -1,8 +1,9 @@
-"""Targets: when a group of runs reached them, and how sure that is."""
+"""Targets: when a group of runs reached them, with confidence intervals."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,12 +20,12 @@ Floats = npt.NDArray[np.float64]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 INTERVAL_RUNS = 3
-"""Runs that an interval takes at least: of two, it would be their range, and shown as if it were sure of something."""
+"""The fewest runs for an interval: the interval of two runs would only be their range."""
 
 
 @dataclass(frozen=True, order=True)
 class Target:
-    """A value that a metric is to reach.
+    """A value that a metric should reach.
 
     Attributes:
         metric: its name.
@@ -59,7 +60,7 @@ class Target:
 
 
 def reaching(run: RunFacts, target: Target) -> dict[str, float]:
-    """What the first evaluation that reached the target stood at, by :data:`COSTS`; NaN where none did."""
+    """The costs at the first evaluation that reached the target, by :data:`COSTS`; NaN if none did."""
     if target.metric in run.metrics:
         metric = run.definition(target.metric)
         reached = metric.reached(run.progress[target.metric], target.value)
@@ -74,7 +75,7 @@ class Estimate:
     """A mean over seeds with its interval.
 
     Attributes:
-        mean: NaN where there is none.
+        mean: NaN if there is none.
         low, high: bootstrap interval of :data:`CONFIDENCE`; NaN for fewer than :data:`INTERVAL_RUNS` runs.
     """
 
@@ -86,17 +87,17 @@ class Estimate:
 def mean_of_reached(values: Floats) -> Estimate:
     """Mean of the values that are not NaN, with an interval from resampling all of them.
 
-    A resample in which nothing was reached says nothing about the mean and is left out.
+    A resample in which no run reached the target has no mean and is left out.
     """
     return Estimate(float(_mean(values)), *_interval((values,), _mean))
 
 
 def ratio_of_means(values: Floats, baseline: Floats, *, paired: bool) -> Estimate:
-    """Mean of ``values`` over mean of ``baseline``, of what is not NaN in each.
+    """Mean of ``values`` over mean of ``baseline``, each over the values that are not NaN.
 
     Args:
         values, baseline: one value per run.
-        paired: the i-th of both are of one seed, and are resampled together.
+        paired: the i-th values of both have the same seed and are resampled together.
     """
     ratio = float(_ratio(values, baseline))
     if not math.isfinite(ratio):
@@ -110,7 +111,7 @@ def mean_difference(first: Floats, second: Floats) -> Estimate:
 
 
 def median_of_reached(values: Floats) -> float:
-    """The value by which half of the runs had reached the target; NaN where fewer did.
+    """The value by which half of the runs had reached the target; NaN if fewer did.
 
     It is the ceil(n / 2)-th smallest of n, runs that did not reach it counting as infinite.
     """
@@ -144,14 +145,17 @@ def _interval(
     """
     if min(int(np.isfinite(values).sum()) for values in samples) < INTERVAL_RUNS:
         return math.nan, math.nan
-    resampled = stats.bootstrap(
-        samples,
-        statistic,
-        n_resamples=RESAMPLES,
-        paired=paired,
-        method="percentile",
-        rng=Stream(0, Purpose.ANALYSIS).generator(),
-    ).bootstrap_distribution
+    with warnings.catch_warnings():
+        # Raised for resamples in which no run reached the target; they are left out below.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        resampled = stats.bootstrap(
+            samples,
+            statistic,
+            n_resamples=RESAMPLES,
+            paired=paired,
+            method="percentile",
+            rng=Stream(0, Purpose.ANALYSIS).generator(),
+        ).bootstrap_distribution
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled[np.isfinite(resampled)], [tail, 1 - tail])
     return float(low), float(high)

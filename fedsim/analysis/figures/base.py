@@ -1,7 +1,7 @@
-"""What a figure is, and what the figures share.
+"""Figures: columns of numbers with a sentence about them.
 
-A figure is columns of numbers. The page draws its chart from them and shows the same columns as its table, so
-that picture and table cannot differ.
+The page draws the chart of a figure from its columns and shows the same columns as its table, so that chart and table
+cannot differ. Titles and explanations are in the page's template.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Figure:
 
     Attributes:
         id: name in the page.
-        finding: one sentence saying what it shows of this run.
+        finding: one sentence on what it shows for this run.
         columns: its numbers.
-        extra: what the chart needs beside the columns.
+        extra: further values for the chart or the template.
     """
 
     id: str
@@ -140,9 +140,9 @@ def integer_bins(values: npt.NDArray[np.int64], limit: int = 40) -> npt.NDArray[
 
 def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """How many values fall into each bin; the last bin takes those beyond it."""
-    place = np.searchsorted(edges, values, side="right") - 1
+    bins = np.searchsorted(edges, values, side="right") - 1
     counted: npt.NDArray[np.int64] = np.bincount(
-        np.minimum(place, len(edges) - 2), minlength=len(edges) - 1
+        np.minimum(bins, len(edges) - 2), minlength=len(edges) - 1
     )
     return counted
 

@@ -1,4 +1,4 @@
-"""How good the model was, when, and for whom."""
+"""Figures of learning: how good the model was, when, and for which clients."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def learning(run: Run) -> Figure | None:
 def target_levels(
     metric: MetricDefinition, values: Sequence[float], stated: float | None
 ) -> list[float]:
-    """Levels worth a line: round ones between the first value and the best, and the stated one."""
+    """Levels to list: round ones between the first value and the best, and the stated one."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return [stated] if stated is not None else []
@@ -153,7 +153,7 @@ def time_to_targets(run: Run) -> Figure | None:
 
 
 def client_accuracy(run: Run) -> Figure | None:
-    """Spread of the clients' own accuracies; None if none was measured."""
+    """Distribution of accuracy over clients; None if it was not measured."""
     if not run.has_clients:
         return None
     values = run.clients["last_accuracy"].dropna().to_numpy()

@@ -1,4 +1,4 @@
-"""Who took part, how evenly, and how stale the updates were."""
+"""Figures of participation: which clients participated, how evenly, and how stale their updates were."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedsim.analysis.figures.base import (
     thin,
     time_bins,
 )
-from fedsim.formatting import format_count, format_duration, format_share
+from fedsim.formatting import format_count, format_duration, format_number, format_share
 from fedsim.runs import Run
 
 MAX_CELLS = 6000
 
 
 def participation(run: Run) -> Figure:
-    """How many updates each client gave."""
+    """Number of aggregated updates per client."""
     counts = statistics.participation_counts(run.dispatches, population(run))
     never = int((counts == 0).sum())
     return Figure(
@@ -55,7 +55,7 @@ def inequality(run: Run) -> Figure:
         (
             Column("clients", "share of clients, least active first", "share", rows / number),
             Column("updates", "share of updates they gave", "share", curve[rows]),
-            Column("equal", "if all were alike", "share", rows / number),
+            Column("equal", "if all were equal", "share", rows / number),
         ),
         {"gini": coefficient},
     )
@@ -63,21 +63,19 @@ def inequality(run: Run) -> Figure:
 
 def staleness(run: Run) -> Figure:
     """How stale the aggregated updates were, in versions."""
-    found = statistics.staleness(run.dispatches, run.aggregations)
-    most = int(found.versions.max(initial=0))
+    ages = statistics.staleness(run.dispatches, run.aggregations)
+    most = int(ages.versions.max(initial=0))
     finding = (
-        f"On average {found.versions.mean():.2f} versions, at most {format_count(most)}."
+        f"On average {ages.versions.mean():.2f} versions, at most {format_count(most)}."
         if most
         else "Every aggregated update came from the newest version."
-        if len(found.versions)
+        if len(ages.versions)
         else "No update was aggregated."
     )
     return Figure(
         "staleness",
         finding,
-        histogram(
-            found.versions, integer_bins(found.versions), "count", "updates", "versions from"
-        ),
+        histogram(ages.versions, integer_bins(ages.versions), "count", "updates", "versions from"),
         {"most": most},
     )
 
@@ -102,25 +100,25 @@ def age(run: Run) -> Figure:
 def delay(run: Run) -> Figure:
     """FedSUM's delay tau_t over the server updates."""
     updates = len(run.aggregations)
-    found = statistics.delays(run.dispatches, population(run), updates)
+    delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
     never = int((statistics.participation_counts(run.dispatches, population(run)) == 0).sum())
-    absent = f"; {format_count(never)} clients never took part" if never else ""
-    columns = [Column("tau", "absence in server updates", "count", found.tau[rows])]
+    absent = f"; {format_count(never)} clients never participated" if never else ""
+    columns = [Column("tau", "absence in server updates", "count", delays.tau[rows])]
     if never:
-        those_seen = statistics.delays(run.dispatches, population(run) - never, updates)
+        participants = statistics.delays(run.dispatches, population(run) - never, updates)
         columns.append(
-            Column("tau_seen", "among clients that took part", "count", those_seen.tau[rows])
+            Column("tau_seen", "among clients that participated", "count", participants.tau[rows])
         )
     return Figure(
         "delay",
-        f"At most {format_count(found.tau_max)} server updates (tau max), "
-        f"{found.tau_avg:,.1f} on average (tau avg){absent}.",
+        f"At most {format_count(delays.tau_max)} server updates (tau max), "
+        f"{delays.tau_avg:,.1f} on average (tau avg){absent}.",
         (
             Column("version", "server update", "count", rows + 1),
             *columns,
         ),
-        {"tau_max": found.tau_max, "tau_avg": found.tau_avg},
+        {"tau_max": delays.tau_max, "tau_avg": delays.tau_avg},
     )
 
 
@@ -135,8 +133,8 @@ def regularity(run: Run) -> Figure | None:
     means = [float(term.mean()) for term in terms]
     return Figure(
         "regularity",
-        f"The participation term is {means[0]:.3g} for single updates "
-        f"and {means[-1]:.3g} over windows of {windows[-1]}.",
+        f"The participation term is {format_number(means[0])} for single updates "
+        f"and {format_number(means[-1])} over windows of {windows[-1]}.",
         (
             Column("window", "window in server updates", "count", windows),
             Column("mean", "mean of the windows", "number", means),
@@ -151,8 +149,8 @@ def partition(run: Run) -> Figure | None:
     if table is None or not len(table):
         return None
     labels = np.unique(table["label"].to_numpy())
-    everyone = np.unique(table["client_id"].to_numpy())
-    shown = everyone[thin(len(everyone), max(MAX_CELLS // len(labels), 1))]
+    clients = np.unique(table["client_id"].to_numpy())
+    shown = clients[thin(len(clients), max(MAX_CELLS // len(labels), 1))]
     sample = table[table["client_id"].isin(shown)]
     matrix = sample.pivot_table(
         index="client_id", columns="label", values="count", aggfunc="sum", fill_value=0
@@ -160,13 +158,13 @@ def partition(run: Run) -> Figure | None:
     matrix = matrix.reindex(columns=labels, fill_value=0)
     held = table[table["count"] > 0].groupby("client_id").size()
     which = (
-        f"{format_count(len(shown))} of {format_count(len(everyone))} clients"
-        if len(shown) < len(everyone)
+        f"{format_count(len(shown))} of {format_count(len(clients))} clients"
+        if len(shown) < len(clients)
         else "all clients"
     )
     return Figure(
         "partition",
-        f"A client holds {held.mean():.1f} of {len(labels)} labels on average.",
+        f"On average, a client has data of {format_number(held.mean())} of {len(labels)} labels.",
         (
             Column("client_id", "client", "count", matrix.index.to_numpy()),
             *(

@@ -1,4 +1,4 @@
-"""Where simulated time and work went, and what became of the dispatches."""
+"""Figures of time and work: what clients spent their time on, what the work achieved, how dispatches ended."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def time_spent(run: Run) -> Figure:
 
 
 def work(run: Run) -> Figure:
-    """What the work was good for."""
+    """Work by outcome."""
     by_outcome = statistics.work_by_outcome(run.dispatches)
     lost = [
         amount for label, amount in by_outcome.items() if label not in ("aggregated", "unfinished")
@@ -106,20 +106,20 @@ def work(run: Run) -> Figure:
 
 
 def outcomes(run: Run) -> Figure:
-    """What became of the dispatches, over the time they were handed out."""
+    """Dispatches by outcome, over the time at which they were sent."""
     table = run.dispatches
     begun = table["dispatched_s"].to_numpy()
-    edges = _stretches(begun, run.simulated_s)
+    edges = _intervals(begun, run.simulated_s)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
-    place = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
+    bins = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
     counts = np.zeros((len(OUTCOME_LABELS), len(edges) - 1), np.int64)
-    np.add.at(counts, (codes, place), 1)
+    np.add.at(counts, (codes, bins), 1)
     totals = statistics.outcome_counts(table)
     number = len(table)
     finding = (
         f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
-        f"({format_share(totals['aggregated'] / number)}) ended in the model."
+        f"({format_share(totals['aggregated'] / number)}) were aggregated."
         if number
         else "No client was ever dispatched."
     )
@@ -139,27 +139,27 @@ def outcomes(run: Run) -> Figure:
     )
 
 
-def _stretches(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
-    """Edges of the stretches of time in which dispatches are counted.
+def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
+    """Edges of the intervals of time in which dispatches are counted.
 
-    Where work is handed out to many clients at once, as in rounds, a stretch goes from one such moment to the
-    next (or to one some moments later): bins of a round width would hold now one, now two, now none.
+    If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
+    later one): bins of a round width would hold one, two or no round.
     """
     moments, counts = np.unique(begun_s, return_counts=True)
     usual = float(np.median(np.repeat(counts, counts))) if len(counts) else 0.0
-    # A few that are handed out between two rounds make no round.
+    # A few dispatches between two rounds are not a round.
     many = counts >= max(usual / 4, 2.0)
     if not many.any() or counts[many].sum() < 0.9 * len(begun_s):
         return time_bins(duration_s)
     starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]
     edges = np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
-    # What comes before the first such moment belongs to it.
+    # Dispatches before the first such moment belong to it.
     edges[0] = 0.0
     return edges
 
 
 def online(run: Run) -> Figure:
-    """Clients online, and at work, over simulated time."""
+    """Clients online, and clients working, over simulated time."""
     table = run.online
     if table is not None and len(table):
         rows = thin(len(table))
@@ -167,23 +167,23 @@ def online(run: Run) -> Figure:
         present = table["online"].to_numpy()[rows]
         low, high = int(table["online"].min()), int(table["online"].max())
         finding = (
-            f"Between {format_count(low)} and {format_count(high)} clients were online at a time."
+            f"Between {format_count(low)} and {format_count(high)} clients were online at any time."
             if low < high
             else f"{format_count(low)} clients were online all the time."
         )
         columns = [Column("online", "online", "count", present)]
     else:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))
-        finding = "How many were online was not recorded in this run."
+        finding = "The number of clients online was not recorded."
         columns = []
     working = np.append(statistics.mean_at_work(run.dispatches, times), np.nan)
     peak = statistics.peak_at_work(run.dispatches)
     return Figure(
         "online",
-        f"{finding} At most {format_count(peak)} worked at once.",
+        f"{finding} At most {format_count(peak)} clients were working at once.",
         (
             Column("time_s", "simulated time", "time", times),
             *columns,
-            Column("working", "at work on average", "number", working),
+            Column("working", "working, on average", "number", working),
         ),
     )

@@ -1,4 +1,4 @@
-"""The life of a sample of clients."""
+"""The timeline of a sample of clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 "use strict";
 /* Small charts without dependencies. Every chart is drawn from the columns of a figure, follows the width of its host, takes
-   colours from the style sheet (so that themes need no redrawing), and can be read with pointer or keyboard. */
+   colors from the style sheet (so that themes need no redrawing), and can be read with pointer or keyboard. */
 const fedsim = (() => {
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -55,12 +55,12 @@ const fedsim = (() => {
   }
   function legend(host, items) {
     const list = host.classList.contains("legend") ? host : add(host, "ul", { class: "legend" });
-    for (const { label, colour, line, dash, shape } of items) {
+    for (const { label, color, line, dash, shape } of items) {
       const item = add(list, "li");
       const icon = add(item, "svg", { width: 16, height: 12, "aria-hidden": "true" });
-      if (shape) add(icon, "path", { d: shape, transform: "translate(8 6)", style: `fill:var(--${colour});stroke:var(--${colour})` });
-      else if (line) add(icon, "line", { x1: 0, x2: 16, y1: 6, y2: 6, style: `stroke:var(--${colour});stroke-width:3`, "stroke-dasharray": dash || "" });
-      else add(icon, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:var(--${colour})` });
+      if (shape) add(icon, "path", { d: shape, transform: "translate(8 6)", style: `fill:var(--${color});stroke:var(--${color})` });
+      else if (line) add(icon, "line", { x1: 0, x2: 16, y1: 6, y2: 6, style: `stroke:var(--${color});stroke-width:3`, "stroke-dasharray": dash || "" });
+      else add(icon, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:var(--${color})` });
       add(item, "span", {}, label);
     }
     return list;
@@ -136,7 +136,7 @@ const fedsim = (() => {
       add(svg, "text", { x: box.left - 7, y: sy(tick) + 4, "text-anchor": "end" }, onAxis(y.kind, tick));
     }
     const room = x.kind === "time" ? 84 : 62;
-    const marks = x.centred
+    const marks = x.centered
       ? ticks("count", x.low, x.high - 1, (box.right - box.left) / room).map((tick) => [tick + 0.5, tick])
       : ticksThatFit(x.kind, x.low, x.high, box.right - box.left, room).map((tick) => [tick, tick]);
     for (const [place, tick] of marks) {
@@ -174,7 +174,7 @@ const fedsim = (() => {
   }
 
   // -- charts -----------------------------------------------------------------------------------------------------------
-  /* spec: x {kind, label, values}, y {kind, label, zero}, series [{label, colour, values, fill, dash, points}],
+  /* spec: x {kind, label, values}, y {kind, label, zero}, series [{label, color, values, fill, dash, points}],
      target {value, at, label}. */
   function lines(host, summary, spec) {
     const { x, y, series, target } = spec;
@@ -203,10 +203,10 @@ const fedsim = (() => {
           path += `${open ? "L" : "M"}${sx(x.values[index]).toFixed(2)} ${sy(value).toFixed(2)}`;
           open = true;
         });
-        if (s.fill && path) add(svg, "path", { d: `${path}L${sx(last)} ${sy(low)}L${sx(first)} ${sy(low)}Z`, style: `fill:var(--${s.colour});opacity:.22` });
-        add(svg, "path", { d: path, fill: "none", style: `stroke:var(--${s.colour});stroke-width:${s.dash ? 1.5 : 2.25};stroke-linejoin:round`, "stroke-dasharray": s.dash || "" });
+        if (s.fill && path) add(svg, "path", { d: `${path}L${sx(last)} ${sy(low)}L${sx(first)} ${sy(low)}Z`, style: `fill:var(--${s.color});opacity:.22` });
+        add(svg, "path", { d: path, fill: "none", style: `stroke:var(--${s.color});stroke-width:${s.dash ? 1.5 : 2.25};stroke-linejoin:round`, "stroke-dasharray": s.dash || "" });
         if (s.points && s.values.length <= 90) {
-          s.values.forEach((value, index) => value !== null && add(svg, "circle", { cx: sx(x.values[index]), cy: sy(value), r: 2.75, style: `fill:var(--${s.colour})` }));
+          s.values.forEach((value, index) => value !== null && add(svg, "circle", { cx: sx(x.values[index]), cy: sy(value), r: 2.75, style: `fill:var(--${s.color})` }));
         }
       }
       if (target) {
@@ -238,7 +238,7 @@ const fedsim = (() => {
       });
     });
   }
-  /* Stacked columns over bins. spec: x {kind, label, from, to, whole}, y {label}, series [{label, colour, values}]. */
+  /* Stacked columns over bins. spec: x {kind, label, from, to, whole}, y {label}, series [{label, color, values}]. */
   function columns(host, summary, spec) {
     const { x, y, series } = spec;
     const ends = x.whole ? x.to.map((value) => value + 1) : x.to;
@@ -248,9 +248,9 @@ const fedsim = (() => {
       const marks = ticks("count", 0, most, height / 48);
       const step = marks.length > 1 ? marks[1] - marks[0] : 1;
       const high = Math.ceil(most / step - 1e-9) * step;
-      const centred = x.whole && ends[0] - x.from[0] === 1;
+      const centered = x.whole && ends[0] - x.from[0] === 1;
       const { box, sx, sy } = axes(svg, width, height,
-        { kind: x.kind, label: x.label, low: x.from[0], high: ends[ends.length - 1], centred },
+        { kind: x.kind, label: x.label, low: x.from[0], high: ends[ends.length - 1], centered },
         { kind: "count", label: y.label, low: 0, high, ticks: ticks("count", 0, high, height / 48) });
       return x.from.map((from, index) => {
         const a = sx(from), b = sx(ends[index]), gap = Math.min(2, (b - a) * 0.2);
@@ -261,7 +261,7 @@ const fedsim = (() => {
           const top = sy(base + value);
           const tall = sy(base) - top;
           // A sliver is still drawn, so that a rare bin is not taken for an empty one.
-          add(svg, "rect", { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: Math.min(top, sy(base) - 1.5), height: Math.max(tall, 1.5), style: `fill:var(--${s.colour})` });
+          add(svg, "rect", { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: Math.min(top, sy(base) - 1.5), height: Math.max(tall, 1.5), style: `fill:var(--${s.color})` });
           base += value;
         }
         const name = x.whole
@@ -277,7 +277,7 @@ const fedsim = (() => {
 
   // -- canvases ---------------------------------------------------------------------------------------------------------
   const probe = add(document.body, "span", { class: "unseen", "aria-hidden": "true" });
-  function colour(name) {
+  function color(name) {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   }
@@ -310,8 +310,8 @@ const fedsim = (() => {
     });
     const { element, redraw } = canvas(host, `${titleOf(host)}. ${summary} Arrow keys read the cells.`, (context, width, height) => {
       cell = place();
-      const ink = colour("cell"), muted = colour("muted");
-      context.fillStyle = colour("grid");
+      const ink = color("cell"), muted = color("muted");
+      context.fillStyle = color("grid");
       context.fillRect(box.left, box.top, width - box.left - box.right, height - box.top - box.bottom);
       context.fillStyle = ink;
       const gap = cell.width > 4 ? 1 : 0;
@@ -333,7 +333,7 @@ const fedsim = (() => {
       context.textAlign = "left";
       context.fillText(rows.label, 2, 11);
       if (at) {
-        context.strokeStyle = colour("text");
+        context.strokeStyle = color("text");
         context.lineWidth = 2;
         context.strokeRect(box.left + at.c * cell.width, box.top + at.r * cell.height, cell.width, cell.height);
       }
@@ -418,5 +418,5 @@ const fedsim = (() => {
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const column = (figure, key) => data[figure].columns.find((c) => c.key === key);
-  return { data, column, show, onAxis, ticks, ticksThatFit, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, colour, tooltip, titleOf };
+  return { data, column, show, onAxis, ticks, ticksThatFit, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, color, tooltip, titleOf };
 })();

@@ -418,23 +418,23 @@ def test_variants_that_no_evaluation_tells_apart_tie(tmp_path: Path) -> None:
     quick, quicker, slow = run(0.1), run(0.11), run(0.02)
     both = compare([quick, quicker], targets=["loss=0.1"])
     assert (
-        headline(both) == "All reached 0.1 loss after 10 s: a tie, as far as the evaluations tell"
+        headline(both) == "All reached 0.1 loss after 10 s: a tie at the resolution of the evaluations"
     )
-    finding = "All reached it after 10 s: a tie, as far as the evaluations tell."
+    finding = "All reached it after 10 s: a tie at the resolution of the evaluations."
     assert page_figures(both)["target-0"].finding == finding
     every = compare([slow, quick, quicker], targets=["loss=0.1"])
     a, b, c = (group.label for group in every.groups if group.values)
     assert headline(every) == (
-        f"{b} and {c} reached 0.1 loss first, after 10 s, and tie as far as the evaluations tell: "
+        f"{b} and {c} reached 0.1 loss first, after 10 s, tied at the resolution of the evaluations: "
         f"4 times as fast as {a}"
     )
-    finding = f"{b} and {c} were first, after 10 s: they tie, as far as the evaluations tell."
+    finding = f"{b} and {c} were first, after 10 s: a tie at the resolution of the evaluations."
     assert page_figures(every)["target-0"].finding == finding
     one = compare([slow, quick], targets=["loss=0.1"])
     assert headline(one) == f"{b} reached 0.1 loss first, after 10 s: 4 times as fast as {a}"
     targets = ["--target", "loss=0.1"]
     printed = CliRunner().invoke(command, [str(quick.path), str(quicker.path), *targets])
-    assert "a tie, as far as the" in printed.output
+    assert "a tie at the resolution" in printed.output
 
 
 def test_the_last_bit_is_a_difference(sweep: Sweep, tmp_path: Path) -> None:
@@ -489,8 +489,8 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
     assert [(g.setting, g.label) for g in found.groups] == GROUPS[1:2] + GROUPS[2:]
     assert [item.reason for item in found.left_out] == [
         "failed (no luck)",
-        "is going on, or was killed",
-        "has not been started",
+        "is in progress or was killed",
+        "was not started",
     ]
     assert "3 runs left out" in render(found)
     output = CliRunner().invoke(command, [str(tmp_path / "sweep")]).output
@@ -500,7 +500,7 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         compare(tmp_path / "nothing")
-    with pytest.raises(UserError, match="holds no run"):
+    with pytest.raises(UserError, match="the folder holds no run"):
         compare(tmp_path)
     build_run(tmp_path / "killed", hours=3, finish=False)
     with pytest.raises(UserError, match="no complete run"):
@@ -511,7 +511,7 @@ def test_timing_only_runs_are_compared_without_learning(tmp_path: Path) -> None:
     runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
     found = compare(runs)
     page = found.write(tmp_path / "out").read_text()
-    assert "Timing-only runs" in page
+    assert "timing-only runs" in page
     assert not (tmp_path / "out" / "curves.pdf").exists()
     assert found.summary["runs"].tolist() == [2]
     with pytest.raises(UserError, match="timing-only"):
