@@ -168,16 +168,20 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     active_at = aggregated_versions(dispatches) - 1
     rows = active_at >= 0
     pairs = np.unique(np.stack([dispatches["client_id"].to_numpy()[rows], active_at[rows]]), axis=1)
-    who, when = pairs[0], pairs[1]
+    client_ids, when = pairs[0], pairs[1]
     # A client's last contribution is a from update a up to, not including, its next one. The oldest last
     # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
     # by one to be an index.
     reach = np.zeros(updates + 1, np.int64)
-    follows = np.append(who[1:] == who[:-1], False) if len(who) else np.zeros(0, np.bool_)
+    follows = (
+        np.append(client_ids[1:] == client_ids[:-1], False)
+        if len(client_ids)
+        else np.zeros(0, np.bool_)
+    )
     until = np.where(follows, np.append(when[1:], updates), updates)
     np.maximum.at(reach, when + 1, until)
-    first = np.ones(len(who), np.bool_)
-    first[1:] = who[1:] != who[:-1]
+    first = np.ones(len(client_ids), np.bool_)
+    first[1:] = client_ids[1:] != client_ids[:-1]
     seen = int(first.sum())
     reach[0] = updates if seen < clients else when[first].max(initial=0)
     rounds = np.arange(updates)
@@ -201,10 +205,12 @@ def participation_weights(
     """
     t = aggregated_versions(dispatches) - 1
     rows = t >= 0
-    t, who = t[rows], dispatches["client_id"].to_numpy()[rows]
-    weights = np.ones(len(t)) if samples is None else samples[who].astype(np.float64)
+    t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
+    weights = np.ones(len(t)) if samples is None else samples[client_ids].astype(np.float64)
     totals = np.bincount(t, weights, minlength=updates)
-    return sparse.coo_array((weights / totals[t], (t, who)), shape=(updates, clients)).tocsr()
+    return sparse.coo_array(
+        (weights / totals[t], (t, client_ids)), shape=(updates, clients)
+    ).tocsr()
 
 
 def participation_term(weights: sparse.csr_array, window: int) -> Floats:

@@ -42,13 +42,13 @@ def compare(
 
 
 class Comparison(ComparisonTables):
-    """Runs side by side.
+    """A comparison of runs.
 
-    Every table is a pandas frame with the columns ``setting`` and ``label`` (the variant) in front.
+    Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
     """
 
     def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
-        """A Matplotlib figure of :meth:`curves` that is readable in grey: one panel per setting."""
+        """A Matplotlib figure of :meth:`curves` that is readable in gray: one panel per setting."""
         from fedsim.analysis.comparison.plots import plot_curves
 
         return plot_curves(self, self.measured(metric), against)

@@ -42,8 +42,8 @@ def curves(
     groups: Sequence[Group], metric: str, against: str, limit: int = MAX_POINTS
 ) -> tuple[Floats, list[Curve]]:
     """The grid of a setting, about ``limit`` points at most, and the curve of each of its groups on it."""
-    places = grid(groups, metric, against, limit)
-    return places, [curve(group, metric, against, places) for group in groups]
+    grid_points = grid(groups, metric, against, limit)
+    return grid_points, [curve(group, metric, against, grid_points) for group in groups]
 
 
 def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
@@ -57,23 +57,23 @@ def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
 
 def grid(groups: Sequence[Group], metric: str, against: str, limit: int = MAX_POINTS) -> Floats:
     """The costs at all evaluations, thinned to about ``limit`` points."""
-    places = [points(run, metric, against)[0] for group in groups for run in group.runs]
-    every = np.unique(np.concatenate([np.zeros(0), *places]))
+    grid_points = [points(run, metric, against)[0] for group in groups for run in group.runs]
+    every = np.unique(np.concatenate([np.zeros(0), *grid_points]))
     return every[thin(len(every), limit)]
 
 
-def value_at(run: RunFacts, metric: str, against: str, places: Floats) -> Floats:
+def value_at(run: RunFacts, metric: str, against: str, grid_points: Floats) -> Floats:
     """The last value measured at or before each point; NaN before the first."""
     x, y = points(run, metric, against)
-    last = np.searchsorted(x, places, side="right") - 1
-    return np.where(last >= 0, y[last], np.nan) if len(x) else np.full(len(places), np.nan)
+    last = np.searchsorted(x, grid_points, side="right") - 1
+    return np.where(last >= 0, y[last], np.nan) if len(x) else np.full(len(grid_points), np.nan)
 
 
-def curve(group: Group, metric: str, against: str, places: Floats) -> Curve:
+def curve(group: Group, metric: str, against: str, grid_points: Floats) -> Curve:
     """The curve of a group on a grid."""
-    values = np.stack([value_at(run, metric, against, places) for run in group.runs])
+    values = np.stack([value_at(run, metric, against, grid_points) for run in group.runs])
     ends = [points(run, metric, against)[0].max(initial=-np.inf) for run in group.runs]
-    values[:, places > max(ends)] = np.nan
+    values[:, grid_points > max(ends)] = np.nan
     mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(places), np.nan)
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(grid_points), np.nan)
     return Curve(group, mean, mean - spread, mean + spread)

@@ -91,7 +91,7 @@ _FAIRNESS: Columns = (
 def _table(
     comparison: ComparisonTables, frame: pd.DataFrame, columns: Columns
 ) -> tuple[Column, ...]:
-    """Columns of a frame, behind those that say which group a row is of; the setting only if there are several."""
+    """Columns of a frame, after those with the group of each row; the setting only if there are several."""
     names: Columns = (("setting", "setting", "text"), ("label", "variant", "text"))
     if len(comparison.grouping.settings) == 1:
         names = names[1:]
@@ -99,12 +99,12 @@ def _table(
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:
-    """Head of the chart of curves; its numbers are those of :func:`findings.curves_document`."""
+    """The finding on the chart of curves, whose numbers are in :func:`findings.curves_document`."""
     if not comparison.metrics:
         return None
     metric = comparison.definition(comparison.metrics[0])
     best = findings.best_at_the_end(comparison, metric.name)
-    who = "All ended equal" if best.all_equal else f"{format_names(best.names)} ended best"
+    who = "All tied" if best.all_equal else f"{format_names(best.names)} ended best"
     several = " on average over seeds" if int(comparison.summary["runs"].max()) > 1 else ""
     return Figure(
         "curves",
@@ -205,14 +205,14 @@ def _small_sample(comparison: ComparisonTables) -> str:
 
 
 def pairs(comparison: ComparisonTables) -> Figure | None:
-    """Differences between variants, seed by seed."""
-    found = findings.clear_differences(comparison)
-    if found is None:
+    """Differences between variants per seed."""
+    pairwise = findings.clear_differences(comparison)
+    if pairwise is None:
         return None
-    fewest, frame = found.fewest_seeds, found.rows
+    fewest, frame = pairwise.fewest_seeds, pairwise.rows
     finding = (
-        f"{format_count(found.clear)} of {format_count(len(frame))} differences have an interval that excludes zero."
-        if found.have_intervals
+        f"{format_count(pairwise.clear)} of {format_count(len(frame))} differences have an interval that excludes zero."
+        if pairwise.have_intervals
         else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, and differences may be due to chance."
     )
     chance = (

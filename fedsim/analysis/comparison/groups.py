@@ -45,7 +45,7 @@ class Group:
 
     @property
     def names(self) -> dict[str, str]:
-        """The columns that say in a table which group a row is of."""
+        """Setting and label, the columns that name the group in a table."""
         return {"setting": self.setting, "label": self.label}
 
     def same_results(self, other: Group) -> bool:
@@ -110,7 +110,8 @@ def group_runs(
         labels[key] = (renamed.get(setting, setting), renamed.get(label, label))
         members.setdefault((key, str(copy), labels[key][0]), []).append(number)
     order = {
-        setting: place for place, setting in enumerate(dict.fromkeys(key[2] for key in members))
+        setting: position
+        for position, setting in enumerate(dict.fromkeys(key[2] for key in members))
     }
     groups: list[Group] = []
     copied = {key for (key, copy, _) in members if copy != "1"}

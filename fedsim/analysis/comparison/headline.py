@@ -26,8 +26,8 @@ def headline(comparison: ComparisonTables) -> str:
         return _first(comparison, comparison.goals[-1])
     metric = comparison.definition(comparison.metrics[0])
     best = findings.best_at_the_end(comparison, metric.name)
-    who = "All ended equal" if best.all_equal else f"{format_names(best.names)} ended best"
-    return f"{who}: {metric.format(best.value)} {metric.label}"
+    winner = "All tied" if best.all_equal else f"{format_names(best.names)} ended best"
+    return f"{winner}: {metric.format(best.value)} {metric.label}"
 
 
 def _first(comparison: ComparisonTables, target: Target) -> str:

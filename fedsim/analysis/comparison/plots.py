@@ -89,11 +89,11 @@ def _styles(comparison: ComparisonTables) -> dict[str, Any]:
     count = len(STYLES)
     return {
         label: {
-            "color": STYLES[place % count]["color"],
-            "linestyle": _DASHES[(place + place // count) % count],
-            "marker": _MARKERS[(place + place // count) % count],
+            "color": STYLES[number % count]["color"],
+            "linestyle": _DASHES[(number + number // count) % count],
+            "marker": _MARKERS[(number + number // count) % count],
         }
-        for place, label in enumerate(labels)
+        for number, label in enumerate(labels)
     }
 
 

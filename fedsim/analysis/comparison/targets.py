@@ -121,7 +121,7 @@ def median_of_reached(values: Floats) -> float:
 
 
 def enough(values: Floats) -> bool:
-    """Whether at least half of the runs reached the target, so that a mean may stand for them."""
+    """Whether at least half of the runs reached the target, so that their mean is shown."""
     return bool(len(values)) and 2 * int(np.isfinite(values).sum()) >= len(values)
 
 
@@ -162,7 +162,7 @@ def _interval(
 
 
 def default_targets(runs: Sequence[RunFacts]) -> tuple[Target, ...]:
-    """The targets that the scenarios state; else up to three round levels that some run reached."""
+    """The targets in the scenarios, or up to three round levels that some run reached."""
     stated = {
         Target(str(metric), float(value))
         for run in runs

@@ -72,7 +72,7 @@ class Figure:
 
 
 def plain(value: Any) -> Any:
-    """Arrays, and what holds them, as lists and numbers for JSON; numbers that are not finite become None."""
+    """A value for JSON: arrays, also inside mappings and lists, become lists; NaN and infinity become None."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -90,7 +90,7 @@ def sentence(text: str) -> str:
 
 
 def population(run: Run) -> int:
-    """Number of clients: from the table of clients, else the scenario, else the largest id seen."""
+    """Number of clients: from the table of clients, the scenario, or the largest id in the dispatches."""
     if run.has_clients:
         return len(run.clients)
     task = run.scenario.get("task")
@@ -139,7 +139,7 @@ def integer_bins(values: npt.NDArray[np.int64], limit: int = 40) -> npt.NDArray[
 
 
 def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """How many values fall into each bin; the last bin takes those beyond it."""
+    """Number of values in each bin; values beyond the last bin count for it."""
     bins = np.searchsorted(edges, values, side="right") - 1
     counted: npt.NDArray[np.int64] = np.bincount(
         np.minimum(bins, len(edges) - 2), minlength=len(edges) - 1

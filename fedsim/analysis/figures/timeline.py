@@ -47,7 +47,7 @@ def timeline(run: Run) -> Figure:
     waiting_s = phases(table, run.aggregations, run.simulated_s).waiting_s[rows.index]
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
-    order = {client: place for place, client in enumerate(chosen)}
+    order = {client: row for row, client in enumerate(chosen)}
     finding = (
         f"{len(chosen)} of the {format_count(len(ranked))} clients that were dispatched, from the busiest "
         "to the least busy" + (f"; the first {format_duration(until)} are shown." if cut else ".")

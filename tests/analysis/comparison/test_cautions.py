@@ -103,7 +103,11 @@ def test_a_baseline_that_never_got_there_is_named() -> None:
     ("seeds", "times", "differences"),
     [
         (2, "An interval needs at least 3 runs.", "Fewer than 3 seeds: there are no intervals"),
-        (3, "With 3 seeds an interval is little more than the range of the runs.", "one of 4 pairs"),
+        (
+            3,
+            "With 3 seeds an interval is little more than the range of the runs.",
+            "one of 4 pairs",
+        ),
         (6, "", ""),
     ],
 )
@@ -136,7 +140,7 @@ def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
 def test_who_is_alike_is_not_ranked() -> None:
     finding = figures.learning(of(run("fedavg"), run("mifa")))
     assert finding is not None
-    assert finding.finding == "All ended equal: 90.0% accuracy."
+    assert finding.finding == "All tied: 90.0% accuracy."
     frame = of(run("fedavg", accuracy=(0.1, 0.5)), run("mifa")).summary
     assert findings.leader(frame, "final_accuracy", "{:.1f}".format) == "mifa"
     assert findings.leader(frame, "runs", "{:.1f}".format) == ""
