@@ -11,11 +11,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from fedsim.durable import write_text
 from fedsim.errors import UserError
 from fedsim.formatting import (
     format_value,
 )
-from fedsim.runs.folder import write_atomically
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -28,7 +28,7 @@ def write_page(path: Path, page: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, page)
+        write_text(path, page)
     except OSError as error:
         raise UserError(
             f"cannot write the page: {error.strerror}",

@@ -12,9 +12,9 @@ import pandas as pd
 from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
+from fedsim.durable import write_text
 from fedsim.errors import UserError
 from fedsim.formatting import axis_unit
-from fedsim.runs.folder import write_atomically
 
 PAGE = "compare.html"
 _ABSENT = "--"
@@ -34,9 +34,9 @@ def write_files(comparison: ComparisonTables, folder: Path) -> Path:
     try:
         for name, frame in (("summary", comparison.summary), ("targets", comparison.targets)):
             if len(frame):
-                write_atomically(folder / f"{name}.csv", frame.to_csv(index=False))
+                write_text(folder / f"{name}.csv", frame.to_csv(index=False))
                 frame.to_parquet(folder / f"{name}.parquet", index=False)
-        write_atomically(folder / "table.tex", latex(comparison))
+        write_text(folder / "table.tex", latex(comparison))
         if comparison.metrics:
             # Matplotlib takes a second to import, and timing-only runs do not need it.
             from fedsim.analysis.comparison.plots import plot_curves, save_figure
