@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -66,8 +65,7 @@ def test_an_unknown_metric_is_a_number_of_which_more_is_better() -> None:
 def test_a_run_carries_the_definitions_of_its_own_metrics(tmp_path: Path) -> None:
     run = fedsim.run(QUADRATIC, tmp_path / "run")
     own = MetricDefinition("distance", higher_is_better=True, unit="share")
-    info = json.loads(run.folder.info.read_text())
-    run.folder.info.write_text(json.dumps({**info, "metric_definitions": to_document([own])}))
+    run.folder.update_info(metric_definitions=to_document([own]))
     again = fedsim.load(run.path)
     assert again.metric_definition("distance") == own
     assert again.metric_definition("loss") == METRICS["loss"]

@@ -236,6 +236,7 @@ def test_headline_of_other_runs(tmp_path: Path) -> None:
     short = build_run(tmp_path / "short", clients=10, hours=0.5)
     assert "80% accuracy was not reached in 30 min; the best was" in headline(short)
     short.folder.scenario.write_text("name: no-target\n")
+    short.folder.update_info(files={})
     assert headline(load_run(short.path)).endswith("accuracy after 30 min")
     timing = build_run(tmp_path / "timing", clients=10, hours=2, learning=False)
     assert headline(timing) == f"{len(timing.aggregations)} server updates in 2 h"
@@ -281,6 +282,7 @@ def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=6, hours=1)
     evil = "</script><script>alert(1)</script>"
     run.folder.scenario.write_text(f"name: '{evil}'\n")
+    run.folder.update_info(files={})
     page = render(load_run(run.path))
     assert evil not in page
     assert page.count("<script") == 2

@@ -16,6 +16,7 @@ from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.comparison.page import render
 from fedsim.cli.compare import command
 from fedsim.errors import UserError
+from fedsim.runs import RunFolder
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import GROUPS, SETTINGS, folders, parquet, row
 
@@ -46,8 +47,7 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
     shutil.copytree(sweep.path, tmp_path / "sweep")
     for name, status in (("failed", "failed"), ("killed", "running")):
         path = next((tmp_path / "sweep").glob(f"alpha5.0_fedavg_*seed{int(name == 'killed')}"))
-        info = json.loads((path / "run.json").read_text())
-        (path / "run.json").write_text(json.dumps({**info, "status": status, "error": "no luck"}))
+        RunFolder(path).update_info(status=status, error="no luck")
     shutil.rmtree(next((tmp_path / "sweep").glob("alpha5.0_fedavg_*seed2")))
     found = compare(tmp_path / "sweep")
     assert [(g.setting, g.label) for g in found.groups] == GROUPS[1:2] + GROUPS[2:]

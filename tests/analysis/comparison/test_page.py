@@ -14,6 +14,7 @@ from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.comparison.page import page_figures, render
 from fedsim.cli.compare import command
 from fedsim.formatting import format_duration, format_value
+from fedsim.runs import RunFolder
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.compared import GROUPS, cells, folders, parquet
@@ -134,6 +135,7 @@ def test_the_last_bit_is_a_difference(sweep: Sweep, tmp_path: Path) -> None:
     metrics = parquet(tmp_path / "copy", "metrics")
     metrics.loc[4, "loss"] = np.nextafter(metrics.loc[4, "loss"], 9)
     metrics.to_parquet(tmp_path / "copy" / "metrics.parquet")
+    RunFolder(tmp_path / "copy").update_info(files={})
     other = compare([run, tmp_path / "copy"])
     assert not other.no_difference
     assert headline(other) != "No difference"
