@@ -128,16 +128,3 @@ def to_ns(seconds: float) -> int:
 def to_s(time_ns: int) -> float:
     """Seconds of an integer nanosecond time."""
     return time_ns / NS_PER_S
-
-
-def format_duration(seconds: float) -> str:
-    """A duration as a person reads it: ``"3 d 4 h"``, ``"12 min 5 s"``, ``"0.25 s"``."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    remaining = round(seconds)
-    parts = []
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, remaining = divmod(remaining, length)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])

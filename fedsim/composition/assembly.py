@@ -23,9 +23,9 @@ from fedsim.learning.metrics import Metric
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.requirements import check_requirements
+from fedsim.metrics import MetricDefinition, definition
 from fedsim.network.base import Direction
 from fedsim.randomness import Purpose, Stream
-from fedsim.runs.targets import higher_is_better
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import QuadraticTask as QuadraticSection
 from fedsim.scenario.model import Scenario, TimingTask
@@ -207,7 +207,7 @@ def build_server(
     every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
         every_steps = _steps_worth_an_evaluation(assembly)
-    own = {metric.column: metric.higher_is_better for metric in build_metrics(assembly.loaded)}
+    own = {metric.column: metric.definition for metric in build_metrics(assembly.loaded)}
     return Server(
         _clients(assembly),
         _workloads(assembly),
@@ -480,11 +480,8 @@ def _memory_needed(
 
 
 def _target_test(
-    target: Mapping[str, float], own: Mapping[str, bool]
+    target: Mapping[str, float], own: Mapping[str, MetricDefinition]
 ) -> Callable[[Mapping[str, float]], bool]:
-    def higher(name: str) -> bool:
-        return own[name] if name in own else higher_is_better(name)
-
     def reached(metrics: Mapping[str, float]) -> bool:
         unknown = [name for name in target if name not in metrics]
         if unknown:
@@ -496,7 +493,7 @@ def _target_test(
                 else "the data set has no test samples; give it some",
             )
         return all(
-            metrics[name] >= value if higher(name) else metrics[name] <= value
+            bool(definition(name, own).reached(metrics[name], value))
             for name, value in target.items()
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import (
     Assembly,
@@ -35,13 +36,13 @@ from fedsim.errors import UserError, UserErrors
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
+from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
@@ -368,12 +369,8 @@ class _Execution:
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
         )
-        self._folder.update_info(
-            metric_definitions={
-                name: {"higher_is_better": one.higher_is_better, "unit": one.unit}
-                for name, one in learner.metric_definitions.items()
-            }
-        )
+        definitions = to_document(learner.metric_definitions.values())
+        self._folder.update_info(**{DEFINITIONS_KEY: definitions})
         return learner
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from fedsim.components import discover
 from fedsim.learning.metrics.base import Metric, Predictions
-from fedsim.metrics import MetricDefinition
+from fedsim.metrics import METRICS
 
 __all__ = [
     "CLIENT_METRICS",
@@ -23,27 +23,18 @@ __all__ = [
 
 _DEFAULT = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
 
-QUADRATIC_METRICS = (
-    MetricDefinition("loss", False, "number", "Loss"),
-    MetricDefinition("gradient_norm", False, "number", "Gradient norm"),
-    MetricDefinition("distance", False, "number", "Distance from the minimizer"),
-)
+QUADRATIC_METRICS = tuple(METRICS[name] for name in ("loss", "gradient_norm", "distance"))
 """Exact metrics of the quadratic task; see :class:`fedsim.learning.evaluation.QuadraticEvaluator`."""
 
-CLIENT_METRICS = (
-    MetricDefinition("client_accuracy", True, "share", "Client accuracy"),
-    MetricDefinition("client_accuracy_weighted", True, "share", "Client accuracy by samples"),
-    MetricDefinition("client_accuracy_worst", True, "share", "Accuracy of the worst clients"),
-    MetricDefinition("client_loss", False, "number", "Client loss"),
+CLIENT_METRICS = tuple(
+    METRICS[f"client_{name}"]
+    for name in ("accuracy", "accuracy_weighted", "accuracy_worst", "loss")
 )
 """Metrics on the clients' own test samples; see :class:`fedsim.learning.evaluation.ClientMetrics`."""
 
-OBJECTIVE_METRICS = (
-    MetricDefinition("objective_loss", False, "number", "Objective"),
-    MetricDefinition("gradient_norm_squared", False, "number", "Squared gradient norm"),
-    MetricDefinition(
-        "personal_gradient_norm_squared", False, "number", "Squared personal gradient norm"
-    ),
+OBJECTIVE_METRICS = tuple(
+    METRICS[name]
+    for name in ("objective_loss", "gradient_norm_squared", "personal_gradient_norm_squared")
 )
 """What training minimizes; see :class:`fedsim.learning.objective.Objective`."""
 

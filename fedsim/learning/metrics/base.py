@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.components import Component
-from fedsim.metrics import MetricDefinition, Unit
+from fedsim.formatting import Kind
+from fedsim.metrics import METRICS, MetricDefinition
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +49,7 @@ class Metric(Component, ABC):
     """
 
     higher_is_better: ClassVar[bool] = True
-    unit: ClassVar[Unit] = "number"
+    unit: ClassVar[Kind] = "number"
     needs_outputs: ClassVar[bool] = True
 
     def __init__(self, params: Any) -> None:
@@ -62,8 +63,8 @@ class Metric(Component, ABC):
     @property
     def definition(self) -> MetricDefinition:
         """Direction and unit, for ``run.json``."""
-        label = self.column.replace("_", " ").capitalize()
-        return MetricDefinition(self.column, self.higher_is_better, self.unit, label)
+        built_in = METRICS.get(self.column)
+        return built_in or MetricDefinition(self.column, self.higher_is_better, self.unit)
 
     @abstractmethod
     def compute(self, predictions: Predictions) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,9 @@ from fedsim.sweeps import Sweep
 SEEDS = (0, 1, 2)
 SETTINGS = ("alpha=5", "alpha=0.2")
 VARIANTS = ("fedavg", "fedbuff")
+
+GROUPS = list(itertools.product(SETTINGS, VARIANTS))
+TARGETS = (0.5, 0.7, 0.99)
 
 SCENARIO: dict[str, Any] = {
     "name": "two-by-two",
@@ -95,3 +101,19 @@ def value_at(folder: Path, metric: str, against: str, place: float) -> float:
     reached = (cost(folder, against) <= place * (1 + 1e-9)).to_numpy()
     values = parquet(folder, "metrics")[metric][reached]
     return float(values.iloc[-1]) if len(values) else np.nan
+
+
+def row(frame: pd.DataFrame, setting: str, variant: str, **more: Any) -> Any:
+    wanted = {"setting": setting, "label": variant, **more}
+    found = frame[np.logical_and.reduce([frame[key] == value for key, value in wanted.items()])]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def cells(page: str, figure: str) -> list[list[str]]:
+    body = page.split(f'id="figure-{figure}"')[1].split("<tbody>")[1].split("</tbody>")[0]
+    rows = [
+        re.findall(r"<t[hd](?! class=\"range\")[^>]*>(.*?)</t[hd]>", part, re.S)
+        for part in body.split("<tr>")[1:]
+    ]
+    return [[html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in rows]

@@ -1,4 +1,4 @@
-"""Names of groups, and the statistics of targets, on numbers made by hand."""
+"""Names of groups, on scenarios made by hand."""
 
 from __future__ import annotations
 
@@ -10,18 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedsim.analysis.comparison.curves import curve, grid
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Grouping, group_runs
-from fedsim.analysis.comparison.targets import (
-    Target,
-    enough,
-    mean_difference,
-    mean_of_reached,
-    median_of_reached,
-    ratio_of_means,
-    reaching,
-)
 
 NAN = math.nan
 
@@ -193,117 +183,3 @@ def test_other_names_can_be_given() -> None:
         ("alpha=0.1", "MIFA"),
         ("mild", "MIFA"),
     ]
-
-
-# -- curves ------------------------------------------------------------------------------------
-
-
-def test_a_value_counts_until_the_next_is_measured_and_after_the_last() -> None:
-    runs = [
-        facts(server("fedavg"), 0, "a", (0.0, 10.0), (0.1, 0.5)),
-        facts(server("fedavg"), 1, "b", (0.0, 4.0, 20.0), (0.3, 0.4, 0.9)),
-    ]
-    (group,) = group_runs(runs).groups
-    places = grid([group], "accuracy", "time_s")
-    assert places.tolist() == [0.0, 4.0, 10.0, 20.0]
-    drawn = curve(group, "accuracy", "time_s", places)
-    assert drawn.mean.tolist() == pytest.approx([0.2, 0.25, 0.45, 0.7])
-    assert (drawn.high - drawn.mean).tolist() == pytest.approx(
-        [math.sqrt(2) * half for half in (0.1, 0.15, 0.05, 0.2)]
-    )
-
-
-def test_a_curve_begins_when_all_are_measured_and_ends_with_its_longest_run() -> None:
-    late = facts(server("fedavg"), 0, "a", (5.0, 10.0), (0.1, 0.5))
-    early = facts(server("fedavg"), 1, "b", (0.0, 4.0), (0.3, 0.4))
-    (group,) = group_runs([late, early]).groups
-    drawn = curve(group, "accuracy", "time_s", np.array([0.0, 4.0, 5.0, 10.0, 11.0]))
-    assert drawn.mean.tolist() == pytest.approx([NAN, NAN, 0.25, 0.45, NAN], nan_ok=True)
-
-
-def test_one_run_has_no_band() -> None:
-    (group,) = group_runs([facts(server("fedavg"), 0, "a", (0.0, 1.0), (0.1, 0.5))]).groups
-    drawn = curve(group, "accuracy", "time_s", np.array([0.0, 1.0]))
-    assert drawn.mean.tolist() == [0.1, 0.5]
-    assert np.isnan(drawn.low).all()
-
-
-# -- targets ------------------------------------------------------------------------------------
-
-
-def test_the_first_evaluation_that_reaches_the_target_counts() -> None:
-    run = facts(server("fedavg"), 0, "a", (0.0, 1.0, 2.0, 3.0), (0.1, 0.7, 0.6, 0.8))
-    assert reaching(run, Target("accuracy", 0.7))["time_s"] == 1.0
-    assert reaching(run, Target("accuracy", 0.7))["bytes"] == 2.0
-    assert reaching(run, Target("accuracy", 0.75))["time_s"] == 3.0
-    assert math.isnan(reaching(run, Target("accuracy", 0.9))["time_s"])
-    assert math.isnan(reaching(run, Target("f1", 0.1))["time_s"])
-
-
-@pytest.mark.parametrize(
-    ("values", "is_enough", "median"),
-    [
-        ([1.0, 2.0, 3.0], True, 2.0),
-        ([3.0, NAN, 1.0], True, 3.0),
-        ([NAN, 1.0, NAN], False, NAN),
-        ([4.0, NAN, NAN, 2.0], True, 4.0),
-        ([NAN, NAN], False, NAN),
-        ([7.0], True, 7.0),
-    ],
-)
-def test_half_of_the_runs_are_enough(values: list[float], is_enough: bool, median: float) -> None:
-    """The median exists exactly where the mean is shown: both take at least half of the runs."""
-    array = np.array(values)
-    assert enough(array) is is_enough
-    assert median_of_reached(array) == pytest.approx(median, nan_ok=True)
-    assert math.isnan(median) is not is_enough
-
-
-def test_intervals_of_the_mean() -> None:
-    estimate = mean_of_reached(np.array([1.0, 2.0, 3.0, NAN]))
-    assert estimate.mean == 2.0
-    assert 1.0 <= estimate.low < 2.0 < estimate.high <= 3.0
-    alone = mean_of_reached(np.array([5.0]))
-    assert (alone.mean, math.isnan(alone.low)) == (5.0, True)
-    assert math.isnan(mean_of_reached(np.array([NAN, NAN])).mean)
-
-
-def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    """Percentile intervals of ten normal values are a little short: near 0.9 for a nominal 0.95."""
-    random = np.random.default_rng(5)
-    samples = random.normal(10.0, 2.0, (300, 10))
-    estimates = [mean_of_reached(sample) for sample in samples]
-    covered = np.mean([estimate.low <= 10.0 <= estimate.high for estimate in estimates])
-    assert 0.85 <= covered <= 0.97
-
-
-def test_pairing_removes_what_the_seeds_have_in_common() -> None:
-    """Times of two variants that move together: the paired interval of the ratio is far narrower."""
-    days = np.array([1.0, 5.0, 9.0, 13.0, 17.0, 21.0])
-    slow = 2.0 * days + np.array([0.1, -0.1, 0.05, 0.0, -0.05, 0.1])
-    paired = ratio_of_means(slow, days, paired=True)
-    alone = ratio_of_means(slow, days, paired=False)
-    assert paired.mean == alone.mean == pytest.approx(slow.mean() / days.mean())
-    assert paired.high - paired.low < 0.05 * (alone.high - alone.low)
-    gap = mean_difference(slow, 2.0 * days)
-    assert -0.06 < gap.low < gap.mean < gap.high < 0.1
-
-
-def test_no_interval_of_fewer_than_three() -> None:
-    """Of two values the resamples have only three means: the interval would be their range."""
-    for few in ([5.0], [5.0, 6.0], [5.0, 6.0, NAN, NAN]):
-        estimate = mean_of_reached(np.array(few))
-        assert estimate.mean == np.nanmean(few)
-        assert math.isnan(estimate.low)
-        assert math.isnan(mean_difference(np.array([1.0, 3.0]), np.array([2.0, 2.5])).low)
-    three, two = np.array([3.0, 4.0, 5.0]), np.array([2.0, NAN, 3.0])
-    assert math.isfinite(ratio_of_means(three, three + 1, paired=True).low)
-    assert math.isnan(ratio_of_means(three, two, paired=True).low)
-    assert math.isnan(ratio_of_means(two, three, paired=False).high)
-
-
-def test_no_ratio_without_a_baseline_that_got_there() -> None:
-    assert math.isnan(ratio_of_means(np.array([1.0]), np.array([NAN]), paired=True).mean)
-    assert math.isnan(ratio_of_means(np.array([1.0]), np.array([0.0]), paired=True).mean)
-    single = ratio_of_means(np.array([3.0]), np.array([2.0]), paired=True)
-    assert (single.mean, math.isnan(single.low)) == (1.5, True)

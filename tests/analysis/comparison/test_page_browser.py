@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import compared
 import pytest
-from browser import CHROMIUM, Page, browser
 from synthetic_runs import build_run
-from test_report_browser import CONTRASTS, WIDEST
 
 from fedsim.analysis.comparison import Comparison, compare
+from tests.analysis.browser import CHROMIUM, Page, browser
+from tests.analysis.comparison import compared
+from tests.analysis.test_report_browser import CONTRASTS, WIDEST
 
 pytestmark = [
     pytest.mark.browser,

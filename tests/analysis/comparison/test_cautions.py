@@ -6,14 +6,15 @@ import dataclasses
 from typing import Any
 
 import pytest
-from test_comparison_groups import facts, server
 
-from fedsim.analysis.comparison import Comparison, Target, figures
+from fedsim.analysis.comparison import Comparison, Target, figures, findings
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.comparison.loading import Loaded
-from fedsim.analysis.comparison.page import _title
+from fedsim.analysis.comparison.page import title
 from fedsim.analysis.comparison.plots import plot_curves
+from tests.analysis.comparison.test_groups import facts, server
 
 GOAL = Target("accuracy", 0.8)
 
@@ -49,7 +50,7 @@ def test_variants_of_one_world_need_no_caution() -> None:
 def test_other_data_are_told_of() -> None:
     (caution,) = cautions(of(run("fedavg", task=data("digits")), run("mifa", task=data("cifar10"))))
     assert caution == (
-        "Variants do not learn the same data: task.dataset.name is digits for fedavg; cifar10 for mifa."
+        "Variants learn different data: task.dataset.name is digits for fedavg; cifar10 for mifa."
     )
     # Also where nothing else differs.
     assert cautions(of(run("fedavg", task=data("digits")), run("fedavg", task=data("cifar10"))))
@@ -69,7 +70,7 @@ def test_a_metric_that_only_some_measured_is_told_of() -> None:
     measured = dataclasses.replace(measured, metrics=("accuracy", "client_accuracy"))
     comparison = of(run("fedavg"), measured, goals=(Target("client_accuracy", 0.8),))
     assert cautions(comparison) == [
-        "Client accuracy was not measured for fedavg; evaluation.per_client: true asks for it."
+        "Client accuracy was not measured for fedavg; set evaluation.per_client: true."
     ]
     assert comparison.metrics == ("client_accuracy", "accuracy")
 
@@ -81,7 +82,7 @@ def test_a_mean_over_some_of_the_runs_says_so() -> None:
     lucky = [run("mifa", seed, (0.1, 0.9) if seed == 0 else (0.1, 0.2)) for seed in (0, 1)]
     steady = [run("fedavg", seed) for seed in (0, 1)]
     comparison = of(*steady, *lucky, goals=(GOAL,))
-    assert figures.headline(comparison).startswith(
+    assert headline(comparison).startswith(
         "mifa reached 80% accuracy first, after 10 s (1 of 2 runs)"
     )
     finding = figures.target_figure(comparison, GOAL, 0).finding
@@ -91,7 +92,7 @@ def test_a_mean_over_some_of_the_runs_says_so() -> None:
 def test_a_baseline_that_never_got_there_is_named() -> None:
     comparison = of(run("fedavg", accuracy=(0.1, 0.2)), run("mifa"), goals=(GOAL,))
     assert comparison.targets["relative"].isna().all()
-    assert "fedavg, the baseline, is one of them: there are no relative times" in (
+    assert "The baseline fedavg is one of them, so there are no relative times" in (
         figures.target_figure(comparison, GOAL, 0).finding
     )
     reached = of(run("fedavg"), run("mifa"), goals=(GOAL,))
@@ -101,22 +102,26 @@ def test_a_baseline_that_never_got_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("seeds", "times", "differences"),
     [
-        (2, "An interval takes 3 runs at least.", "Fewer than 3 seeds: there are no intervals"),
-        (3, "With 3 seeds an interval is hardly more than the range of the runs.", "one pair of 4"),
+        (2, "An interval needs at least 3 runs.", "Fewer than 3 seeds: there are no intervals"),
+        (
+            3,
+            "With 3 seeds an interval is little more than the range of the runs.",
+            "one of 4 pairs",
+        ),
         (6, "", ""),
     ],
 )
 def test_few_seeds_are_told_of(seeds: int, times: str, differences: str) -> None:
     runs = [run(m, seed) for m in ("fedavg", "mifa") for seed in range(seeds)]
     comparison = of(*runs, goals=(GOAL,))
-    assert times in figures.target_figure(comparison, GOAL, 0).reading
+    assert times in figures.target_figure(comparison, GOAL, 0).extra["note"]
     pairs = figures.pairs(comparison)
     assert pairs is not None
-    assert differences in pairs.finding + pairs.reading
+    assert differences in pairs.finding + pairs.extra["note"]
     assert comparison.targets["time_low_s"].isna().all() == (seeds < 3)
     if seeds == 6:
-        assert "hardly" not in figures.target_figure(comparison, GOAL, 0).reading
-        assert "chance" not in pairs.finding + pairs.reading
+        assert "little more" not in figures.target_figure(comparison, GOAL, 0).extra["note"]
+        assert "chance" not in pairs.finding + pairs.extra["note"]
 
 
 def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
@@ -135,10 +140,10 @@ def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
 def test_who_is_alike_is_not_ranked() -> None:
     finding = figures.learning(of(run("fedavg"), run("mifa")))
     assert finding is not None
-    assert finding.finding == "All ended alike: 90.0% accuracy."
+    assert finding.finding == "All tied: 90.0% accuracy."
     frame = of(run("fedavg", accuracy=(0.1, 0.5)), run("mifa")).summary
-    assert figures._leader(frame, "final_accuracy", "{:.1f}".format) == "mifa"
-    assert figures._leader(frame, "runs", "{:.1f}".format) == ""
+    assert findings.leader(frame, "final_accuracy", "{:.1f}".format) == "mifa"
+    assert findings.leader(frame, "runs", "{:.1f}".format) == ""
 
 
 def test_a_target_that_nobody_measured_is_no_target() -> None:
@@ -164,7 +169,7 @@ def test_a_dozen_variants_are_told_apart_in_print() -> None:
 
 
 def test_the_title_names_up_to_three_in_their_order() -> None:
-    assert _title(["b"]) == "b"
-    assert _title(["b", "a"]) == "b and a"
-    assert _title(["c", "b", "a"]) == "c, b and a"
-    assert _title(["d", "c", "b", "a"]) == "4 variants compared"
+    assert title(["b"]) == "b"
+    assert title(["b", "a"]) == "b and a"
+    assert title(["c", "b", "a"]) == "c, b and a"
+    assert title(["d", "c", "b", "a"]) == "4 variants compared"
