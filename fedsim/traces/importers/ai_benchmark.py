@@ -24,7 +24,7 @@ from fedsim.traces.importers._assemble import (
     nullable,
 )
 from fedsim.traces.importers._files import SourceFile, source_files
-from fedsim.traces.importers._pickles import is_pickle, load_numbers
+from fedsim.traces.importers._pickles import load_records
 from fedsim.traces.tables import constant_column, id_column, make_table
 
 GIB = 2**30
@@ -54,7 +54,7 @@ class AiBenchmark(Importer):
         """See :meth:`Importer.read`."""
         parts: dict[str, tuple[SourceFile, Any]] = {}
         for source in source_files(paths):
-            content = load_numbers(source) if is_pickle(source.data) else source.json()
+            content = load_records(source)
             kind = _kind(source, content)
             if kind in parts:
                 raise UserError(f"a second {kind} file", where=source.where, hint="give one")

@@ -27,7 +27,7 @@ from fedsim.traces.importers._assemble import (
     microseconds,
 )
 from fedsim.traces.importers._files import SourceFile, record_object, source_files
-from fedsim.traces.importers._pickles import is_pickle, load_numbers
+from fedsim.traces.importers._pickles import load_records
 from fedsim.traces.ordering import normalise
 from fedsim.traces.tables import constant_column, id_column, make_table
 
@@ -105,7 +105,7 @@ def _load(
     behaviour: tuple[SourceFile, Records] | None = None
     capacity: tuple[SourceFile, Records] | None = None
     for source in source_files(paths):
-        content = load_numbers(source) if is_pickle(source.data) else source.json()
+        content = load_records(source)
         records = record_object(content, source, "clients")
         first = next(iter(records.values()))
         if "active" in first:
