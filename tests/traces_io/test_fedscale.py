@@ -208,7 +208,7 @@ def test_truncated_pickle(tmp_path: Path) -> None:
     whole = pickle.dumps({1: client([0], [1])})
     for length in range(2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        assert "whole pickle" in refused("fedscale", path)
+        assert "truncated or damaged" in refused("fedscale", path)
 
 
 @pytest.mark.parametrize(
