@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,24 +48,38 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, remove_old: Callable[[Path], None] | None = None) -> Iterator[Path]:
     """Make a folder under a temporary name that is renamed to ``path`` when the block ends, or removed when it raises.
 
-    ``path`` must not exist then, or be an empty folder.
+    Args:
+        path: name of the folder.
+        remove_old: called with the folder that was at ``path``, once the new one is in place and the old one has a
+            temporary name; it should delete the files that may be deleted. Without it, nothing may be at ``path`` but
+            an empty folder.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    temporary = _beside(path)
+    temporary, old = _beside(path), None
     temporary.mkdir()
     try:
         yield temporary
         sync_tree(temporary)
-        os.rename(temporary, path)
+        if remove_old is not None and path.exists():
+            old = _beside(path)
+            os.rename(path, old)
+        try:
+            os.rename(temporary, path)
+        except BaseException:
+            if old is not None:
+                os.rename(old, path)
+            raise
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync_folder(path.parent)
+    if remove_old is not None and old is not None:
+        remove_old(old)
 
 
 def sync_tree(folder: Path) -> None:
