@@ -263,7 +263,7 @@ def import_(
     importer dropped or merged is printed and kept in the manifest.
     """
     from fedsim.traces.bundle import check_output
-    from fedsim.traces.importers import registry
+    from fedsim.traces.importers import import_bundle, registry
 
     if format_ is None:
         _list_formats(registry(), as_json)
@@ -279,7 +279,7 @@ def import_(
     values.setdefault("name", output.name)
     params = _validated(importer.Params, values)
     with _working(f"reading {format_}"):
-        bundle = importer.read(files, params)
+        bundle = import_bundle(importer, files, params)
     bundle.manifest.command = _command_line()
     _finish(bundle, output, force, as_json)
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.ordering import Bools, Intervals, Ints, normalise
+from fedsim.traces.ordering import Bools, Intervals, Ints, normalize
 from fedsim.traces.tables import id_column, make_table
 
 SWITCH = ("off", "on")
@@ -199,7 +199,7 @@ def eligible_intervals(
 
     Returns:
         The intervals; ``origin`` is the row of the change that ended each. Counts as in
-        :func:`~fedsim.traces.ordering.normalise`, and ``open_at_end``.
+        :func:`~fedsim.traces.ordering.normalize`, and ``open_at_end``.
     """
     count = len(device)
     first = np.ones(count, np.bool_)
@@ -221,7 +221,7 @@ def eligible_intervals(
     closed = ending < len(ends)
     closed[closed] = device[ends[ending[closed]]] == device[begins[closed]]
     begins, ends = begins[closed], ends[ending[closed]]
-    result = normalise(device[begins], time_us[begins], time_us[ends], merge_touching=True)
+    result = normalize(device[begins], time_us[begins], time_us[ends], merge_touching=True)
     counts = result.counts | {"open_at_end": int(np.count_nonzero(~closed))}
     return replace(result, origin=ends[result.origin], counts=counts)
 

@@ -33,7 +33,7 @@ class Intervals:
     counts: dict[str, int]
 
 
-def normalise(
+def normalize(
     device: Ints,
     start: Ints,
     end: Ints,

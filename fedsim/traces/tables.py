@@ -25,11 +25,12 @@ FLOAT64, FLOAT32, BOOL = pa.float64(), pa.float32(), pa.bool_()
 
 @dataclass(frozen=True)
 class Bounds:
-    """The finite numbers from ``low`` to ``high``; without ``low`` itself if ``open_low``."""
+    """The finite numbers from ``low`` to ``high``; without ``low`` itself if ``open_low``. ``words`` may describe them."""
 
     low: float = -np.inf
     high: float = np.inf
     open_low: bool = False
+    words: str = ""
 
     def contain(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
@@ -38,6 +39,8 @@ class Bounds:
             return np.asarray(inside & (values <= self.high) & (np.abs(values) < np.inf))
 
     def __str__(self) -> str:
+        if self.words:
+            return self.words
         parts = []
         if self.low > -np.inf:
             parts.append(f"{'more than' if self.open_low else 'at least'} {self.low:g}")
@@ -253,9 +256,7 @@ TABLES: Mapping[str, Schema] = {
         (
             _device(),
             _DIRECTION,
-            Column(
-                "bandwidth_bps", FLOAT64, "mean rate", "bit/s", required=True, bounds=POSITIVE
-            ),
+            Column("bandwidth_bps", FLOAT64, "mean rate", "bit/s", required=True, bounds=POSITIVE),
             Column(
                 "bandwidth_cv",
                 FLOAT32,
@@ -313,9 +314,7 @@ TABLES: Mapping[str, Schema] = {
             _key("src", ID, "node"),
             _key("dst", ID, "node"),
             Column("slice_us", INT64, "instant of the measurement", "us"),
-            Column(
-                "rtt_s", FLOAT32, "round-trip time", "s", required=True, bounds=NOT_NEGATIVE
-            ),
+            Column("rtt_s", FLOAT32, "round-trip time", "s", required=True, bounds=NOT_NEGATIVE),
         ),
         unique=("src", "dst", "slice_us"),
     ),

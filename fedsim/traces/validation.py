@@ -226,7 +226,9 @@ class _TableChecker:
         message = "starts at {} us and overlaps the row above it, which ends at {} us"
         self.add(same & ~unsorted & (start < above), message, start, above)
         if not order.gaps:
-            message = "starts at {} us and leaves a hole after the row above it, which ends at {} us"
+            message = (
+                "starts at {} us and leaves a hole after the row above it, which ends at {} us"
+            )
             self.add(same & (start > above), message, start, above)
         self._contiguous(group)
 

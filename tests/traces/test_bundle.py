@@ -356,7 +356,12 @@ WRONG = [
     ("availability", {"start_us": [3 * HOUR, 0, HOUR]}, 1, "before the row above"),
     ("availability", {"end_us": [2 * HOUR, 25 * HOUR, 2 * HOUR]}, 1, "not inside the window"),
     ("availability", {"start_us": [0, 3 * HOUR, 0]}, 2, "not inside the window"),
-    ("availability", {"device_id": ["a", "c", "a"], "start_us": [0, 3 * HOUR, HOUR]}, 2, "sort the table"),
+    (
+        "availability",
+        {"device_id": ["a", "c", "a"], "start_us": [0, 3 * HOUR, HOUR]},
+        2,
+        "sort the table",
+    ),
     ("availability", {"state": [1, 2, 1]}, 1, "state is 2"),
     ("availability", {"censored": [0, 4, 1]}, 1, "censored is 4"),
     ("device_events", {"time_us": [9, 5]}, 1, "before the row above"),

@@ -10,23 +10,23 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import registry
+from fedsim.traces.importers import import_bundle, registry
 from fedsim.traces.validation import validate_bundle
 
 
 def import_(format_: str, *paths: Path, **options: Any) -> TraceBundle:
     """Import files and check that the bundle is sound."""
     importer = registry()[format_]
-    bundle = importer.read(list(paths), importer.Params(**options))
+    bundle = import_bundle(importer, list(paths), importer.Params(**options))
     assert validate_bundle(bundle) == []
     return bundle
 
 
 def refused(format_: str, *paths: Path, **options: Any) -> str:
-    """Message of the import of files that must be refused; it must name the file and say how to mend it."""
+    """Message of the import of files that must be refused; it must name the file and say how to fix it."""
     importer = registry()[format_]
     with pytest.raises(UserError) as caught:
-        importer.read(list(paths), importer.Params(**options))
+        import_bundle(importer, list(paths), importer.Params(**options))
     message = str(caught.value)
     assert any(path.name in message for path in paths), message
     return message

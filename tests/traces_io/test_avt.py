@@ -46,7 +46,7 @@ def test_the_window_is_an_option_not_the_last_stop_of_a_node(tmp_path: Path) -> 
     guessed = import_("avt", path)
     ends = [row["window_end_us"] for row in guessed.devices.to_pylist()]
     assert ends == [40 * US, 40 * US]
-    assert any("window was not told" in caveat for caveat in guessed.manifest.caveats)
+    assert any("no window was given" in caveat for caveat in guessed.manifest.caveats)
     told = import_("avt", path, window="60s")
     assert [row["window_end_us"] for row in told.devices.to_pylist()] == [60 * US, 60 * US]
     assert told.manifest.caveats == []
@@ -95,11 +95,11 @@ def test_polling_is_noticed(tmp_path: Path) -> None:
     [
         ("x\t2\t 1 2", "2 intervals but 2 times"),
         ("x\t1\t 1 2 3", "1 intervals but 3 times"),
-        ("x\t1\t 1.5 2", "'1.5' is not a whole number"),
-        ("x\tone\t 1 2", "'one' is not a whole number"),
+        ("x\t1\t 1.5 2", "a time is '1.5'"),
+        ("x\tone\t 1 2", "a time is 'one'"),
         ("x", "an id alone"),
         ("x\t1\t 1 99999999999999999", "146,000 years"),
-        ("ok\t1\t 1 2", "node 'ok' comes twice"),
+        ("ok\t1\t 1 2", "node 'ok' appears twice"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path: Path, line: str, says: str) -> None:

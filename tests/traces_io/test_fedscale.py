@@ -68,7 +68,7 @@ def test_origin_is_kept_in_the_manifest(tmp_path: Path) -> None:
     options = {
         "name": "float",
         "source": "a repository",
-        "licence": "Apache-2.0",
+        "license": "Apache-2.0",
         "citation": "Lai et al.",
     }
     told = import_("fedscale", path, caveat="picked, not drawn", **options).manifest
@@ -216,9 +216,9 @@ def test_truncated_pickle(tmp_path: Path) -> None:
     [
         ({"9": {**client([0], [5]), "active": [0, 7]}}, ["client 9", "2 'active' but 1"]),
         ({"9": {**client([0], [5]), "active": "soon"}}, ["client 9", "list of numbers"]),
-        ({"9": client([0], [None])}, ["client 9", "null"]),  # type: ignore[list-item]
-        ({"9": client([0], [5], 0)}, ["client 9", "longer than 0"]),
-        ({"1": client([0], [5]), "9": client([float("nan")], [5])}, ["client 9", "not a finite"]),  # type: ignore[list-item]
+        ({"9": client([0], [None])}, ["client 9", "'inactive' is null"]),  # type: ignore[list-item]
+        ({"9": client([0], [5], 0)}, ["client 9", "'finish_time' is 0"]),
+        ({"1": client([0], [5]), "9": client([float("nan")], [5])}, ["client 9", "'active' is nan"]),  # type: ignore[list-item]
         (
             {"1": client([0], [5]), "9": {"active": [0], "inactive": [1]}},
             ["client 9", "finish_time"],
@@ -227,8 +227,8 @@ def test_truncated_pickle(tmp_path: Path) -> None:
         ({"9": {"x": 1}}, ["neither 'active' nor 'computation'"]),
         ({}, ["is empty"]),
         ([1], ["is a list"]),
-        ({"9": {"computation": -1.0, "communication": 1.0}}, ["client 9", "positive"]),
-        ({"9": {"computation": 1.0, "communication": "fast"}}, ["client 9", "not a number"]),
+        ({"9": {"computation": -1.0, "communication": 1.0}}, ["client 9", "more than 0"]),
+        ({"9": {"computation": 1.0, "communication": "fast"}}, ["client 9", "'communication' is 'fast'"]),
     ],
 )
 def test_malformed_records_are_named(tmp_path: Path, clients: Any, says: list[str]) -> None:

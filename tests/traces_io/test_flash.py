@@ -264,8 +264,8 @@ def test_timers_take_no_rule(tmp_path: Path) -> None:
         (timer(10, 10, []), "runs from 10 to 10"),
         (timer(0, 10, "soon"), "not a list"),
         (timer(0, 10, [[1]]), "[1] is not an interval"),
-        (timer(0, 10, [[1, "x"]]), "does not hold two numbers"),
-        (timer(0, 10, [[1, None]]), "not a finite time"),
+        (timer(0, 10, [[1, "x"]]), "an end is 'x'"),
+        (timer(0, 10, [[1, None]]), "an end is null"),
         (timer(0, 10, [], "yes"), "'isSuccess' is 'yes'"),
         ({"isSuccess": True}, "no 'ready_time'"),
     ],
@@ -284,7 +284,7 @@ def test_malformed_files(tmp_path: Path) -> None:
     )
     first = raw(tmp_path / "s.json", messages(*READY))
     second = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []))
-    assert "the same twice" in refused("flash", first, second)
+    assert "the same availability twice" in refused("flash", first, second)
     assert "a second timer file" in refused("flash", second, second)
 
 

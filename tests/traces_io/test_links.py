@@ -67,8 +67,8 @@ def test_pensieve_repeated_times_and_a_late_start(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("0 1\n1 2 3\n", "w.txt:2: has 3 fields"),
-        ("0 1\n\n1 fast\n", "w.txt:3: '1 fast' is not"),
-        ("0 1\n1 -2\n", "w.txt:2: '1 -2' is not"),
+        ("0 1\n\n1 fast\n", "w.txt:3: the rate is 'fast'"),
+        ("0 1\n1 -2\n", "w.txt:2: the rate is '-2'"),
         ("0 1\n1 nan\n", "w.txt:2"),
         ("0 1\n5 1\n4 1\n", "sample 3 is at 4 s"),
         ("0 1\n", "no interval"),
@@ -147,9 +147,9 @@ def test_mahimahi_pairs_directions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("1\n2.5\n", "c.up:2: '2.5' is not a whole number"),
-        ("1\n\n-3\n", "c.up:3: '-3' is not"),
-        ("x\n", "c.up:1: 'x' is not"),
+        ("1\n2.5\n", "c.up:2: the time is '2.5'"),
+        ("1\n\n-3\n", "c.up:3: the time is '-3'"),
+        ("x\n", "c.up:1: the time is 'x'"),
         ("99999999999999999999999\n", "c.up:1"),
         ("", "is empty"),
     ],
@@ -263,8 +263,8 @@ def test_ucc_players_are_not_the_link(tmp_path: Path) -> None:
         (["soon,0,5G,1,1,D,-,-"], "b.csv:2: Timestamp is 'soon'"),
         ([f"{stamp(1)},0,5G,x,1,D,-,-"], "b.csv:2: DL_bitrate is 'x'"),
         ([f"{stamp(1)},0,5G,1,-4,D,-,-"], "b.csv:2: UL_bitrate is '-4'"),
-        ([f"{stamp(1)},0,5G"], "b.csv:2: has 3 fields, not 8"),
-        ([f"{stamp(1)},0,5G,1,1,I,-,-"], "no row tells DL_bitrate"),
+        ([f"{stamp(1)},0,5G"], "b.csv:2: has 3 cells, the header 8"),
+        ([f"{stamp(1)},0,5G,1,1,I,-,-"], "no row gives DL_bitrate"),
         ([], "has no rows"),
     ],
 )
@@ -306,9 +306,9 @@ def test_nyu_multivariate(tmp_path: Path) -> None:
     [
         ("1,Mbits/sec\n1,MB/s\n", "b.csv:2: 'MB/s' is not a unit"),
         ("1\n", "b.csv:1: has 1 fields"),
-        ("fast,Mbits/sec\n", "b.csv:1: 'fast' is not a rate"),
-        ("nan,Mbits/sec\n", "b.csv:1: 'nan' is not a rate"),
-        ("-1,Mbits/sec\n", "b.csv:1: '-1' is not a rate"),
+        ("fast,Mbits/sec\n", "b.csv:1: the rate is 'fast'"),
+        ("nan,Mbits/sec\n", "b.csv:1: the rate is 'nan'"),
+        ("-1,Mbits/sec\n", "b.csv:1: the rate is '-1'"),
         (",Mbits/sec\n", "has no rates"),
     ],
 )

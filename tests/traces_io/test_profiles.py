@@ -76,9 +76,9 @@ def test_rtt_slices_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     [
         ("0 1\n1 0 2\n", "m:2: has 3 numbers, the first line 2"),
         ("0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
-        ("0 x\n1 0\n", "m:1: 'x' is not a round-trip time"),
-        ("0 -1\n1 0\n", "m:1: '-1' is not"),
-        ("0 0\n0 0\n", "tells no round-trip time"),
+        ("0 x\n1 0\n", "m:1: a round-trip time is 'x'"),
+        ("0 -1\n1 0\n", "m:1: a round-trip time is '-1'"),
+        ("0 0\n0 0\n", "gives no round-trip time"),
         ("", "has 0 lines"),
     ],
 )
@@ -145,7 +145,7 @@ def test_propius_speeds(tmp_path: Path, form: str) -> None:
     ("content", "says"),
     [
         ({"1": {"speed": 0.0}}, "device 1: 'speed' is 0.0"),
-        ({"1": {"device": "x"}}, "device 1: 'speed' is None"),
+        ({"1": {"device": "x"}}, "device 1: 'speed' is null"),
         ({"A": -1}, "A: the score is -1"),
         ([{"AI_Score": "5"}], "record 1: has no 'Model'"),
         ([{"Model": "A"}], "has no 'AI_Score'"),
