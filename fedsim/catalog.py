@@ -47,6 +47,7 @@ CATALOG = Catalog(
             "fedsim.devices.availability", "fedsim.devices.availability.base:AvailabilityModel"
         ),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
+        "importer": _kind("fedsim.traces.importers", "fedsim.traces.importers:Importer"),
     }
 )
 """All kinds of parts of this installation."""

@@ -1,116 +1,120 @@
-"""Files and folders that appear whole or not at all, even after a crash or a power cut.
+"""Files that appear on disk whole or not at all, and stay there.
 
-New content is written under a random name beside its destination, in a file that must not exist before and that is
-never reached through a symbolic link. It is flushed to the disk, renamed into place, and the folder is flushed as well.
+A new file is written under an exclusive, random, hidden name beside its target (so that no symbolic link prepared
+under a predictable name is followed), flushed to the disk, and renamed into place; the folder is flushed after that, so
+that a power cut leaves the old file or the new one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-_EXCLUSIVE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+TEMPORARY_PREFIX = ".fedsim-tmp-"
+"""How the names of files and folders begin that are still being written; what a killed process left of them may go."""
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# pyarrow and safetensors report the same errors as text alone.
+_FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
 
 
 @contextlib.contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a binary file that replaces ``path`` when the block ends, or is removed when the block raises.
+def replacing(path: Path, mode: int = 0o644) -> Iterator[Path]:
+    """Give a temporary path to write to, which replaces ``path`` when the block ends without an error.
 
-    A symbolic link at ``path`` is replaced, not followed.
+    Args:
+        path: the file to make or replace; a symbolic link there is replaced, not followed.
+        mode: permissions of the file.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the folder or the disk cannot take the file.
     """
-    temporary = _beside(path)
-    # The kernel applies the umask: the file has the same permissions as any other new file.
-    descriptor = os.open(temporary, _EXCLUSIVE | getattr(os, "O_CLOEXEC", 0), 0o666)
+    temporary = _temporary(path)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
+        yield temporary
+        with open(temporary, "rb") as file:
             os.fsync(file.fileno())
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, replacing what is there; see :func:`new_file`."""
-    with new_file(path) as file:
-        file.write(data)
+    flush_folder(path.parent)
 
 
 @contextlib.contextmanager
-def new_folder(path: Path, remove_old: Callable[[Path], None] | None = None) -> Iterator[Path]:
-    """Make a folder under a temporary name that is renamed to ``path`` when the block ends, or removed when it raises.
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Give a new empty folder to fill, which becomes ``path`` when the block ends without an error.
 
-    Args:
-        path: name of the folder.
-        remove_old: called with the folder that was at ``path``, once the new one is in place and the old one has a
-            temporary name; it should delete the files that may be deleted. Without it, nothing may be at ``path`` but
-            an empty folder.
+    Every file in it is flushed first. ``path`` must not exist.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: the parent folder or the disk cannot take it.
     """
-    temporary, old = _beside(path), None
-    temporary.mkdir()
+    temporary = _temporary(path)
+    temporary.mkdir(parents=True)
     try:
         yield temporary
-        sync_tree(temporary)
-        if remove_old is not None and path.exists():
-            old = _beside(path)
-            os.rename(path, old)
-        try:
-            os.rename(temporary, path)
-        except BaseException:
-            if old is not None:
-                os.rename(old, path)
-            raise
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as file:
+                    os.fsync(file.fileno())
+            flush_folder(Path(folder))
+        os.rename(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    sync_folder(path.parent)
-    if remove_old is not None and old is not None:
-        remove_old(old)
+    flush_folder(path.parent)
 
 
-def sync_tree(folder: Path) -> None:
-    """Flush every file and folder below ``folder`` to the disk, and ``folder`` itself."""
-    for name, _, files in os.walk(folder, topdown=False):
-        for file in files:
-            sync_file(Path(name) / file)
-        sync_folder(Path(name))
+def write_text(path: Path, text: str) -> None:
+    """Make or replace a text file (UTF-8)."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
-def sync_file(path: Path) -> None:
-    """Flush a file's content to the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Flush a folder's list of names to the disk, if its file system supports that."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
+def flush_folder(path: Path) -> None:
+    """Flush the names in a folder to the disk, on systems that can open a folder."""
+    if os.name != "posix":
         return
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
-    except OSError:
-        # Some network file systems cannot flush a folder; its files have been flushed.
-        pass
+        os.fsync(handle)
+    except OSError as error:
+        # Some network and FUSE file systems have nothing to flush in a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
-        os.close(descriptor)
+        os.close(handle)
 
 
-def _beside(path: Path) -> Path:
-    """A name in the folder of ``path`` that nobody can predict."""
-    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
+def remove_temporaries(folder: Path) -> None:
+    """Remove what killed processes left unfinished in a folder; nothing may be writing to it."""
+    for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error says that the disk, a quota or a limit on file sizes leaves no room."""
+    while True:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        if any(text in str(error) for text in _FULL_TEXTS):
+            return True
+        if error.__cause__ is None:
+            return False
+        error = error.__cause__
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{path.suffix}")

@@ -1,76 +1,71 @@
-"""Files and folders that appear whole or not at all, beside whatever else lies in their folder."""
-
 from __future__ import annotations
 
-import os
-import stat
+import errno
+from pathlib import Path
 
 import pytest
 
-from fedsim.durable import new_file, new_folder, write_file
+from fedsim.durable import (
+    TEMPORARY_PREFIX,
+    is_disk_full,
+    remove_temporaries,
+    replacing,
+    replacing_folder,
+    write_text,
+)
 
 
-def test_a_file_replaces_what_was_there_with_ordinary_permissions(tmp_path):
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    write_file(path, b"one")
-    write_file(path, b"two")
-    assert path.read_bytes() == b"two"
-    plain = tmp_path / "plain"
-    plain.touch()
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-    assert sorted(os.listdir(tmp_path)) == ["a.txt", "plain"]
+    write_text(path, "old")
+    write_text(path, "new")
+    assert path.read_text() == "new"
+    assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
-def fail_halfway(path):
-    with new_file(path) as file:
-        file.write(b"half of")
-        raise RuntimeError
-
-
-def fail_in_folder(path):
-    with new_folder(path) as folder:
-        (folder / "x").touch()
-        raise RuntimeError
-
-
-def test_a_failure_leaves_the_old_content_and_no_trace(tmp_path):
+def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    write_file(path, b"one")
-    with pytest.raises(RuntimeError):
-        fail_halfway(path)
-    with pytest.raises(RuntimeError):
-        fail_in_folder(tmp_path / "folder")
-    assert path.read_bytes() == b"one"
-    assert os.listdir(tmp_path) == ["a.txt"]
+    write_text(path, "old")
+    with pytest.raises(IsADirectoryError), replacing(path) as temporary:
+        temporary.write_bytes(tmp_path.read_bytes())
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_link_is_replaced_and_not_followed(tmp_path):
+def test_a_symbolic_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    (tmp_path / "a.txt").symlink_to(victim)
-    write_file(tmp_path / "a.txt", b"new")
-    assert victim.read_bytes() == b"precious"
-    assert not (tmp_path / "a.txt").is_symlink()
+    victim.write_text("precious")
+    path = tmp_path / "a.txt"
+    path.symlink_to(victim)
+    write_text(path, "new")
+    assert victim.read_text() == "precious"
+    assert path.read_text() == "new"
+    assert not path.is_symlink()
 
 
-def test_temporary_names_cannot_be_predicted_and_content_is_synced_before_it_is_renamed(
-    tmp_path, monkeypatch
-):
-    calls = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: calls.append("sync"))
-    replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda a, b: (calls.append(a.name), replace(a, b)))
-    for _ in range(2):
-        write_file(tmp_path / "a.txt", b"x")
-    first, second = (name for name in calls if name != "sync")
-    assert first != second
-    assert calls == ["sync", first, "sync", "sync", second, "sync"]
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError), replacing_folder(tmp_path / "f") as temporary:
+        (temporary / "a").write_bytes(temporary.read_bytes())
+    assert list(tmp_path.iterdir()) == []
+    with replacing_folder(tmp_path / "f") as temporary:
+        (temporary / "a").write_text("1")
+        assert not (tmp_path / "f").exists()
+    assert (tmp_path / "f" / "a").read_text() == "1"
 
 
-def test_a_folder_appears_with_all_its_files(tmp_path):
-    with new_folder(tmp_path / "new") as folder:
-        (folder / "inner").mkdir()
-        (folder / "inner" / "x").write_text("x")
-        assert not (tmp_path / "new").exists()
-    assert (tmp_path / "new" / "inner" / "x").read_text() == "x"
-    assert os.listdir(tmp_path) == ["new"]
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / f"{TEMPORARY_PREFIX}1").write_text("")
+    (tmp_path / f"{TEMPORARY_PREFIX}2").mkdir()
+    (tmp_path / ".mine").write_text("")
+    remove_temporaries(tmp_path)
+    assert [item.name for item in tmp_path.iterdir()] == [".mine"]
+
+
+def test_a_full_disk_is_recognized_however_it_is_reported() -> None:
+    assert is_disk_full(OSError(errno.ENOSPC, "x"))
+    assert is_disk_full(OSError("[errno 28] Error writing: No space left on device"))
+    error = ValueError("cannot be saved")
+    error.__cause__ = OSError(errno.EDQUOT, "x")
+    assert is_disk_full(error)
+    assert not is_disk_full(OSError(errno.EACCES, "no"))

@@ -304,28 +304,14 @@ class AvailabilityIndex:
         self._sweep.advance(t_ns)
         return np.flatnonzero(self._sweep.online)
 
-    def count_online(self, t_ns: int) -> int:
-        """Number of clients online at ``t_ns``. Cheapest when the instants asked about do not decrease."""
-        self._sweep.advance(t_ns)
-        return int(np.count_nonzero(self._sweep.online))
-
-    def next_arrival(self, t_ns: int, among: BoolArray | None = None) -> int:
-        """First instant (ns) after ``t_ns`` at which a client that was offline comes online; NEVER if there is none.
-
-        Args:
-            t_ns: the instant.
-            among: only clients where this holds, shape (clients,).
-        """
+    def next_arrival(self, t_ns: int) -> int:
+        """First instant (ns) after ``t_ns`` at which a client that was offline comes online; NEVER if there is none."""
         self._sweep.advance(t_ns)
         waiting = ~self._sweep.online
-        if among is not None:
-            waiting &= among
         change_us = int(self._sweep.change_us.min(initial=FAR_US, where=waiting))
         arrival = change_us * _NS if change_us < FAR_US else NEVER
         # Who is online now may leave and be back before that.
         leaving = self._sweep.online & (self._sweep.change_us < change_us)
-        if among is not None:
-            leaving &= among
         who = np.flatnonzero(leaving)
         if len(who):
             left = self.online_until_many(who, t_ns)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedsim.durable import new_folder, write_file
+from fedsim.checksums import file_sha256
+from fedsim.durable import replacing_folder, write_text
 from fedsim.errors import UserError
 from fedsim.traces.tables import TABLES, make_table, single_chunk
 
@@ -267,11 +269,18 @@ class TraceBundle:
         check_output(path, overwrite=overwrite)
         # The folder that a link names is replaced, not the link.
         folder = path.resolve()
+        aside: Path | None = None
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with new_folder(folder, _remove) as new:
+            with replacing_folder(folder) as new:
                 self._write_files(new)
+                if folder.exists():
+                    aside = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(8)}.old")
+                    folder.rename(aside)
+            if aside is not None:
+                _remove(aside)
         except OSError as error:
+            if aside is not None and not folder.exists():
+                aside.rename(folder)
             raise UserError(
                 f"the trace bundle cannot be written: {error.strerror}", where=str(path)
             ) from error
@@ -297,18 +306,12 @@ class TraceBundle:
         self.manifest.sha256 = digests
         self.manifest.written_by = f"fedsim {package_version()}"
         text = json.dumps(self.manifest.model_dump(mode="json", by_alias=True), indent=2)
-        write_file(folder / MANIFEST_NAME, f"{text}\n".encode())
+        write_text(folder / MANIFEST_NAME, f"{text}\n")
 
 
 def table_path(folder: Path, name: str) -> Path:
     """File of a table in a bundle's folder."""
     return folder / f"{name}.parquet"
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def package_version() -> str:

@@ -38,6 +38,8 @@ STATES: Mapping[str, tuple[str, ...]] = {
 KEYS = tuple(STATES)
 INITIAL = {"charging": "off", "network": "none", "screen": "on", "lock": "off"}
 FLASH_RULE = "charging and network == wifi and lock"
+MOST_WORDS = 1000
+"""Most keywords, keys, values and signs in a rule: a longer one takes seconds to evaluate and was not meant."""
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|[(),])|([A-Za-z0-9_]+)|'([A-Za-z0-9_]+)'|\"([A-Za-z0-9_]+)\")")
 _Test = Callable[[Mapping[str, str]], bool]
@@ -59,12 +61,15 @@ class _Parser:
             word = next(group for group in match.groups() if group is not None)
             self.tokens.append((word.lower(), match.end() - len(match.group().lstrip())))
             at = match.end()
+            if len(self.tokens) > MOST_WORDS:
+                raise self.error(f"more than {MOST_WORDS:,} words", at)
         self.next = 0
         self.depth = 0
 
     def error(self, message: str, column: int) -> UserError:
+        shown = self.text if len(self.text) <= 200 else f"{self.text[:197]}..."
         return UserError(
-            f"{message} in '{self.text}'",
+            f"{message} in '{shown}'",
             where=f"eligibility, column {column + 1}",
             hint=f"write for example: {FLASH_RULE}; keys: {', '.join(KEYS)}; and, or, not, ==, !=, in (...)",
         )
