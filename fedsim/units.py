@@ -14,6 +14,9 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
+NEVER = 2**62
+"""The instant (ns) of what never happens, later than any simulated time (146 years)."""
+
 LONGEST_S = 3.2e9
 """The longest duration that may be given, about a hundred years: the clock counts 292 years of nanoseconds."""
 

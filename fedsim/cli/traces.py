@@ -156,6 +156,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
     if as_json:
         click.echo(json.dumps(summary, indent=2))
         return
+    _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
     click.secho(f"{summary['name']}: {summary['devices']:,} devices", bold=True)
     for name, rows in summary["rows"].items():
@@ -241,8 +242,14 @@ def _list_populations(as_json: bool) -> None:
 
 
 @command.command("import")
-@click.argument("format_", metavar="FORMAT", required=False)
+@click.argument("format_", metavar="[FORMAT]", required=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "importer_name",
+    metavar="FORMAT",
+    help="Name of the format, or file.py:ClassName for an importer of your own.",
+)
 @settings_option
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
@@ -252,36 +259,69 @@ def _list_populations(as_json: bool) -> None:
 def import_(
     format_: str | None,
     files: tuple[Path, ...],
+    importer_name: str | None,
     settings: tuple[str, ...],
     output: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make a trace bundle from FILES of a foreign FORMAT.
+    """Make a trace bundle from FILES in another FORMAT.
 
-    Without arguments it lists the formats; with a FORMAT alone it describes that format and its parameters. What the
-    importer dropped or merged is printed and kept in the manifest.
+    Without arguments, list the formats; with a FORMAT alone, describe it and its parameters. FORMAT may be omitted if
+    the files show what they are, or follow the option --format. What the importer dropped or merged is printed and
+    kept in the manifest.
     """
     from fedsim.traces.bundle import check_output
     from fedsim.traces.importers import import_bundle, registry
 
-    if format_ is None:
+    if format_ is None and importer_name is None:
         _list_formats(registry(), as_json)
         return
-    importer = _known(registry(), format_)
-    if not files and output is None:
+    importer, paths = _importer(importer_name, format_, files)
+    if not paths and output is None:
         _describe_format(importer, as_json)
         return
-    if not files or output is None:
+    if not paths or output is None:
         raise UserError("give the files to import and the output folder (-o)")
     check_output(output, overwrite=force)
     values = _nested(settings)
     values.setdefault("name", output.name)
     params = _validated(importer.Params, values)
-    with _working(f"reading {format_}"):
-        bundle = import_bundle(importer, files, params)
+    with _working(f"reading {importer.name or importer.__name__}"):
+        bundle = import_bundle(importer, paths, params)
     bundle.manifest.command = _command_line()
     _finish(bundle, output, force, as_json)
+
+
+def _importer(
+    name: str | None, first: str | None, files: tuple[Path, ...]
+) -> tuple[type[Importer], tuple[Path, ...]]:
+    """The importer that the options or the first argument name, or the files show, and the files to import."""
+    from fedsim.catalog import CATALOG
+    from fedsim.components import is_user_reference
+    from fedsim.traces.importers import recognize, registry
+
+    names_format = first is not None and (
+        first in registry() or is_user_reference(first) or not Path(first).exists()
+    )
+    if name is None and names_format:
+        name, first = first, None
+    paths = files if first is None else (Path(first), *files)
+    if name is None:
+        names = recognize(paths)
+        if len(names) != 1:
+            raise UserError(
+                f"the format is not clear: it may be {' or '.join(names)}"
+                if names
+                else "the file is in none of the known formats",
+                where=str(paths[0]),
+                hint=f"name the format with --format; formats: {', '.join(registry())}",
+            )
+        name = names[0]
+        click.echo(f"format: {name}", err=True)
+    if not is_user_reference(name):
+        return _known(registry(), name), paths
+    return CATALOG.find("importer", name, Path.cwd()), paths  # type: ignore[return-value]
 
 
 @command.command()
@@ -324,7 +364,9 @@ def export(
 
 
 def _list_formats(formats: dict[str, Any], as_json: bool) -> None:
-    rows = {name: item.description for name, item in formats.items()}
+    from fedsim.scenario.catalog import summary
+
+    rows = {name: item.description or summary(item) for name, item in formats.items()}
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -369,21 +411,36 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.validation import validate_bundle
 
-    loaded = TraceBundle.read(bundle)
+    loaded = TraceBundle.read(bundle, verify=False)
     with _working("checking"):
-        problems = validate_bundle(loaded, limit=limit)
+        findings = validate_bundle(loaded, limit=limit)
+    _warn(loaded)
     if as_json:
-        click.echo(json.dumps([vars(problem) for problem in problems], indent=2))
-    elif problems:
-        for problem in problems:
-            click.echo(str(problem))
-        click.echo(f"{len(problems)} problems", err=True)
+        click.echo(json.dumps([vars(finding) for finding in findings], indent=2))
+    elif findings:
+        for finding in findings:
+            click.echo(str(finding))
+        click.echo(f"{len(findings)} problems", err=True)
     else:
         rows = sum(table.num_rows for table in loaded.tables.values())
         click.echo(
             f"{loaded.manifest.name}: sound ({loaded.device_count:,} devices, {rows:,} rows)"
         )
-    return 2 if problems else 0
+    return 2 if findings else 0
+
+
+def _warn(bundle: TraceBundle) -> None:
+    """Say on standard error what is doubtful about a bundle that may still be sound."""
+    from fedsim.traces.validation import implausible_times
+
+    if bundle.unverified:
+        tables = ", ".join(bundle.unverified)
+        click.echo(
+            f"note: {bundle.where}: not verifiable: its manifest holds no SHA-256 of {tables}",
+            err=True,
+        )
+    if warning := implausible_times(bundle):
+        click.echo(f"warning: {bundle.where}: {warning}", err=True)
 
 
 @command.command()
@@ -408,7 +465,10 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     if plot is not None and plot.exists() and not force:
         raise UserError("the output exists already", where=str(plot), hint="use --force")
     with _working("measuring"):
-        described = [describe(TraceBundle.read(path)) for path in bundles]
+        loaded = [TraceBundle.read(path) for path in bundles]
+        described = [describe(bundle) for bundle in loaded]
+    for bundle in loaded:
+        _warn(bundle)
     if as_json:
         click.echo(json.dumps([as_data(statistics) for statistics in described], indent=2))
     else:

@@ -19,13 +19,11 @@ import numpy.typing as npt
 
 from fedsim.components import Component, Parameters
 from fedsim.randomness import Purpose, Stream
+from fedsim.units import NEVER as NEVER
 
 if TYPE_CHECKING:
     from fedsim.network.shared import SharedNetwork
     from fedsim.traces.bundle import TraceBundle
-
-NEVER = 2**62
-"""The instant of what never happens, in nanoseconds (146 years): later than any simulated time."""
 
 BIT_NS_PER_BYTE = 8e9
 """Bits in a byte times nanoseconds in a second: ``size_bytes * BIT_NS_PER_BYTE / rate_bps`` is in nanoseconds."""

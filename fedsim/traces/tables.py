@@ -25,7 +25,7 @@ FLOAT64, FLOAT32, BOOL = pa.float64(), pa.float32(), pa.bool_()
 
 @dataclass(frozen=True)
 class Bounds:
-    """The finite numbers from ``low`` to ``high``; without ``low`` itself if ``open_low``. ``words`` may describe them."""
+    """The finite numbers from ``low`` (without it if ``open_low``) to ``high``; ``words`` may describe them."""
 
     low: float = -np.inf
     high: float = np.inf

@@ -54,10 +54,10 @@ class Number:
         except (TypeError, ValueError, OverflowError):
             numbers = np.array([self._parsed_or_nan(value) for value in values], np.float64)
         good = self.bounds.contain(numbers)
-        for row in np.flatnonzero(~good):
+        for row in np.flatnonzero(~good).tolist():
             if values[row] not in self.missing:
                 raise UserError(
-                    f"{self.name} is {_shown(values[row])}", where=where(int(row)), hint=self.rule
+                    f"{self.name} is {_shown(values[row])}", where=where(row), hint=self.rule
                 )
         return numbers
 

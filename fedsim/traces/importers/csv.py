@@ -192,7 +192,10 @@ class _Table:
     def number(self, name: str) -> Floats:
         """One number per device, NaN where unknown. Shape (devices,)."""
         values = NUMBERS[name][0].read(self.cells[name], self.location)
-        return self._single(name, values, ~np.isnan(values), np.full(len(self.ids), np.nan))
+        single: Floats = self._single(
+            name, values, ~np.isnan(values), np.full(len(self.ids), np.nan)
+        )
+        return single
 
     def text(self, name: str) -> list[str | None]:
         """One text per device, None where unknown."""

@@ -296,15 +296,15 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
     lengths = np.fromiter(map(len, lists), np.int64, len(ids))
     device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
 
-    def where(row: int) -> str:
+    def location(row: int) -> str:
         return f"{source.where}, device {ids[int(device[row])]}"
 
     pairs = list(chain.from_iterable(lists))
     for row, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(pair) != 2:
-            raise UserError(f"{pair!r} is not an interval [start, end]", where=where(row))
-    start_s = START.read([pair[0] for pair in pairs], where)
-    end_s = END.read([pair[1] for pair in pairs], where)
+            raise UserError(f"{pair!r} is not an interval [start, end]", where=location(row))
+    start_s = START.read([pair[0] for pair in pairs], location)
+    end_s = END.read([pair[1] for pair in pairs], location)
     bounds_s = Number("the window", "s", TIME_S)
     for bound in window_s:
         bounds_s.read(bound.tolist(), lambda row: f"{source.where}, device {ids[row]}")

@@ -234,7 +234,7 @@ def _times(events: _Events, column: str) -> Ints:
     texts = events.columns[column]
     try:
         seconds = texts.cast(pa.float64()).to_numpy()
-        good = UNIX_S.contain(seconds).all()
+        good = bool(UNIX_S.contain(seconds).all())
     except pa.ArrowInvalid:
         good = False
     if not good:

@@ -20,7 +20,10 @@ from fedsim.traces.tables import Bounds
 PACKET_BITS = 12_000
 BPS_PER_PACKET = PACKET_BITS / 0.001
 TIME = Number(
-    "the time", "ms", Bounds(0, 100 * 366 * 86_400_000, words="from 0 to a hundred years"), whole=True
+    "the time",
+    "ms",
+    Bounds(0, 100 * 366 * 86_400_000, words="from 0 to a hundred years"),
+    whole=True,
 )
 
 

@@ -71,4 +71,5 @@ def _rates(source: SourceFile) -> Floats:
         cells.append(fields[0])
         factors.append(UNITS[fields[1]] if len(fields) == 2 else 1e6)
         lines.append(line)
-    return RATE.read(cells, lambda row: source.line(lines[row])) * np.array(factors)
+    rates = RATE.read(cells, lambda row: source.line(lines[row]))
+    return np.asarray(rates * np.array(factors))

@@ -1,4 +1,4 @@
-"""FLASH: raw states by a rule, cached timers, speeds."""
+"""Importing FLASH's files: values, what is dropped and counted, and what is refused."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from fedsim.errors import UserError
 from fedsim.traces.eligibility import rederive
-from tests.traces_io.helpers import import_, intervals, online, refused
+from tests.traces.helpers import import_, intervals, online, refused
 
 US = 1_000_000
+
+
 ZERO = datetime(2020, 1, 2)
+
+
 START = datetime(2020, 1, 31, 22)
 
 
@@ -45,6 +49,36 @@ def raw(path: Path, *devices: str, model: str = "M") -> Path:
     return path
 
 
+READY = [(0, "battery_charged_on"), (10, "wifi"), (20, "screen_off"), (30, "screen_lock")]
+
+
+EVENTS = ["battery_charged_on", "battery_charged_off", "wifi", "2g", "4g", "unknown"]
+
+
+def flash_by_loop(events: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """FLASH's rule, read line by line: states, then sorted and merged where they touch, empty ones dropped."""
+    charged = wifi = locked = False
+    opened: int | None = None
+    found: list[list[int]] = []
+    for second, event in events:
+        if event.startswith("battery"):
+            charged = event.endswith("_on")
+        elif event in ("wifi", "2g", "4g", "unknown"):
+            wifi = event == "wifi"
+        elif event in ("screen_lock", "screen_unlock"):
+            locked = event == "screen_lock"
+        ready = charged and wifi and locked
+        if ready and opened is None:
+            opened = second
+        elif not ready and opened is not None:
+            if found and opened <= found[-1][1]:
+                found[-1][1] = second
+            else:
+                found.append([opened, second])
+            opened = None
+    return [(us(low), us(high)) for low, high in found if high > low]
+
+
 def timers(path: Path, **devices: Any) -> Path:
     path.write_text(json.dumps(devices))
     return path
@@ -52,9 +86,6 @@ def timers(path: Path, **devices: Any) -> Path:
 
 def timer(start: Any, end: Any, ready: Any, success: Any = True) -> dict[str, Any]:
     return {"isSuccess": success, "trace_start": start, "trace_end": end, "ready_time": ready}
-
-
-READY = [(0, "battery_charged_on"), (10, "wifi"), (20, "screen_off"), (30, "screen_lock")]
 
 
 def test_flash_rule_by_hand(tmp_path: Path) -> None:
@@ -173,34 +204,6 @@ def test_another_rule_and_its_derivation_from_events(tmp_path: Path) -> None:
 def test_a_bad_rule_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="eligibility, column 1"):
         import_("flash", raw(tmp_path / "s.json", messages(*READY)), eligibility="plugged")
-
-
-EVENTS = ["battery_charged_on", "battery_charged_off", "wifi", "2g", "4g", "unknown"]
-EVENTS += ["screen_on", "screen_off", "screen_lock", "screen_unlock", "77.5%"]
-
-
-def flash_by_loop(events: list[tuple[int, str]]) -> list[tuple[int, int]]:
-    """FLASH's rule, read line by line: states, then sorted and merged where they touch, empty ones dropped."""
-    charged = wifi = locked = False
-    opened: int | None = None
-    found: list[list[int]] = []
-    for second, event in events:
-        if event.startswith("battery"):
-            charged = event.endswith("_on")
-        elif event in ("wifi", "2g", "4g", "unknown"):
-            wifi = event == "wifi"
-        elif event in ("screen_lock", "screen_unlock"):
-            locked = event == "screen_lock"
-        ready = charged and wifi and locked
-        if ready and opened is None:
-            opened = second
-        elif not ready and opened is not None:
-            if found and opened <= found[-1][1]:
-                found[-1][1] = second
-            else:
-                found.append([opened, second])
-            opened = None
-    return [(us(low), us(high)) for low, high in found if high > low]
 
 
 @settings(max_examples=60, deadline=None)

@@ -18,6 +18,25 @@ def holds(rule: Rule, state: dict[str, str]) -> bool:
     return bool(rule.table[tuple(STATES[key].index(state[key]) for key in KEYS)])
 
 
+def python_of(text: str) -> str:
+    words = []
+    for word in text.replace("(", " ( ").replace(")", " ) ").split():
+        words.append(f"(s['{word}'] == 'on')" if word in KEYS else word)
+    return " ".join(words)
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from(["charging", "screen", "lock"]),
+    lambda inner: st.one_of(
+        st.builds("not {}".format, inner),
+        st.builds("({})".format, inner),
+        st.builds("{} and {}".format, inner, inner),
+        st.builds("{} or {}".format, inner, inner),
+    ),
+    max_leaves=8,
+)
+
+
 def test_flash_rule_truth_table() -> None:
     rule = Rule.parse(FLASH_RULE)
     for state in ALL:
@@ -53,25 +72,6 @@ def test_expressions_mean_what_python_would(text: str, python: str) -> None:
     rule = Rule.parse(text)
     for state in ALL:
         assert holds(rule, state) == eval(python, {"s": state})  # noqa: S307
-
-
-def python_of(text: str) -> str:
-    words = []
-    for word in text.replace("(", " ( ").replace(")", " ) ").split():
-        words.append(f"(s['{word}'] == 'on')" if word in KEYS else word)
-    return " ".join(words)
-
-
-EXPRESSIONS = st.recursive(
-    st.sampled_from(["charging", "screen", "lock"]),
-    lambda inner: st.one_of(
-        st.builds("not {}".format, inner),
-        st.builds("({})".format, inner),
-        st.builds("{} and {}".format, inner, inner),
-        st.builds("{} or {}".format, inner, inner),
-    ),
-    max_leaves=8,
-)
 
 
 @given(EXPRESSIONS)
