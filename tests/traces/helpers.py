@@ -38,7 +38,7 @@ def intervals(bundle: TraceBundle, *, state: int = 1) -> dict[str, list[tuple[in
         str(row["device_id"]): [] for row in bundle.devices.to_pylist()
     }
     for row in bundle.tables["availability"].to_pylist():
-        if row["state"] == state:
+        if row.get("state", 1) == state:
             result[row["device_id"]].append((row["start_us"], row["end_us"]))
     return result
 

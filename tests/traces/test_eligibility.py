@@ -107,3 +107,10 @@ def test_mistakes_name_their_column(text: str, column: int, says: str) -> None:
     assert caught.value.where == f"eligibility, column {column}"
     assert says in caught.value.message
     assert "charging and network == wifi and lock" in str(caught.value.hint)
+
+
+def test_a_rule_of_a_hundred_thousand_words_is_refused_at_once():
+    assert Rule.parse(" or ".join(["charging"] * 500)).table.any()
+    with pytest.raises(UserError, match="more than 1,000 words") as caught:
+        Rule.parse(" or ".join(["charging"] * 100_000))
+    assert len(str(caught.value)) < 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from fedsim.components import Component, discover
 from fedsim.traces.bundle import TraceBundle
 
 
-class Exporter(Component):
+class Exporter(Component, ABC):
     """Base of every exporter."""
 
     description: ClassVar[str] = ""

@@ -9,7 +9,7 @@ An importer of your own is a class in a Python file, named on the command line a
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +87,7 @@ class Imported:
     on_end: OnEnd = "wrap"
 
 
-class Importer(Component):
+class Importer(Component, ABC):
     """Base of every importer.
 
     Attributes:
@@ -151,6 +151,12 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         )
     sources = Sources(paths, max_unpacked=params.max_unpacked)
     imported = importer.read(sources, params)
+    if not isinstance(imported, Imported):
+        raise UserError(
+            f"the importer {importer.__name__} returned {type(imported).__name__}, not Imported",
+            where=sources.where,
+            hint="end its read with: return Imported(tables)",
+        )
     tables = {
         name: table if isinstance(table, pa.Table) else make_table(name, table)
         for name, table in imported.tables.items()
