@@ -34,7 +34,7 @@ output_option = click.option(
     help="Folder of the new trace bundle; its last part becomes its name.",
 )
 
-force_option = click.option("--force", is_flag=True, help="Replace the output where it exists.")
+force_option = click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
 
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 
@@ -59,7 +59,7 @@ def command() -> None:
 
 @contextlib.contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A function to tell how much is done, shown as a bar on a terminal; None where nobody watches."""
+    """A function that reports how much is done, shown as a bar on a terminal; None if the output is not a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -72,7 +72,7 @@ def _progress(title: str, total: int) -> Iterator[Callable[[int], None] | None]:
 
 @contextlib.contextmanager
 def _working(title: str) -> Iterator[None]:
-    """A moving line on a terminal while something of unknown length goes on."""
+    """A moving line on a terminal during work of unknown length."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -120,7 +120,7 @@ def _validated(model: type[BaseModel], values: dict[str, Any]) -> Any:
 
 
 def _command_line() -> str:
-    """The command that is running, without what is about its output alone."""
+    """The command that is running, without the options that only concern its output."""
     context = click.get_current_context()
     words = ["fedsim", "traces", context.info_name or ""]
     for parameter in context.command.params:
@@ -150,7 +150,7 @@ def _summary(bundle: TraceBundle, path: Path | None) -> dict[str, Any]:
 
 
 def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
-    """Write a new bundle and say what is in it."""
+    """Write a new bundle and print what is in it."""
     bundle.write(output, overwrite=force)
     summary = _summary(bundle, output)
     if as_json:
@@ -173,8 +173,8 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
 @click.option("-n", "--devices", type=click.IntRange(min=1), help="Number of devices.")
 @click.option("--days", type=float, default=7.0, show_default=True, help="Length in days.")
 @seed_option
-@click.option("--compute-series", is_flag=True, help="Let speeds vary in time.")
-@click.option("--network-series", is_flag=True, help="Let link rates vary in time.")
+@click.option("--compute-series", is_flag=True, help="Let speeds vary over time.")
+@click.option("--network-series", is_flag=True, help="Let link rates vary over time.")
 @settings_option
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
@@ -195,7 +195,7 @@ def synthesize(
 ) -> None:
     """Make a synthetic trace bundle of a POPULATION: a calibrated preset or a simple family.
 
-    Without arguments it lists the populations. Parameters are set by part: -s availability.amplitude=0.3, -s
+    Without arguments, list the populations. Parameters are set by part: -s availability.amplitude=0.3, -s
     compute.speed_sigma=0.5, -s network.rtt=40ms, -s compute_series.sd=0.1, -s network_series.cv=0.4.
     """
     from fedsim.traces.bundle import check_output
@@ -339,7 +339,7 @@ def export(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write a trace BUNDLE in a foreign FORMAT. Without arguments it lists the formats."""
+    """Write a trace BUNDLE in another FORMAT. Without arguments, list the formats."""
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.exporters import registry
     from fedsim.traces.validation import require_sound
@@ -403,11 +403,11 @@ def _known(formats: dict[str, Any], name: str) -> Any:
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Problems listed of each kind.",
+    help="Problems listed per kind.",
 )
 @json_option
 def validate(bundle: Path, limit: int, as_json: bool) -> int:
-    """Check a trace BUNDLE: every problem with its table and row. Exit code 2 where there is one."""
+    """Check a trace BUNDLE: list every problem with its table and row. The exit code is 2 if there is one."""
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.validation import validate_bundle
 
@@ -453,10 +453,10 @@ def _warn(bundle: TraceBundle) -> None:
 @force_option
 @json_option
 def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: bool) -> None:
-    """Describe trace BUNDLES in figures: one alone, or several side by side.
+    """Describe one trace bundle, or several BUNDLES side by side.
 
-    When devices are online by hour and weekday, how long sessions and gaps are and which distributions fit them, how
-    long a device that is online stays, and how speeds and link rates are spread.
+    Shows when devices are online by hour and weekday, how long sessions and gaps are and which distributions fit
+    them, how long a device that is online stays, and how speeds and link rates are spread.
     """
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.inspection import as_data, write_plot, write_text
@@ -488,7 +488,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 @force_option
 @json_option
 def sample(bundle: Path, devices: int, seed: int, output: Path, force: bool, as_json: bool) -> None:
-    """A part of a trace BUNDLE: some of its usable devices, none twice."""
+    """Draw some of a trace BUNDLE's usable devices, without replacement."""
     from fedsim.traces.bundle import TraceBundle, check_output
     from fedsim.traces.combine import sample as draw
 
@@ -512,7 +512,7 @@ def sample(bundle: Path, devices: int, seed: int, output: Path, force: bool, as_
 def scale(
     bundle: Path, devices: int, shift: bool, seed: int, output: Path, force: bool, as_json: bool
 ) -> None:
-    """A population of any size drawn with replacement from a trace BUNDLE.
+    """Draw a population of any size from a trace BUNDLE, with replacement.
 
     Copies of one device are shifted by whole days, so that they do not move in step and keep their hours of the day.
     """
@@ -534,14 +534,14 @@ def scale(
     type=click.FloatRange(-1, 1),
     default=0.0,
     show_default=True,
-    help="Rank correlation of a device's share of time online and its speed.",
+    help="Rank correlation between a device's share of time online and its speed.",
 )
 @click.option(
     "--network-correlation",
     type=click.FloatRange(-1, 1),
     default=0.0,
     show_default=True,
-    help="Rank correlation of a device's speed and its rate.",
+    help="Rank correlation between a device's speed and its rate.",
 )
 @seed_option
 @output_option
@@ -560,7 +560,7 @@ def join(
 ) -> None:
     """Give the devices of a trace BUNDLE the compute or network columns of other bundles.
 
-    Each device is given those of a device drawn at random, whatever their ids. Where files tell of the same devices,
+    Each device gets those of a device drawn at random, whatever their ids. If files describe the same devices,
     import them together instead: fedsim traces import csv sessions.csv links.csv.
     """
     from fedsim.traces.bundle import TraceBundle, check_output

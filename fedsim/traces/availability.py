@@ -67,7 +67,7 @@ class AvailabilityIndex:
         self.clients = len(first)
         self.horizon_ns = horizon_ns
         self._edges = edges_us
-        # One row a client, so that a look-up of one client reads one cache line of it.
+        # One row per client, so that a look-up of one client reads one cache line of it.
         self._layout = np.stack([first, last, offset_us, period_us], axis=1)
         self._wraps = bool(period_us.any())
         # Memory views give Python integers several times faster than numpy scalars.
@@ -81,7 +81,7 @@ class AvailabilityIndex:
 
     @classmethod
     def always(cls, clients: int, eligible: npt.ArrayLike | None = None) -> AvailabilityIndex:
-        """Everybody is online all the time; those not ``eligible``, shape (clients,), never."""
+        """Every device is online all the time; those not ``eligible``, shape (clients,), never."""
         zeros = np.zeros(clients, np.int64)
         edges = 2 if eligible is None else 2 * np.asarray(eligible, dtype=np.int64)
         return cls(np.array([-FAR_US, FAR_US]), zeros, zeros + edges, zeros, zeros)
@@ -101,7 +101,7 @@ class AvailabilityIndex:
 
         Args:
             bundle: bundle with the tables ``devices`` and ``availability``.
-            device_rows: row of ``devices`` that each client replays, shape (clients,); one client a device by default.
+            device_rows: row of ``devices`` that each client replays, shape (clients,); by default one per device.
             shift_ns: how far into its trace each client is ahead, shape (clients,); rounded to microseconds.
             eligible: false for clients that are never to be online, shape (clients,).
             start_us: trace instant of simulated time 0.
@@ -532,7 +532,7 @@ class OnlineSampler:
 
     Args:
         index: the population.
-        stream: random numbers of these draws; one sampler a stream.
+        stream: random numbers of these draws; one sampler per stream.
 
     Attributes:
         online_until_ns: how long the client that :meth:`sample_one` returned last is online, as
@@ -574,7 +574,7 @@ class OnlineSampler:
             k: how many.
             t_ns: the instant.
             busy: clients that are not to be drawn, shape (clients,).
-            draw: number of this draw; a number of its own gives a draw of its own.
+            draw: number of this draw; different numbers give independent draws.
 
         Returns:
             Client ids, shape (k,); fewer where fewer exist.

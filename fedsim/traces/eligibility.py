@@ -6,7 +6,7 @@ Grammar (keywords are case-blind)::
     test  = key [ ("==" | "!=") value | ["not"] "in" "(" value { "," value } ")" ]
 
 Keys are ``charging``, ``screen`` and ``lock`` (values ``on``, ``off``; a bare key means ``on``) and ``network`` (values
-``wifi 2g 3g 4g 5g unknown none``, where ``none`` is: not told yet). FLASH's own rule is
+``wifi 2g 3g 4g 5g unknown none``, where ``none`` means: not known yet). FLASH's own rule is
 ``charging and network == wifi and lock``. Before the first event of a key FLASH takes it for false: not charging, not
 on Wi-Fi, not locked; its ``screen_off`` starts false too, so the screen is on.
 """
@@ -159,7 +159,7 @@ class Rule:
 
     Args:
         text: the expression.
-        table: whether each combination of states is eligible, one axis a key in the order of :data:`KEYS`.
+        table: whether each combination of states is eligible, one axis per key in the order of :data:`KEYS`.
     """
 
     text: str

@@ -404,5 +404,5 @@ def id_column(rows: npt.NDArray[np.integer[Any]], ids: Any) -> Any:
 
 
 def constant_column(value: str, length: int) -> Any:
-    """An id column that holds one value ``length`` times, in four bytes a row."""
+    """An id column that holds one value ``length`` times, in four bytes per row."""
     return id_column(np.zeros(length, np.int32), [value])

@@ -24,7 +24,7 @@ class Exporter(Component, ABC):
 
         Args:
             bundle: what to write; it must be sound (:func:`~fedsim.traces.validation.require_sound`).
-            path: the file, or the folder of one file a series.
+            path: the file, or the folder of one file per series.
             params: an instance of the class's ``Params``.
             overwrite: replace files that are there already.
 
