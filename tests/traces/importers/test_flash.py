@@ -1,4 +1,4 @@
-"""FLASH: raw states by a rule, cached timers, speeds."""
+"""Importing FLASH's files: values, what is dropped and counted, and what is refused."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from fedsim.errors import UserError
 from fedsim.traces.eligibility import rederive
-from tests.traces_io.helpers import import_, intervals, online, refused
+from tests.traces.helpers import import_, intervals, online, refused
 
 US = 1_000_000
+
+
 ZERO = datetime(2020, 1, 2)
+
+
 START = datetime(2020, 1, 31, 22)
 
 
@@ -45,6 +49,36 @@ def raw(path: Path, *devices: str, model: str = "M") -> Path:
     return path
 
 
+READY = [(0, "battery_charged_on"), (10, "wifi"), (20, "screen_off"), (30, "screen_lock")]
+
+
+EVENTS = ["battery_charged_on", "battery_charged_off", "wifi", "2g", "4g", "unknown"]
+
+
+def flash_by_loop(events: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """FLASH's rule, read line by line: states, then sorted and merged where they touch, empty ones dropped."""
+    charged = wifi = locked = False
+    opened: int | None = None
+    found: list[list[int]] = []
+    for second, event in events:
+        if event.startswith("battery"):
+            charged = event.endswith("_on")
+        elif event in ("wifi", "2g", "4g", "unknown"):
+            wifi = event == "wifi"
+        elif event in ("screen_lock", "screen_unlock"):
+            locked = event == "screen_lock"
+        ready = charged and wifi and locked
+        if ready and opened is None:
+            opened = second
+        elif not ready and opened is not None:
+            if found and opened <= found[-1][1]:
+                found[-1][1] = second
+            else:
+                found.append([opened, second])
+            opened = None
+    return [(us(low), us(high)) for low, high in found if high > low]
+
+
 def timers(path: Path, **devices: Any) -> Path:
     path.write_text(json.dumps(devices))
     return path
@@ -52,9 +86,6 @@ def timers(path: Path, **devices: Any) -> Path:
 
 def timer(start: Any, end: Any, ready: Any, success: Any = True) -> dict[str, Any]:
     return {"isSuccess": success, "trace_start": start, "trace_end": end, "ready_time": ready}
-
-
-READY = [(0, "battery_charged_on"), (10, "wifi"), (20, "screen_off"), (30, "screen_lock")]
 
 
 def test_flash_rule_by_hand(tmp_path: Path) -> None:
@@ -175,34 +206,6 @@ def test_a_bad_rule_is_refused(tmp_path: Path) -> None:
         import_("flash", raw(tmp_path / "s.json", messages(*READY)), eligibility="plugged")
 
 
-EVENTS = ["battery_charged_on", "battery_charged_off", "wifi", "2g", "4g", "unknown"]
-EVENTS += ["screen_on", "screen_off", "screen_lock", "screen_unlock", "77.5%"]
-
-
-def flash_by_loop(events: list[tuple[int, str]]) -> list[tuple[int, int]]:
-    """FLASH's rule, read line by line: states, then sorted and merged where they touch, empty ones dropped."""
-    charged = wifi = locked = False
-    opened: int | None = None
-    found: list[list[int]] = []
-    for second, event in events:
-        if event.startswith("battery"):
-            charged = event.endswith("_on")
-        elif event in ("wifi", "2g", "4g", "unknown"):
-            wifi = event == "wifi"
-        elif event in ("screen_lock", "screen_unlock"):
-            locked = event == "screen_lock"
-        ready = charged and wifi and locked
-        if ready and opened is None:
-            opened = second
-        elif not ready and opened is not None:
-            if found and opened <= found[-1][1]:
-                found[-1][1] = second
-            else:
-                found.append([opened, second])
-            opened = None
-    return [(us(low), us(high)) for low, high in found if high > low]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -264,8 +267,8 @@ def test_timers_take_no_rule(tmp_path: Path) -> None:
         (timer(10, 10, []), "runs from 10 to 10"),
         (timer(0, 10, "soon"), "not a list"),
         (timer(0, 10, [[1]]), "[1] is not an interval"),
-        (timer(0, 10, [[1, "x"]]), "does not hold two numbers"),
-        (timer(0, 10, [[1, None]]), "not a finite time"),
+        (timer(0, 10, [[1, "x"]]), "an end is 'x'"),
+        (timer(0, 10, [[1, None]]), "an end is null"),
         (timer(0, 10, [], "yes"), "'isSuccess' is 'yes'"),
         ({"isSuccess": True}, "no 'ready_time'"),
     ],
@@ -284,7 +287,7 @@ def test_malformed_files(tmp_path: Path) -> None:
     )
     first = raw(tmp_path / "s.json", messages(*READY))
     second = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []))
-    assert "the same twice" in refused("flash", first, second)
+    assert "the same availability twice" in refused("flash", first, second)
     assert "a second timer file" in refused("flash", second, second)
 
 

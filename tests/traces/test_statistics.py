@@ -18,7 +18,7 @@ from fedsim.traces.fitting import (
     two_lognormals,
     weibull,
 )
-from fedsim.traces.importers import registry
+from fedsim.traces.importers import import_bundle, registry
 from fedsim.traces.inspection import as_data, write_plot, write_text
 from fedsim.traces.statistics import describe
 from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
@@ -199,7 +199,7 @@ def test_a_bundle_without_availability_is_described():
 def test_flash_phones(fedsim_data):
     importer = registry()["flash"]
     path = fedsim_data / "traces" / "flash_state_1k" / "cached_timers.json"
-    found = describe(importer.read([path], importer.Params()))
+    found = describe(import_bundle(importer, [path], importer.Params()))
     online = found.availability
     assert (found.devices, found.valid_devices, found.device_days) == (1000, 710, 3376.0)
     assert online.online_share == pytest.approx(0.094, abs=0.0005)
@@ -237,7 +237,7 @@ def test_flash_phones(fedsim_data):
 def test_fedscale_phones(fedsim_data):
     importer = registry()["fedscale"]
     folder = fedsim_data / "traces" / "fedscale_100"
-    found = describe(importer.read(sorted(folder.glob("*.json")), importer.Params()))
+    found = describe(import_bundle(importer, sorted(folder.glob("*.json")), importer.Params()))
     online = found.availability
     assert online.online_share == pytest.approx(0.732, abs=0.0006)
     shares = [online.share.percentile(percent) for percent in (10, 25, 50, 75, 90)]

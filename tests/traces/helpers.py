@@ -10,23 +10,23 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import registry
+from fedsim.traces.importers import import_bundle, registry
 from fedsim.traces.validation import validate_bundle
 
 
 def import_(format_: str, *paths: Path, **options: Any) -> TraceBundle:
     """Import files and check that the bundle is sound."""
     importer = registry()[format_]
-    bundle = importer.read(list(paths), importer.Params(**options))
+    bundle = import_bundle(importer, list(paths), importer.Params(**options))
     assert validate_bundle(bundle) == []
     return bundle
 
 
 def refused(format_: str, *paths: Path, **options: Any) -> str:
-    """Message of the import of files that must be refused; it must name the file and say how to mend it."""
+    """Message of the import of files that must be refused; it must name the file and say how to fix it."""
     importer = registry()[format_]
     with pytest.raises(UserError) as caught:
-        importer.read(list(paths), importer.Params(**options))
+        import_bundle(importer, list(paths), importer.Params(**options))
     message = str(caught.value)
     assert any(path.name in message for path in paths), message
     return message
@@ -38,7 +38,7 @@ def intervals(bundle: TraceBundle, *, state: int = 1) -> dict[str, list[tuple[in
         str(row["device_id"]): [] for row in bundle.devices.to_pylist()
     }
     for row in bundle.tables["availability"].to_pylist():
-        if row["state"] == state:
+        if row.get("state", 1) == state:
             result[row["device_id"]].append((row["start_us"], row["end_us"]))
     return result
 

@@ -18,6 +18,25 @@ def holds(rule: Rule, state: dict[str, str]) -> bool:
     return bool(rule.table[tuple(STATES[key].index(state[key]) for key in KEYS)])
 
 
+def python_of(text: str) -> str:
+    words = []
+    for word in text.replace("(", " ( ").replace(")", " ) ").split():
+        words.append(f"(s['{word}'] == 'on')" if word in KEYS else word)
+    return " ".join(words)
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from(["charging", "screen", "lock"]),
+    lambda inner: st.one_of(
+        st.builds("not {}".format, inner),
+        st.builds("({})".format, inner),
+        st.builds("{} and {}".format, inner, inner),
+        st.builds("{} or {}".format, inner, inner),
+    ),
+    max_leaves=8,
+)
+
+
 def test_flash_rule_truth_table() -> None:
     rule = Rule.parse(FLASH_RULE)
     for state in ALL:
@@ -55,25 +74,6 @@ def test_expressions_mean_what_python_would(text: str, python: str) -> None:
         assert holds(rule, state) == eval(python, {"s": state})  # noqa: S307
 
 
-def python_of(text: str) -> str:
-    words = []
-    for word in text.replace("(", " ( ").replace(")", " ) ").split():
-        words.append(f"(s['{word}'] == 'on')" if word in KEYS else word)
-    return " ".join(words)
-
-
-EXPRESSIONS = st.recursive(
-    st.sampled_from(["charging", "screen", "lock"]),
-    lambda inner: st.one_of(
-        st.builds("not {}".format, inner),
-        st.builds("({})".format, inner),
-        st.builds("{} and {}".format, inner, inner),
-        st.builds("{} or {}".format, inner, inner),
-    ),
-    max_leaves=8,
-)
-
-
 @given(EXPRESSIONS)
 def test_precedence_is_pythons(text: str) -> None:
     rule = Rule.parse(text)
@@ -107,3 +107,10 @@ def test_mistakes_name_their_column(text: str, column: int, says: str) -> None:
     assert caught.value.where == f"eligibility, column {column}"
     assert says in caught.value.message
     assert "charging and network == wifi and lock" in str(caught.value.hint)
+
+
+def test_a_rule_of_a_hundred_thousand_words_is_refused_at_once():
+    assert Rule.parse(" or ".join(["charging"] * 500)).table.any()
+    with pytest.raises(UserError, match="more than 1,000 words") as caught:
+        Rule.parse(" or ".join(["charging"] * 100_000))
+    assert len(str(caught.value)) < 1000
