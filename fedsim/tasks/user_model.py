@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from abc import ABC
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict
-from torch import Generator, nn
 
 from fedsim.components import Parameters, load_user_component
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent
+
+if TYPE_CHECKING:
+    from torch import Generator, nn
 
 # Arguments of the constructor that fedsim fills in from the dataset.
 _SUPPLIED = ("input_shape", "classes")
@@ -24,7 +27,11 @@ class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
 
     @classmethod
     def __subclasshook__(cls, candidate: type) -> bool:
-        return issubclass(candidate, nn.Module | ModelComponent)
+        # A file that defines a torch module has imported torch.
+        torch = sys.modules.get("torch")
+        return issubclass(candidate, ModelComponent) or (
+            torch is not None and issubclass(candidate, torch.nn.Module)
+        )
 
 
 class ModuleParameters(Parameters):
@@ -73,7 +80,7 @@ class UserModule(ModelComponent):
                 where="task.model",
             ) from error
 
-    def initialise(self, module: nn.Module, generator: Generator) -> None:
+    def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Nothing to do: the constructor has drawn the parameters."""
 
 

@@ -23,6 +23,7 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.tasks import datasets
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.datasets.mnist import Mnist
 from fedsim.tasks.datasets.shakespeare import _speeches
 from fedsim.tasks.reading.arrays import first_not_finite
 from fedsim.tasks.reading.cifar import CifarArchive
@@ -329,16 +330,14 @@ def test_no_network_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mnist_is_downloaded_where_it_is_not_at_hand(
     server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fedsim.tasks.datasets import mnist
-
     address, folder = server
     hashes = []
     for name, array in zip(MNIST_FILES, idx_arrays(), strict=True):
         content = gzip.compress(idx(array))
         (folder / f"{name}.gz").write_bytes(content)
         hashes.append(sha256(content).hexdigest())
-    monkeypatch.setattr(mnist, "_MIRRORS", (address,))
-    monkeypatch.setattr(mnist, "_SHA256", hashes)
+    monkeypatch.setattr(Mnist, "mirrors", (address,))
+    monkeypatch.setattr(Mnist, "digests", tuple(hashes))
     first = load("mnist")
     assert len(first.train_y) == 30
     for path in folder.iterdir():

@@ -20,12 +20,13 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Part
 from fedsim.tasks import models
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.dropout import has_dropout, seed_dropout
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.model import initialise
-from fedsim.tasks.models.characters import LstmLayer
-from fedsim.tasks.models.linear import LinearParameters, SplitLinear
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.models.linear import LinearParameters
+from fedsim.tasks.modules.characters import LstmLayer
+from fedsim.tasks.modules.dropout import has_dropout, seed_dropout
+from fedsim.tasks.modules.initialization import initialize
+from fedsim.tasks.modules.split_linear import SplitLinear
 from tests.learning.problems import Timeline, make_learner, make_training
 from tests.tasks.toys import characters, split, task, toy_dataset
 
@@ -307,7 +308,7 @@ def test_dropout_masks_are_a_function_of_the_seed() -> None:
 
 
 def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
-    from fedsim.tasks.dropout import KeyedDropout
+    from fedsim.tasks.modules.dropout import KeyedDropout
 
     layer = KeyedDropout(0.2)
     with pytest.raises(RuntimeError, match="seed_dropout"):
@@ -358,8 +359,8 @@ def test_layers_have_a_width(name: str, params: dict[str, Any]) -> None:
 
 
 def test_an_unknown_layer_has_no_rule() -> None:
-    with pytest.raises(TypeError, match="no rule to initialise Bilinear"):
-        initialise(nn.Bilinear(2, 2, 2), torch.Generator())
+    with pytest.raises(TypeError, match="no rule to initialize Bilinear"):
+        initialize(nn.Bilinear(2, 2, 2), torch.Generator())
 
 
 # -- the user's own ----------

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 
 STREAM = Stream(0, Purpose.GRADIENT_NOISE)
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.cifar import CifarArchive, join_batches
 from fedsim.tasks.reading.files import Remote, damaged
-from fedsim.tasks.reading.images import ImageParameters, normalisation
+from fedsim.tasks.reading.images import ImageParameters
 
 _ARCHIVE = CifarArchive(
     "cifar100",
@@ -47,9 +47,7 @@ class Cifar100(DatasetComponent):
         key = f"{self.params.labels}_labels"
         train_x, train_y = join_batches([train], key)
         test_x, test_y = join_batches([test], key)
-        scale, shift = normalisation(
-            self.params.normalise, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
-        )
+        scale, shift = self.params.pixel_map((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
         classes = 100 if self.params.labels == "fine" else 20
         names = meta.values.get(f"{self.params.labels}_label_names")
         if not isinstance(names, list) or len(names) != classes:

@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.dataset import Dataset, DatasetComponent, pixel_map
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 from fedsim.tasks.reading.splitting import held_out
 
@@ -78,6 +78,7 @@ class ImageFolder(DatasetComponent):
         else:
             test = held_out(len(y), self.params.test_share, self.params.seed)
             x, y, test_x, test_y = x[~test], y[~test], x[test], y[test]
+        scale, shift = pixel_map()
         return Dataset(
             name=root.name,
             train_x=x,
@@ -87,8 +88,8 @@ class ImageFolder(DatasetComponent):
             classes=len(classes),
             kind="binary" if len(classes) == 2 else "classification",
             class_names=tuple(classes),
-            scale=np.full((1, 1, 1), 1 / 255, dtype=np.float32),
-            shift=np.zeros((1, 1, 1), dtype=np.float32),
+            scale=scale,
+            shift=shift,
         )
 
     def _read(

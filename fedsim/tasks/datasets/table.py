@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
@@ -32,7 +32,9 @@ class TableParameters(Parameters):
     """Column that holds the natural group (client) of a row."""
     features: list[str] | None = None
     """Columns that a model sees; all others but target, group and is_test when not given. They must be numbers."""
-    standardise: bool = True
+    standardize: bool = Field(
+        default=True, validation_alias=AliasChoices("standardize", "standardise")
+    )
     """Subtract each feature's mean over the training rows and divide by its standard deviation."""
     is_test: str | None = None
     """Column that says which rows are test samples: true or false, or 1 or 0."""
@@ -63,7 +65,7 @@ class Table(DatasetComponent):
             test = held_out(len(frame), params.test_share, params.seed)
         else:
             test = _marks(frame, params.is_test, path)
-        if params.standardise:
+        if params.standardize:
             std = x[~test].std(axis=0)
             x = (x - x[~test].mean(axis=0)) / np.where(std > 0, std, 1.0)
         groups = None
