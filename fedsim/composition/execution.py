@@ -40,7 +40,7 @@ from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
-from fedsim.scenario.comparing import differences
+from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.simulation.server import Server
 from fedsim.timeline import Aggregate, Evaluate
@@ -146,14 +146,10 @@ def execute(
         assembly = _assemble(loaded, shared, timing_only, timeline)
         _, server = build_server(assembly, None, _Nobody())
     folder = RunFolder(output if output is not None else default_folder(loaded))
-    with (
-        loaded.locating_errors(),
-        RunWriter(folder, clients=len(assembly.samples), overwrite=overwrite) as writer,
-    ):
-        folder.write_scenario(loaded.resolved_yaml())
-        folder.write_info(
+    with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
+        folder.begin(
+            loaded.resolved_yaml(),
             {
-                "status": Status.RUNNING,
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
                 "timing_only": assembly.execution is None,
@@ -161,25 +157,26 @@ def execute(
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
                 **environment(),
-            }
+            },
         )
-        try:
-            execution = _Execution(
-                assembly,
-                folder,
-                writer,
-                on_progress,
-                began,
-                server=server,
-                timeline=timeline,
-                threads=threads,
-            )
-        except UserError:
-            # A mistake that only the making of the learner could show: leave nothing behind.
-            writer.close()
-            folder.remove()
-            raise
-        return execution.run()
+        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+            try:
+                execution = _Execution(
+                    assembly,
+                    folder,
+                    writer,
+                    on_progress,
+                    began,
+                    server=server,
+                    timeline=timeline,
+                    threads=threads,
+                )
+            except UserError:
+                # A mistake that only the making of the learner could show: leave nothing behind.
+                writer.close()
+                folder.remove()
+                raise
+            return execution.run()
 
 
 def _assemble(
@@ -217,28 +214,80 @@ def resume(
     """
     began = time.perf_counter()
     folder = RunFolder(path)
-    info = folder.read_info()
-    if info.get("status") == Status.COMPLETE:
-        return Run(folder)
-    loaded = load_scenario(folder.scenario, CATALOG)
-    if overrides:
-        loaded = _changed(loaded, overrides)
-    recorded = info.get("timeline")
-    timeline = load_run(recorded["run"]) if recorded else None
-    assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-    with RunWriter(folder, clients=len(assembly.samples), resume=True) as writer:
+    folder.read_info()
+    with folder.reclaimed():
+        info = folder.read_info()
+        if info["status"] == Status.COMPLETE:
+            return _finished(Run(folder))
+        if not folder.has_begun:
+            raise UserError(
+                "the run was killed before it began, so there is nothing to resume",
+                where=str(path),
+                hint="run its scenario again, with this folder as the output",
+            )
+        _require_original_scenario(folder, info)
+        loaded = load_scenario(folder.scenario, CATALOG)
+        if overrides:
+            loaded = _changed(loaded, overrides)
+        recorded = info.get("timeline")
+        timeline = load_run(recorded["run"]) if recorded else None
+        assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
+        server = build_server(assembly, None, _Nobody())[1]
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
-        return _Execution(
-            assembly,
-            folder,
-            writer,
-            on_progress,
-            began,
-            server=build_server(assembly, None, _Nobody())[1],
-            timeline=timeline,
-            threads=threads,
-            resumed=True,
-        ).run()
+        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+            return _Execution(
+                assembly,
+                folder,
+                writer,
+                on_progress,
+                began,
+                server=server,
+                timeline=timeline,
+                threads=threads,
+                resumed=True,
+            ).run()
+
+
+def _finished(run: Run) -> Run:
+    """A complete run, whose page is written if a crash came before it.
+
+    Raises:
+        UserError: a file of the run is missing or damaged.
+    """
+    problems = run.folder.problems(run.info)
+    if problems:
+        raise problems[0] if len(problems) == 1 else UserErrors(problems)
+    if not run.folder.report.exists():
+        run.report()
+    return run
+
+
+def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
+    """Refuse to go on with a scenario that was edited after the run began.
+
+    Raises:
+        UserError: its file has changed; the message names the keys, where the original is still there.
+    """
+    try:
+        folder.require_unchanged(info, folder.scenario)
+    except UserError:
+        try:
+            before, now = (
+                load_scenario(path, CATALOG).resolved()
+                for path in (folder.original_scenario, folder.scenario)
+            )
+            changes = [
+                f"{key} was {text(old)} and is {text(new)}"
+                for key, old, new in differences(before, now)
+            ]
+        except UserError:
+            changes = []
+        raise UserError(
+            f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
+            where=str(folder.scenario),
+            hint=f"undo the change (the original is {folder.original_scenario}), or begin a new run; "
+            "'fedsim resume -s' changes the settings that may differ",
+        ) from None
 
 
 def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
@@ -437,8 +486,7 @@ class _Execution:
         run = Run(folder)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
-        run.info = folder.update_info(
-            status=Status.COMPLETE,
+        run.info = folder.complete(
             simulated_s=simulated_s,
             rounds=self._server.round,
             versions_made=self._server.version,
