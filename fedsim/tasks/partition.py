@@ -154,6 +154,9 @@ class Partitioner(Component, ABC):
         Raises:
             UserError: there are more clients than samples, or the parameters do not fit the dataset.
         """
+        samples = len(dataset.train_y)
+        if isinstance(self.params, CountedParameters) and self.params.clients > samples:
+            raise too_many_clients(self.params.clients, samples, dataset)
         assignment = self.assign(dataset, stream.generator(_ASSIGN), folder)
         clients, train = assignment.clients, assignment.owners
         used = int(np.count_nonzero(train != UNUSED))

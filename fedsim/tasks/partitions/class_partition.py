@@ -17,7 +17,6 @@ from fedsim.tasks.partition import (
     Partitioner,
     apportion,
     deal,
-    too_many_clients,
 )
 
 _ATTEMPTS = 1000
@@ -80,8 +79,6 @@ class ClassPartition(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw the classes, then divide them."""
         clients = self.params.clients
-        if clients > len(dataset.train_y):
-            raise too_many_clients(clients, len(dataset.train_y), dataset)
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         holds = self._holders(dataset, rng)
         counts = np.zeros((clients, dataset.classes), dtype=np.int64)

@@ -18,7 +18,6 @@ from fedsim.tasks.partition import (
     apportion,
     deal,
     raise_minimum,
-    too_many_clients,
 )
 
 
@@ -51,8 +50,6 @@ class Dirichlet(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw the mixes and deal each class."""
         clients = self.params.clients
-        if clients > len(dataset.train_y):
-            raise too_many_clients(clients, len(dataset.train_y), dataset)
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         if self.params.rule == "balanced":
             counts = _balanced(self._mixes(clients, dataset.classes, rng), sizes, rng)

@@ -16,7 +16,6 @@ from fedsim.tasks.partition import (
     Partitioner,
     apportion,
     deal,
-    too_many_clients,
 )
 
 _ATTEMPTS = 100
@@ -47,8 +46,6 @@ class DualDirichlet(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw until every class is wanted and every client has enough."""
         params, clients = self.params, self.params.clients
-        if clients > len(dataset.train_y):
-            raise too_many_clients(clients, len(dataset.train_y), dataset)
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
         concentration = (params.alpha1 or float(clients)) / clients

@@ -15,7 +15,6 @@ from fedsim.tasks.partition import (
     Assignment,
     CountedParameters,
     Partitioner,
-    too_many_clients,
 )
 
 
@@ -43,8 +42,6 @@ class MajorityLabel(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Walk over the samples in their order."""
         clients, samples = self.params.clients, len(dataset.train_y)
-        if clients > samples:
-            raise too_many_clients(clients, samples, dataset)
         if clients < dataset.classes:
             raise UserError(
                 f"{clients} clients cannot each own one of the {dataset.classes} labels of {dataset.name}",

@@ -15,7 +15,6 @@ from fedsim.tasks.partition import (
     Partitioner,
     apportion,
     raise_minimum,
-    too_many_clients,
 )
 
 
@@ -39,8 +38,6 @@ class QuantitySkew(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw the shares and deal shuffled samples."""
         clients, samples = self.params.clients, len(dataset.train_y)
-        if clients > samples:
-            raise too_many_clients(clients, samples, dataset)
         # Gamma weights divided by their sum are a Dirichlet draw; the smallest number keeps tiny alphas from
         # dividing by zero.
         weights = rng.standard_gamma(self.params.alpha, clients) + np.finfo(np.float64).tiny
