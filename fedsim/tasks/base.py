@@ -197,7 +197,7 @@ class AnalyticTask(Task):
 
 
 def steps_per_epoch(samples: IntArray, batch_size: int) -> IntArray:
-    """Mini-batches in one pass over so many samples, the last one possibly short; at least 1."""
+    """Mini-batches in one pass over each number of samples, the last one possibly short; at least 1."""
     return np.maximum(-(-samples // batch_size), 1)
 
 

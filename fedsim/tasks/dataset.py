@@ -63,7 +63,7 @@ class Dataset:
         class_names: of the labels.
         scale: factor, float32, broadcastable to ``input_shape``; None leaves samples as they are.
         shift: added after scaling, float32, broadcastable to ``input_shape``; None with ``scale`` None.
-        train_groups: natural group (writer, role, subject, centre) of each training sample, (n,) int64.
+        train_groups: natural group (writer, role, subject, center) of each training sample, (n,) int64.
         test_groups: the same for the test samples, (m,) int64.
         group_names: names of the groups.
     """
@@ -105,7 +105,7 @@ class Dataset:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Asked only for what is not there: samples that have not been read yet.
+            # Called only for missing attributes: samples that have not been read yet.
             unread = self.__dict__.get("_unread", {}).get(name)
             if unread is None:
                 raise AttributeError(name)
@@ -146,7 +146,7 @@ class Dataset:
         return UserError(
             what,
             where=f"dataset {self.name}",
-            hint="mend its files, or the part that reads them",
+            hint="fix its files, or the part that reads them",
         )
 
     @property

@@ -20,7 +20,7 @@ class Layout:
     """Names, shapes and offsets of the tensors that make up a flat parameter vector of length P.
 
     Trainable parameters come first, then floating-point buffers that training changes (the running
-    statistics of batch normalisation), so that both travel and are averaged while gradients of the buffers are zero.
+    statistics of batch normalization), so that both travel and are averaged while gradients of the buffers are zero.
 
     Attributes:
         names: of the tensors, such as ``layers.0.weight``.

@@ -30,7 +30,7 @@ class Outline:
     Attributes:
         parameters: names and shapes, in the module's order.
         buffers: the same of the floating-point buffers that are part of the model.
-        batch_statistics: whether training may need several samples, as batch normalisation does.
+        batch_statistics: whether training may need several samples, as batch normalization does.
     """
 
     parameters: NamedShapes
@@ -114,13 +114,13 @@ class ModelComponent(Component, ABC):
         shape = dataset.input_shape
         if len(shape) != 3:
             raise self.misfit(
-                f"it needs images (channels, height, width), samples have shape {shape}",
+                f"it needs images (channels, height, width), but samples have shape {shape}",
                 dataset,
                 "use an image dataset, or the model mlp",
             )
         if min(shape[1:]) < least:
             raise self.misfit(
-                f"images of {shape[1]} x {shape[2]} are too small; {least} x {least} is least",
+                f"images of {shape[1]} x {shape[2]} are too small; the minimum is {least} x {least}",
                 dataset,
             )
         return shape[0], shape[1], shape[2]
@@ -133,7 +133,7 @@ class ModelComponent(Component, ABC):
         """
         if dataset.kind == "next_character":
             raise self.misfit(
-                "it needs numbers, samples are sequences of characters",
+                "it needs numbers, but samples are sequences of characters",
                 dataset,
                 "use char_lstm or char_transformer",
             )

@@ -1,4 +1,4 @@
-"""Models from a file of the user's: ``model: {name: my_model.py:Net}``."""
+"""Models from a user's file: ``model: {name: my_model.py:Net}``."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class ModuleParameters(Parameters):
 
 
 class UserModule(ModelComponent):
-    """A plain ``torch.nn.Module`` of the user's.
+    """A user's plain ``torch.nn.Module``.
 
-    Its constructor is called with the scenario's keys, and with ``input_shape`` and ``classes`` where it has
+    Its constructor is called with the scenario's keys, and with ``input_shape`` and ``classes`` if it has
     such arguments; its ``forward`` takes inputs (n, *input_shape) and returns (n, classes). Initial
     parameters are those that the constructor draws, from a generator that depends on the scenario's seed alone.
 
@@ -73,7 +73,7 @@ class UserModule(ModelComponent):
             ) from error
         try:
             return self.module_class(**arguments)
-        # A user's constructor may fail in any way; whatever it is, it is theirs to mend.
+        # A user's constructor may fail in any way; whatever it is, it is the user's to fix.
         except Exception as error:
             raise UserError(
                 f"{self.module_class.__name__} cannot be built: {type(error).__name__}: {error}",

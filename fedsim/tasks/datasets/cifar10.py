@@ -1,4 +1,4 @@
-"""CIFAR-10: small colour images."""
+"""CIFAR-10: small color images."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Cifar10Parameters(ImageParameters):
 
 
 class Cifar10(DatasetComponent):
-    """CIFAR-10: 50,000 + 10,000 colour images, 32 x 32, 10 classes (Krizhevsky 2009).
+    """CIFAR-10: 50,000 + 10,000 color images, 32 x 32, 10 classes (Krizhevsky 2009).
 
     Read from the python batches (``data_batch_1`` ... ``test_batch``), plain, .gz or .xz, in the folder or in
     ``cifar-10-batches-py`` below it, or from the downloaded archive.

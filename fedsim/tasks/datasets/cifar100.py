@@ -1,4 +1,4 @@
-"""CIFAR-100: small colour images of a hundred kinds."""
+"""CIFAR-100: small color images of a hundred kinds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Cifar100Parameters(ImageParameters):
 
 
 class Cifar100(DatasetComponent):
-    """CIFAR-100: 50,000 + 10,000 colour images, 32 x 32, 100 classes in 20 superclasses (Krizhevsky 2009).
+    """CIFAR-100: 50,000 + 10,000 color images, 32 x 32, 100 classes in 20 superclasses (Krizhevsky 2009).
 
     Read from the python files ``train``, ``test`` and ``meta``, plain, .gz or .xz, in the folder or in
     ``cifar-100-python`` below it, or from the downloaded archive.

@@ -16,7 +16,7 @@ _ARCHIVE = Remote(
     "md5:58c8d27c78d21e728a6bc7b3cc06412e",
 )
 _ALL = string.digits + string.ascii_uppercase + string.ascii_lowercase
-# The 15 letters whose two cases look alike have no lower-case class of their own.
+# The 15 letters whose two cases look alike have no separate lower-case class.
 _MERGED = string.digits + string.ascii_uppercase + "abdefghnqrt"
 _CLASSES = {
     "balanced": _MERGED,

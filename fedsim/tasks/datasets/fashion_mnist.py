@@ -8,7 +8,7 @@ from fedsim.tasks.reading.images import MnistFormat
 
 
 class FashionMnist(MnistFormat):
-    """Fashion-MNIST: 60,000 + 10,000 grey images of garments, 28 x 28, 10 classes (Xiao, Rasul, Vollgraf
+    """Fashion-MNIST: 60,000 + 10,000 gray images of garments, 28 x 28, 10 classes (Xiao, Rasul, Vollgraf
     2017; MIT)."""
 
     name: ClassVar[str] = "fashion_mnist"

@@ -9,7 +9,7 @@ from fedsim.tasks.reading.images import MnistFormat
 
 
 class Mnist(MnistFormat):
-    """MNIST: 60,000 + 10,000 grey images of handwritten digits, 28 x 28 (LeCun, Cortes, Burges; CC BY-SA 3.0)."""
+    """MNIST: 60,000 + 10,000 gray images of handwritten digits, 28 x 28 (LeCun, Cortes, Burges; CC BY-SA 3.0)."""
 
     name: ClassVar[str] = "mnist"
     mirrors = (

@@ -31,7 +31,7 @@ class ShakespeareParameters(FolderParameters):
     """Parameters of Shakespeare."""
 
     length: int = Field(default=80, ge=1)
-    """Characters that a model sees before the one it has to guess (plain text only; LEAF files have 80)."""
+    """Characters that a model sees before the one it predicts (plain text only; LEAF files have 80)."""
     stride: int = Field(default=1, ge=1)
     """Characters between the beginnings of two samples (plain text only); larger means fewer samples."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
@@ -63,7 +63,7 @@ class Shakespeare(DatasetComponent):
         train, test, roles = read_leaf(self.name, place)
         samples = [*zip(train.x, train.y, strict=True), *zip(test.x, test.y, strict=True)]
         if not all(isinstance(text, str) for sample in samples for text in sample):
-            raise damaged(place, "samples and labels must be texts")
+            raise damaged(place, "samples and labels must be text")
         texts = [x + y for x, y in samples]
         characters = sorted(set("".join(texts)))
         codes, training = _codes(texts, characters, place), len(train.y)
@@ -93,7 +93,7 @@ class Shakespeare(DatasetComponent):
             roles.append(role)
         if not windows[0] or not windows[1]:
             raise UserError(
-                f"no role has text enough for samples of {self.params.length} characters, and for tests besides",
+                f"no role has enough text for samples of {self.params.length} characters and for test samples",
                 where=str(path),
                 hint="use a smaller length, or another test_share",
             )
@@ -151,9 +151,11 @@ def _speeches(path: Path) -> dict[str, str]:
 def _codes(texts: list[str], characters: list[str], place: Path) -> npt.NDArray[np.uint8]:
     """Codes of each sample's characters and label, (n, length + 1)."""
     if len(characters) > 256:
-        raise damaged(place, f"it has {len(characters)} different characters, more than 256")
+        raise damaged(
+            place, f"it has {len(characters)} different characters; at most 256 are supported"
+        )
     code = {character: number for number, character in enumerate(characters)}
     lengths = {len(text) for text in texts}
     if len(lengths) != 1 or min(lengths) < 2:
-        raise damaged(place, "samples are not texts of one length")
+        raise damaged(place, "samples are not all of one length")
     return np.array([[code[character] for character in text] for text in texts], dtype=np.uint8)

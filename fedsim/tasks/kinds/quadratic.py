@@ -1,4 +1,4 @@
-"""Analytic tasks: every client minimises a quadratic (or linear) function with exactly known gradients.
+"""Analytic tasks: every client minimizes a quadratic (or linear) function with exactly known gradients.
 
 For verification and for theory: the method cards' worked cases run on these and give exact iterates.
 """
@@ -31,7 +31,7 @@ _STEPS = 1 << 24
 class QuadraticTask(AnalyticTask):
     """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
 
-    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact where the
+    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the
     numbers are dyadic.
 
     Raises:
@@ -152,7 +152,7 @@ class QuadraticTask(AnalyticTask):
         """Exact metrics in float64.
 
         ``loss`` is the global objective, the mean of the clients' objectives; ``gradient_norm`` the Euclidean norm of
-        its gradient; ``distance`` the Euclidean distance from its minimiser, if there is one.
+        its gradient; ``distance`` the Euclidean distance from its minimizer, if there is one.
         """
         import torch
 
@@ -162,19 +162,19 @@ class QuadraticTask(AnalyticTask):
             "loss": float(self.losses(clients, points).mean()),
             "gradient_norm": float(self.gradients(clients, points).mean(0).norm()),
         }
-        if self._minimiser is not None:
-            metrics["distance"] = float((point - self._minimiser).norm())
+        if self._minimizer is not None:
+            metrics["distance"] = float((point - self._minimizer).norm())
         return metrics
 
     @cached_property
-    def _minimiser(self) -> Tensor | None:
+    def _minimizer(self) -> Tensor | None:
         try:
             return self.optimum()
         except UserError:
             return None
 
     def optimum(self) -> Tensor:
-        """The minimiser of the mean objective, (d,) float64; of least norm where it is not unique.
+        """The minimizer of the mean objective, (d,) float64; of least norm if it is not unique.
 
         Raises:
             UserError: the mean objective has no minimum.

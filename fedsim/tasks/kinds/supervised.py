@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _SEED_MASK = (1 << 63) - 1
-# Batch normalisation needs more than one sample.
+# Batch normalization needs more than one sample.
 _PROBE_SAMPLES = 2
 
 
@@ -154,7 +154,7 @@ class SupervisedTask(Task):
         return values * scale + shift
 
     def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
-        """Initial parameters and buffers; drawn in float32 whatever ``dtype``, so that precisions start alike."""
+        """Initial parameters and buffers; drawn in float32 whatever ``dtype``, so that all precisions start alike."""
         import torch
 
         from fedsim.tasks.modules.initialization import isolated_torch_random
@@ -217,9 +217,9 @@ class SupervisedTask(Task):
         super().check(training, evaluation)
         if evaluation.per_client and self.client_test_offsets is None:
             raise UserError(
-                "clients have no test samples of their own to be measured on",
+                "clients have no test samples of their own",
                 where="evaluation.per_client",
-                hint="give task.partition a test: split, or same_distribution",
+                hint="set task.partition.test to split or same_distribution",
             )
         self._check_smallest_batch(training)
 
@@ -238,7 +238,7 @@ class SupervisedTask(Task):
                 f"{self.samples[client]:,} samples in batches of {batch_size:,}), on which model {self.model.name} "
                 f"cannot be trained: {reason}",
                 where="training.batch_size",
-                hint="use another batch_size, fewer clients, or another normalisation, such as group norm",
+                hint="use another batch_size, fewer clients, or another normalization, such as group norm",
             )
 
     def refusal_of_one_sample(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Models that guess the next character: a recurrent network and a small transformer."""
+"""Models that predict the next character: a recurrent network and a small transformer."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class CharTransformer(ModelComponent):
 def _need_characters(model: ModelComponent, dataset: Dataset) -> None:
     if dataset.kind != "next_character":
         raise model.misfit(
-            "it guesses the next character, samples are not sequences of characters",
+            "it predicts the next character, but samples are not sequences of characters",
             dataset,
             "use the dataset shakespeare, or another model",
         )

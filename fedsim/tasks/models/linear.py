@@ -19,7 +19,7 @@ class LinearParameters(Parameters):
     """Parameters of the binary linear model."""
 
     positive: list[int] = Field(default=[1], min_length=1)
-    """Labels that count as +1; all others count as -1. [1, 3, 5, 7, 9] tells odd from even digits."""
+    """Labels that count as +1; all others count as -1. [1, 3, 5, 7, 9] separates odd from even digits."""
     personal_features: int = Field(default=0, ge=0)
     """Number of features that the tensor 'personal' weighs; the others are weighed by 'shared'."""
     shuffle_features: bool = False
@@ -29,7 +29,7 @@ class LinearParameters(Parameters):
     bias: bool = False
     """Add a trainable constant 'bias'."""
     penalty: float = Field(default=0.0, ge=0)
-    """Weight rho of the non-convex penalty ||w||^2 / (1 + ||w||^2), one term a tensor."""
+    """Weight rho of the non-convex penalty ||w||^2 / (1 + ||w||^2), one term per tensor."""
 
 
 class Linear(ModelComponent):

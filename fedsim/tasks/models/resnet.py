@@ -18,7 +18,7 @@ class ResNetParameters(Parameters):
     """Parameters of the residual networks."""
 
     norm: Literal["group", "batch"] = "group"
-    """Normalisation: group norm, or batch norm, whose running means and variances are part of the model that
+    """Normalization: group norm, or batch norm, whose running means and variances are part of the model that
     clients send and the server averages."""
     groups: int = Field(default=2, ge=1)
     """Groups of group norm; must divide the width of every stage."""

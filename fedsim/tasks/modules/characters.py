@@ -1,4 +1,4 @@
-"""The modules of the models that guess the next character."""
+"""The modules of the models that predict the next character."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class AttentionBlock(nn.Module):
 class CharacterTransformer(nn.Module):
     """Embeddings of characters and positions, blocks, and a linear layer on the last position.
 
-    The whole window lies before the character to be guessed, so positions need no mask.
+    The whole window lies before the character to predict, so positions need no mask.
     """
 
     def __init__(self, characters: int, length: int, width: int, heads: int, layers: int) -> None:

@@ -20,7 +20,7 @@ from fedsim.tasks.modules.initialization import isolated_torch_random
 _WHERE = "task.model"
 
 Probe = Callable[[int], tuple[Tensor, Tensor]]
-"""Gives inputs as the module sees them and labels of so many training samples."""
+"""Gives inputs as the module sees them and labels of a given number of training samples."""
 
 
 def refuse_lazy(module: nn.Module, name: str) -> None:
@@ -55,7 +55,7 @@ def check_module(
 def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | None:
     """Why the module cannot be trained on a mini-batch of one sample; None if it can.
 
-    Batch normalisation may need several values per channel.
+    Batch normalization may need several values per channel.
     """
     with isolated_torch_random(0):
         try:
@@ -73,7 +73,7 @@ def _check_output(
     try:
         with torch.no_grad():
             outputs = module(probe(samples)[0])
-    # A module of the user's may fail in any way; whatever it is, it is theirs to mend.
+    # A module of the user's may fail in any way; whatever it is, it is the user's to fix.
     except Exception as error:
         raise UserError(
             f"model {model.name} cannot work on samples of shape {dataset.input_shape} "
@@ -132,7 +132,7 @@ def _check_gradients(module: nn.Module, model: ModelComponent, loss: Loss, probe
 def _training_loss(
     module: nn.Module, loss: Loss, probe: Probe, samples: int
 ) -> tuple[nn.Module, Tensor]:
-    """A copy of the module in training, and its mean loss on so many samples."""
+    """A copy of the module in training, and its mean loss on this many samples."""
     trained = copy.deepcopy(module).train()
     seed_dropout(trained, 0)
     inputs, labels = probe(samples)

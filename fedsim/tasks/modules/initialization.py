@@ -57,7 +57,7 @@ def initialize_for_relu(module: nn.Module, generator: Generator) -> None:
 def isolated_torch_random(seed: int) -> Iterator[None]:
     """Inside, torch's global CPU generator starts from ``seed``; outside, it is as if nothing had happened.
 
-    For constructors of modules, which draw from the global generator whether or not the numbers are wanted.
+    For constructors of modules, which draw from the global generator whether or not the numbers are used.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -42,7 +42,7 @@ class SplitLinear(nn.Module):
         self._shuffles = params.shuffle_features
 
     def arranged(self, inputs: Tensor) -> Tensor:
-        """What is weighed: inputs as rows (n, features), the shared features first, scaled where that is asked for."""
+        """The weighed values: inputs as rows (n, features), shared features first, of norm 1 if ``unit_norm`` is set."""
         values = inputs.flatten(1)
         if self._shuffles:
             values = values[:, self.order]

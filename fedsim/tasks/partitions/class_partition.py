@@ -1,4 +1,4 @@
-"""A random number of classes a client, with normal shares of each."""
+"""A random number of classes per client, with normal shares of each."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ClassPartition(Partitioner):
                 raise UserError(
                     f"{len(holders):,} clients hold class {label}, which has {sizes[label]:,} samples",
                     where="task.partition",
-                    hint="use fewer clients or fewer classes a client",
+                    hint="use fewer clients or fewer classes per client",
                 )
             weights = np.abs(
                 rng.normal(self.params.share_mean, self.params.share_std, len(holders))
@@ -116,5 +116,5 @@ class ClassPartition(Partitioner):
         raise UserError(
             f"{_ATTEMPTS} draws left some class of {dataset.name} without a holder",
             where="task.partition",
-            hint="use more clients or more classes a client",
+            hint="use more clients or more classes per client",
         )

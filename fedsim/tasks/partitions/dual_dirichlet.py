@@ -29,7 +29,7 @@ class DualDirichletParameters(CountedParameters):
     alpha2: float = Field(default=0.5, gt=0)
     """Concentration of each client's label mix, divided among the classes by their sizes."""
     min_samples: int = Field(default=1, ge=1)
-    """The draws are repeated until every client has so many samples."""
+    """The draws are repeated until every client has at least this many samples."""
 
 
 class DualDirichlet(Partitioner):

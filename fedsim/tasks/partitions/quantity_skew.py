@@ -1,4 +1,4 @@
-"""The same mix for everybody, in different amounts."""
+"""The same mix for every client, in different amounts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QuantitySkewParameters(CountedParameters):
     alpha: float = Field(default=0.5, gt=0)
     """Concentration of the clients' shares: small means a few clients hold most samples."""
     min_samples: int = Field(default=1, ge=1)
-    """Clients left with fewer samples are given random ones of whoever holds most."""
+    """Clients left with fewer samples are given random samples of the clients that hold most."""
 
 
 class QuantitySkew(Partitioner):

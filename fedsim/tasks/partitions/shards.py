@@ -22,7 +22,7 @@ class ShardsParameters(CountedParameters):
     """Parameters of the shard partition."""
 
     classes_per_client: int = Field(default=2, ge=1)
-    """Shards P of each client; it holds at most so many labels, as two of its shards may be of the same one."""
+    """Shards P of each client; it holds at most that many labels, since two of its shards may be of the same one."""
 
 
 class Shards(Partitioner):

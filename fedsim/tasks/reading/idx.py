@@ -19,7 +19,7 @@ _UNSIGNED_BYTE = 8
 
 
 def read_bytes(path: Path) -> bytes:
-    """Content of a file, decompressed where its name ends in .gz or .xz.
+    """Content of a file, decompressed if its name ends in .gz or .xz.
 
     Raises:
         UserError: the file is cut off or not compressed as its name says.
@@ -75,7 +75,7 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
         size = path.stat().st_size
     shape = _shape(head, dimensions)
     if shape is None:
-        raise damaged(path, f"it is no IDX file of bytes with {dimensions} dimensions")
+        raise damaged(path, f"it is not an IDX file of bytes with {dimensions} dimensions")
     expected = head_size + math.prod(shape)
     if size != expected:
         raise damaged(path, f"it has {size:,} bytes; its header promises {expected:,}")

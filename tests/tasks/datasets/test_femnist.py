@@ -34,7 +34,7 @@ def test_femnist_is_grouped_by_writer(tmp_path: Path) -> None:
 def test_labels_of_femnist_are_whole_numbers(tmp_path: Path, label: Any) -> None:
     (tmp_path / "train.json").write_text(leaf({"a": ([[0.0] * 784], [label])}))
     (tmp_path / "test.json").write_text(leaf({"a": ([[0.0] * 784], [1])}))
-    with pytest.raises(UserError, match=f"label {label!r} is no whole number"):
+    with pytest.raises(UserError, match=f"label {label!r} is not a whole number"):
         load("femnist", root=tmp_path)
 
 

@@ -76,7 +76,7 @@ def test_npz_arrays_that_do_not_fit_are_refused(
 
 def test_a_damaged_or_missing_npz_says_so(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((4, 2)))
-    with pytest.raises(UserError, match=r"x\.npy.*no \.npz archive"):
+    with pytest.raises(UserError, match=r"x\.npy.*not an \.npz archive"):
         load("npz", path=tmp_path / "x.npy")
     path = save_npz(tmp_path / "own.npz", x=np.zeros((100, 20)), y=np.zeros(100, dtype=int))
     path.write_bytes(path.read_bytes()[:300])

@@ -27,11 +27,11 @@ def test_shakespeare_from_leaf(tmp_path: Path) -> None:
 def test_leaf_samples_of_different_lengths_are_refused(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text(leaf({"A": (["abc", "ab"], ["c", "d"])}))
     (tmp_path / "test.json").write_text(leaf({"A": (["abc"], ["c"])}))
-    with pytest.raises(UserError, match="not texts of one length"):
+    with pytest.raises(UserError, match="not all of one length"):
         load("shakespeare", root=tmp_path)
     for x, y in (("abc", 3), ([1, 2, 3], "c")):
         (tmp_path / "train.json").write_text(leaf({"A": ([x], [y])}))
-        with pytest.raises(UserError, match="must be texts"):
+        with pytest.raises(UserError, match="must be text"):
             load("shakespeare", root=tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_shakespeare_from_text_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["no speeches at all", "Role:\nshort\n"])
 def test_a_text_without_speeches_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "input.txt").write_text(text)
-    with pytest.raises(UserError, match=r"speeches|no role has text enough for samples of 80"):
+    with pytest.raises(UserError, match=r"speeches|no role has enough text for samples of 80"):
         load("shakespeare", root=tmp_path)
 
 

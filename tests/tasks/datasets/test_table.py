@@ -61,7 +61,7 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
         ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "column 'a' holds -inf in row 2"),
         ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "column 'a' holds 1e\\+300 in row 1"),
         ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "'b' is a feature and also"),
-        ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' holds other values"),
+        ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' holds values other"),
         ("a,b,t\n1,x,0\n2,y,\n", {"target": "b", "is_test": "t"}, "empty, the first in column 't'"),
         ("b\nx\ny\n", {"target": "b"}, "no feature column"),
         ("a,b\n", {"target": "b"}, "no rows"),
@@ -80,11 +80,11 @@ def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> No
     import pandas as pd
 
     (tmp_path / "own.xlsx").write_bytes(b"")
-    with pytest.raises(UserError, match=r"'\.xlsx' is no known kind of table"):
+    with pytest.raises(UserError, match=r"'\.xlsx' is not a known kind of table"):
         load("table", path=tmp_path / "own.xlsx", target="y")
     (tmp_path / "own.parquet").write_bytes(b"PAR1 cut off")
     with pytest.raises(UserError, match="cannot be read"):
         load("table", path=tmp_path / "own.parquet", target="y")
     pd.DataFrame({"a": [1, 2], "y": [[1], [2]]}).to_parquet(tmp_path / "own.parquet")
-    with pytest.raises(UserError, match="other things than text"):
+    with pytest.raises(UserError, match="values other than text"):
         load("table", path=tmp_path / "own.parquet", target="y")

@@ -100,8 +100,8 @@ def test_models_without_batch_statistics_are_trained_on_one_sample(name: str) ->
 @pytest.mark.parametrize(
     ("name", "params", "shape", "message"),
     [
-        ("cnn", {}, (1, 3, 8), "images of 3 x 8 are too small; 4 x 4 is least"),
-        ("fedcompass_cnn", {}, (1, 15, 20), "16 x 16 is least"),
+        ("cnn", {}, (1, 3, 8), "images of 3 x 8 are too small; the minimum is 4 x 4"),
+        ("fedcompass_cnn", {}, (1, 15, 20), "the minimum is 16 x 16"),
         ("mlp", {}, (12,), "samples are sequences of characters"),
         ("linear", {"personal_features": 64}, (1, 8, 8), "64 personal features leave none"),
         ("resnet20", {"groups": 3}, (1, 8, 8), "3 groups do not divide 16 channels"),

@@ -24,9 +24,9 @@ from tests.tasks.toys import load
         (lambda content: gzip.compress(gzip.decompress(content) + b"x"), "its header promises"),
         (
             lambda content: gzip.compress(b"\0\0\x0d\x03" + b"\0" * 12),
-            "no IDX file of bytes with 3",
+            "not an IDX file of bytes with 3",
         ),
-        (lambda content: gzip.compress(b"\0\0"), "no IDX file"),
+        (lambda content: gzip.compress(b"\0\0"), "not an IDX file"),
         (lambda content: gzip.compress(idx(np.zeros((29, 28, 28)))), "29 training samples but 30"),
     ],
 )

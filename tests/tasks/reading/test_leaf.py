@@ -14,11 +14,11 @@ from tests.tasks.toys import load
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no LEAF JSON"),
-        ("[]", "no LEAF JSON"),
-        ('{"users": ["a"], "user_data": {}}', "no LEAF JSON"),
+        ("{", "not LEAF JSON"),
+        ("[]", "not LEAF JSON"),
+        ('{"users": ["a"], "user_data": {}}', "not LEAF JSON"),
         (leaf({"a": ([[0.0] * 784], [1, 2])}), "user a has 1 samples and 2 labels"),
-        (leaf({"a": ([[0.0] * 783], [1])}), "not 784 numbers"),
+        (leaf({"a": ([[0.0] * 783], [1])}), "not have 784 numbers"),
         (leaf({"a": ([[255.0] * 784], [1])}), "outside 0 to 1"),
     ],
 )

@@ -22,8 +22,8 @@ class Nasty:
     ("content", "message"),
     [
         (pickle.dumps(Nasty()), "exec, which is not allowed"),
-        (pickle.dumps([1]), "no dictionary"),
-        (b"nonsense", "no CIFAR batch"),
+        (pickle.dumps([1]), "not a dictionary"),
+        (b"nonsense", "not a CIFAR batch"),
         (batch(0, labels=[1]), "no images of 3 x 32 x 32"),
         (pickle.dumps({"data": [1, 2], "labels": [1, 2]}), "no images of 3 x 32 x 32"),
         (batch(0, other=[1] * 6), "as many labels"),
