@@ -42,7 +42,7 @@ class SplitLinear(nn.Module):
         self._shuffles = params.shuffle_features
 
     def arranged(self, inputs: Tensor) -> Tensor:
-        """The weighed values: inputs as rows (n, features), shared features first, of norm 1 if ``unit_norm`` is set."""
+        """The weighed values: inputs as rows (n, features), shared ones first, of norm 1 if ``unit_norm`` is set."""
         values = inputs.flatten(1)
         if self._shuffles:
             values = values[:, self.order]
