@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,16 @@ from fedsim.learning.device import Execution
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.network.base import Direction
-from fedsim.network.shared import SharedNetwork
 from fedsim.runs.targets import higher_is_better
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Part, Scenario
 from fedsim.scenario.training import Training
-from fedsim.simulation.contended import ContendedLife
 from fedsim.simulation.drawn_work import DrawnWork
-from fedsim.simulation.engine import Engine
-from fedsim.simulation.life import Life, PlannedLife
-from fedsim.simulation.plan import Planner
-from fedsim.simulation.server import Limits, Recorder, Server, Work
+from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.facts import Clients, Rules, Work, check_rules
+from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.updates import Recorder
+from fedsim.simulation.workload import Workload, Workloads
 from fedsim.tasks import kinds
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, Task, TaskContext
 from fedsim.tasks.layout import Layout
@@ -165,82 +165,93 @@ def build_server(
     assembly: Assembly,
     plane: LearningPlane | None,
     recorder: Recorder,
-) -> tuple[Engine, Server]:
+    on_progress: Callable[[], None] | None = None,
+) -> Server:
     """The time plane of a run, ready to go.
 
     Raises:
         UserError: schedule, selection, method and devices do not fit together.
     """
-    scenario, population = assembly.scenario, assembly.population
-    stop, evaluation, section = scenario.stop, scenario.evaluation, scenario.server
+    check_combination(assembly)
+    scenario = assembly.scenario
+    stop, evaluation = scenario.stop, scenario.evaluation
     every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
         every_steps = _steps_worth_an_evaluation(assembly)
-    engine = Engine()
-    server = Server(
-        engine,
-        population,
-        assembly.samples,
-        assembly.work,
-        plane,
-        recorder,
+    return Server(
+        _clients(assembly),
+        _workloads(assembly),
+        _rules(assembly),
         Limits(
             until_ns=None if stop.simulated_time is None else to_ns(stop.simulated_time),
             rounds=stop.rounds,
             dispatches=stop.dispatches,
             arrivals=stop.arrivals,
-            reached=_target_test(stop.target) if stop.target else None,
-            evaluate_every_ns=None if evaluation.every is None else to_ns(evaluation.every),
-            evaluate_every_versions=every_versions,
-            evaluate_every_steps=every_steps,
-            evaluate_at_start=evaluation.at_start,
         ),
-        failure_detection=section.failure_detection,
-        aggregation_time_s=section.aggregation_time,
-        expected_duration_s=assembly.expected_duration_s,
-        has_prologue=assembly.prologue_bytes is not None,
-        trains_lost_work=assembly.keeps_lost_work,
+        EvaluationTimes(
+            every_ns=None if evaluation.every is None else to_ns(evaluation.every),
+            every_versions=every_versions,
+            every_steps=every_steps,
+            at_start=evaluation.at_start,
+            reached=_target_test(stop.target) if stop.target else None,
+        ),
+        plane,
+        recorder,
         seed=scenario.seed,
+        on_progress=on_progress,
     )
-    folder = assembly.loaded.folder
+
+
+def check_server(assembly: Assembly) -> None:
+    """Check that :func:`build_server` will succeed, without the cost of building.
+
+    Raises:
+        UserError: it would not.
+    """
+    check_combination(assembly)
+    check_rules(_clients(assembly), _rules(assembly), assembly.scenario.seed)
+
+
+def _clients(assembly: Assembly) -> Clients:
+    return Clients(
+        assembly.population, assembly.samples, assembly.work, assembly.expected_duration_s
+    )
+
+
+def _rules(assembly: Assembly) -> Rules:
+    section, folder = assembly.scenario.server, assembly.loaded.folder
     selection_class, selection_params = CATALOG.resolve("selection", section.selection, folder)
     schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
-    check_combination(assembly)
-    selection = selection_class(selection_params, server)
-    schedule = schedule_class(schedule_params, server, selection)
-
-    epochs = assembly.task.steps_per_epoch(scenario.training.batch_size)
-
-    def planner_of(bytes_down: float, bytes_up: float, **others: Planner | None) -> Planner:
-        return Planner(
-            population,
-            scenario.devices.failures,
-            bytes_down,
-            bytes_up,
-            send_partial_work=section.partial_work == "send",
-            seed=scenario.seed,
-            partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
-            drawn=_drawn_work(scenario, epochs),
-            **others,
-        )
-
-    prologue, first_bytes = assembly.prologue_bytes, assembly.first_download_bytes
-    planner = planner_of(
-        assembly.bytes_down,
-        assembly.bytes_up,
-        prologue=None if prologue is None else planner_of(*prologue),
-        first=planner_of(first_bytes, assembly.bytes_up)
-        if first_bytes > assembly.bytes_down
-        else None,
+    detection = section.failure_detection
+    return Rules(
+        lambda server: selection_class(selection_params, server),
+        lambda server, selection: schedule_class(schedule_params, server, selection),
+        failure_detection_ns=None if detection == "never" else to_ns(detection),
+        aggregation_ns=to_ns(section.aggregation_time),
+        has_prologue=assembly.prologue_bytes is not None,
+        trains_lost_work=assembly.keeps_lost_work,
     )
-    network = population.network
-    life: Life
-    if isinstance(network, SharedNetwork):
-        life = ContendedLife(engine, planner, population, network, server.on_end)
-    else:
-        life = PlannedLife(engine, planner, server.on_end)
-    server.attach(schedule, selection, life)
-    return engine, server
+
+
+def _workloads(assembly: Assembly) -> Workloads:
+    scenario, section = assembly.scenario, assembly.scenario.server
+    epochs = assembly.task.steps_per_epoch(scenario.training.batch_size)
+    workload = partial(
+        Workload,
+        assembly.population,
+        scenario.devices.failures,
+        send_partial_work=section.partial_work == "send",
+        seed=scenario.seed,
+        partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
+        drawn=_drawn_work(scenario, epochs),
+    )
+    down, up = assembly.bytes_down, assembly.bytes_up
+    prologue, first_down = assembly.prologue_bytes, assembly.first_download_bytes
+    return Workloads(
+        workload(down, up),
+        prologue=None if prologue is None else workload(*prologue),
+        first=workload(first_down, up) if first_down > down else None,
+    )
 
 
 def _steps_worth_an_evaluation(assembly: Assembly) -> int:
