@@ -25,7 +25,7 @@ from torch import nn
 from benchmarks.learning_kernels import BATCH, RATE, STEPS, make_learner, make_task
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 Call = tuple[str, int | Train | Aggregate]

@@ -26,7 +26,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the data sets that a scenario may name."""
+    """List the data sets that a scenario can name."""
     rows = {
         name: summary(dataset)
         for name, dataset in sorted(CATALOG.kinds["dataset"].registry().items())
@@ -47,11 +47,11 @@ def list_(as_json: bool) -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the data set, such as -s root=../data/mnist; may be repeated.",
+    help="Set a parameter of the data set, such as root=../data/mnist; may be repeated.",
 )
 @json_option
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Load data set NAME, downloading it where needed, and say what is in it."""
+    """Load data set NAME, downloading it if needed, and describe it."""
     options = {item.path: item.value for item in map(Override.parse, settings)}
     part = Part.model_validate({**options, "name": name})
     dataset_class, params = CATALOG.resolve("dataset", part, Path.cwd())

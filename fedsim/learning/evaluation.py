@@ -1,4 +1,4 @@
-"""Metrics of models: on the shared test samples, on each client's own, and exact ones on the quadratic task.
+"""Metrics of models: on the shared test samples, on each client's own, and exact ones of analytic tasks.
 
 A metric depends on the model alone, not on what is evaluated with it or on how many threads.
 """
@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.memory import StateStore
@@ -33,9 +32,8 @@ from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import Task
-from fedsim.tasks.quadratic import QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
 Metrics = dict[str, float]
@@ -99,19 +97,11 @@ class ClientMetrics:
         }
 
 
-class QuadraticEvaluator(Evaluator):
-    """Exact metrics of the quadratic task.
+class AnalyticEvaluator(Evaluator):
+    """Exact metrics of a task that knows them in closed form."""
 
-    ``loss`` is the global objective, the mean of the clients' objectives; ``distance`` the Euclidean distance from its
-    minimizer, if there is one; ``gradient_norm`` the Euclidean norm of its gradient.
-    """
-
-    def __init__(self, task: QuadraticTask) -> None:
+    def __init__(self, task: AnalyticTask) -> None:
         self._task = task
-        self._clients = np.arange(task.clients)
-        self._optimum: Tensor | None = None
-        if _has_minimum(task):
-            self._optimum = task.optimum()
 
     @property
     def definitions(self) -> Sequence[MetricDefinition]:
@@ -119,24 +109,8 @@ class QuadraticEvaluator(Evaluator):
         return QUADRATIC_METRICS
 
     def measure(self, model: Tensor) -> Metrics:
-        """Objective, distance and gradient norm in float64."""
-        point = model.to(device="cpu", dtype=torch.float64)
-        points = point.expand(self._task.clients, -1)
-        metrics = {
-            "loss": float(self._task.losses(self._clients, points).mean()),
-            "gradient_norm": float(self._task.gradients(self._clients, points).mean(0).norm()),
-        }
-        if self._optimum is not None:
-            metrics["distance"] = float((point - self._optimum).norm())
-        return metrics
-
-
-def _has_minimum(task: QuadraticTask) -> bool:
-    try:
-        task.optimum()
-    except UserError:
-        return False
-    return True
+        """The task's own metrics."""
+        return self._task.measure(model)
 
 
 class SupervisedEvaluator(Evaluator):
@@ -245,8 +219,8 @@ def evaluator(
         batch: samples evaluated at once, if there are samples.
         metrics: measured on test samples besides those of every run.
     """
-    if isinstance(task, QuadraticTask):
-        return QuadraticEvaluator(task)
+    if isinstance(task, AnalyticTask):
+        return AnalyticEvaluator(task)
     if isinstance(task, SupervisedTask):
         return SupervisedEvaluator(task, execution, batch, metrics)
     raise TypeError(f"no evaluation for {type(task).__name__}")

@@ -26,7 +26,7 @@ class Grouping:
     def __init__(self, station: Station) -> None:
         self._kernel = station.kernel
         self._on_cuda = station.execution.device.type == "cuda"
-        self._step_flops = station.task.flops_per_sample() * station.training.batch_size
+        self._step_flops = int(station.task.flops_per_sample() or 0) * station.training.batch_size
 
     def groups(self, wave: Sequence[Train], workers: int) -> list[list[Train]]:
         """The wave in groups of one shape, each sorted by steps, most first; ``workers`` are trained at once."""

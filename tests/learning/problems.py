@@ -31,12 +31,12 @@ from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Sgd, Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.dropout import KeyedDropout
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.model import Family, ModelComponent
-from fedsim.tasks.models.mlp import LinearStack
+from fedsim.tasks.modules.dropout import KeyedDropout
+from fedsim.tasks.modules.linear_stack import LinearStack
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
 
 SHAPE = (1, 8, 8)

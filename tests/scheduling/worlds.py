@@ -13,7 +13,7 @@ from fedsim.learning.learner import Learner
 from fedsim.methods import registry as methods
 from fedsim.scenario.training import Sgd, Training
 from fedsim.scheduling.schedules.compass import Compass
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 from fedsim.timeline import Aggregate
 from tests.learning.problems import make_learner
 from tests.simulation.harness import Book, simulate

@@ -24,7 +24,7 @@ __all__ = [
 _DEFAULT = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
 
 QUADRATIC_METRICS = tuple(METRICS[name] for name in ("loss", "gradient_norm", "distance"))
-"""Exact metrics of the quadratic task; see :class:`fedsim.learning.evaluation.QuadraticEvaluator`."""
+"""Exact metrics of the quadratic task; see :class:`fedsim.learning.evaluation.AnalyticEvaluator`."""
 
 CLIENT_METRICS = tuple(
     METRICS[f"client_{name}"]

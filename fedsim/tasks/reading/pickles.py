@@ -23,10 +23,10 @@ def read_batch(content: bytes, path: Path) -> dict[str, Any]:
         value = load_plain(content, encoding="latin1")
     except RefusedPickle as error:
         raise damaged(
-            path, f"it is no CIFAR batch (it asks for {error}, which is not allowed)"
+            path, f"it is not a CIFAR batch (it names {error}, which is not allowed)"
         ) from error
     except DamagedPickle as error:
-        raise damaged(path, f"it is no CIFAR batch ({error})") from error
+        raise damaged(path, f"it is not a CIFAR batch ({error})") from error
     if not isinstance(value, dict):
-        raise damaged(path, "it is no CIFAR batch (no dictionary)")
+        raise damaged(path, "it is not a CIFAR batch (not a dictionary)")
     return value
