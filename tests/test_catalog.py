@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from fedsim.catalog import CATALOG
-from fedsim.components import Parameters
-from fedsim.scenario.catalog import summary
+from fedsim.catalog import CATALOG, summary
+from fedsim.parameters import Parameters, alternatives, element_types
 from fedsim.scenario.description import parameters
 from fedsim.scenario.model import Scenario
-from fedsim.scenario.shapes import field_shape, shape_of
 
 PARTS = [(kind, name) for kind, entry in CATALOG.kinds.items() for name in sorted(entry.registry())]
 
@@ -26,7 +24,9 @@ GIVEN = {
     "low": "1s",
     "mean": "1s",
     "median": "1s",
+    "length": 10,
     "path": "file",
+    "points": [[0, 1], [5, 0.5]],
     "root": "folder",
     "rounds": [[0], [1, 2]],
     "step": "1s",
@@ -64,13 +64,11 @@ def test_every_key_of_a_scenario_is_described() -> None:
 def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
     found = {model}
     for info in model.model_fields.values():
-        shape = field_shape(info)
-        inner = [
-            *shape.models,
-            *(m for item in (*shape.items, *shape.values) for m in shape_of(item).models),
-        ]
+        inner = alternatives(info.annotation)
+        for annotation in list(inner):
+            inner += [one for group in element_types(annotation) for one in group]
         for one in inner:
-            if one not in found:
+            if isinstance(one, type) and issubclass(one, BaseModel) and one not in found:
                 found |= _models(one)
     return found
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.population import availability_cycle_s, build_population
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.population import Population
@@ -223,12 +222,9 @@ def build_server(
         trains_lost_work=assembly.keeps_lost_work,
         seed=scenario.seed,
     )
-    folder = assembly.loaded.folder
-    selection_class, selection_params = CATALOG.resolve("selection", section.selection, folder)
-    schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
     check_combination(assembly)
-    selection = selection_class(selection_params, server)
-    schedule = schedule_class(schedule_params, server, selection)
+    selection = section.selection.create(server)
+    schedule = section.schedule.create(server, selection)
 
     epochs = epoch_steps(scenario, assembly.samples)
 
@@ -318,9 +314,7 @@ def check_combination(assembly: Assembly) -> None:
         UserError: it cannot, with its reason.
     """
     method = assembly.method
-    schedule, _ = CATALOG.resolve(
-        "schedule", assembly.scenario.server.schedule, assembly.loaded.folder
-    )
+    schedule = assembly.scenario.server.schedule.type
     if method.only_synchronous and not schedule.synchronous:
         raise UserError(
             f"{method.title or method.name} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
@@ -355,16 +349,11 @@ def build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
     if isinstance(section, QuadraticSection):
         return QuadraticTask(section)
     assert isinstance(section, SupervisedSection)
-    dataset_class, dataset_params = CATALOG.resolve("dataset", section.dataset, loaded.folder)
-    partition_class, partition_params = CATALOG.resolve(
-        "partition", section.partition, loaded.folder
-    )
-    model_class, model_params = CATALOG.resolve("model", section.model, loaded.folder)
-    dataset = datasets.load(dataset_class(dataset_params), loaded.folder)
-    partition = partition_class(partition_params).split(
+    dataset = datasets.load(section.dataset.create(), loaded.folder)
+    partition = section.partition.create().split(
         dataset, Stream(loaded.scenario.seed, Purpose.PARTITION), loaded.folder
     )
-    return SupervisedTask(dataset, partition, model_class(model_params))
+    return SupervisedTask(dataset, partition, section.model.create())
 
 
 def build_method(
@@ -389,9 +378,7 @@ def build_method(
         UserError: the method cannot work on such a model.
     """
     scenario = loaded.scenario
-    method_class, params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
-    method: Method = method_class(
-        params,
+    method: Method = scenario.server.method.create(
         MethodContext(
             layout=layout,
             clients=len(samples),
@@ -402,7 +389,7 @@ def build_method(
             device=execution.device if execution else torch.device("cpu"),
             seed=scenario.seed,
             availability_cycle_s=cycle_s,
-            optimizer=scenario.training.optimizer,
+            optimizer=scenario.training.optimizer.create(),
         ),
     )
     return method
@@ -456,8 +443,7 @@ def _memory_needed(
     That is the least that any implementation of training needs; what a framework takes besides is not counted.
     """
     training = scenario.training
-    optimizer = training.optimizer
-    buffers = int(optimizer.momentum > 0) if optimizer.name == "sgd" else 2
+    buffers: int = training.optimizer.create().buffers
     kept = sum(
         memory.elements for memory in method.memories().values() if memory.keeper != "server"
     )

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
@@ -221,7 +220,7 @@ def resume(
     info = folder.read_info()
     if info.get("status") == Status.COMPLETE:
         return Run(folder)
-    loaded = load_scenario(folder.scenario, CATALOG)
+    loaded = load_scenario(folder.scenario)
     if overrides:
         loaded = _changed(loaded, overrides)
     recorded = info.get("timeline")
@@ -243,7 +242,7 @@ def resume(
 
 
 def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
-    changed = loaded.changed(CATALOG, overrides)
+    changed = loaded.changed(overrides)
     refused = [
         UserError(
             f"{path} belongs to what the run computes, and cannot change on the way",
