@@ -230,8 +230,10 @@ def _explained(model: type[BaseModel], error: ValidationError) -> ValidationErro
 
 def _explanation(model: type[BaseModel], item: ErrorDetails) -> str | PydanticCustomError:
     kind, context, location = item["type"], item.get("ctx", {}), item["loc"]
-    if "hint" in context or kind not in _STANDARD_ERRORS:
-        return mistake(kind, item["msg"], context.get("hint"))
+    if "hint" in context:
+        return mistake(kind, item["msg"], context["hint"])
+    if kind not in _STANDARD_ERRORS:
+        return PydanticCustomError(kind, item["msg"], context)
     if len(location) != 1:
         return kind
     key = str(location[0])

@@ -40,6 +40,7 @@ from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
+from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.simulation.server import Server
@@ -151,12 +152,18 @@ def execute(
         RunWriter(folder, clients=len(assembly.samples), overwrite=overwrite) as writer,
     ):
         folder.write_scenario(loaded.resolved_yaml())
+        sources = loaded.sources()
+        for relative, source in sources.items():
+            file = folder.path / relative
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(source, encoding="utf-8")
         folder.write_info(
             {
                 "status": Status.RUNNING,
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
                 "timing_only": assembly.execution is None,
+                "user_code": loaded.user_code(),
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
@@ -220,7 +227,19 @@ def resume(
     info = folder.read_info()
     if info.get("status") == Status.COMPLETE:
         return Run(folder)
-    loaded = load_scenario(folder.scenario)
+    try:
+        loaded = load_scenario(folder.scenario)
+    except UserError as error:
+        given = [
+            name for name in info.get("user_code", {}) if name.startswith(f"{own_code.FOLDER}/")
+        ]
+        if not given:
+            raise
+        raise UserError(
+            f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
+            where=str(path),
+            hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
+        ) from error
     if overrides:
         loaded = _changed(loaded, overrides)
     recorded = info.get("timeline")

@@ -64,6 +64,15 @@ class LoadedScenario:
         for _, part in _parts(self.scenario):
             yield part
 
+    def sources(self) -> dict[str, str]:
+        """Source of the classes that have no file, by their path in the run folder."""
+        users = [(part.name, part.user) for part in self.parts() if part.user]
+        return {name.rpartition(":")[0]: user.source for name, user in users if user.source}
+
+    def user_code(self) -> dict[str, str | None]:
+        """SHA-256 of the source of every user's part, by its name; None if the source cannot be read."""
+        return {part.name: part.user.digest for part in self.parts() if part.user}
+
     @contextmanager
     def locating_errors(self) -> Iterator[None]:
         """Give errors whose place is a key (``where="server.schedule"``) its file, line and column.
@@ -172,10 +181,11 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
 def _parts(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Part[Any]]]:
     """The parts of a section and of the sections in it, with their paths."""
     for key, value in section:
-        if isinstance(value, Part):
-            yield (*path, key), value
-        elif isinstance(value, BaseModel):
+        if isinstance(value, BaseModel):
             yield from _parts(value, (*path, key))
+        for place, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if isinstance(item, Part):
+                yield ((*path, key) if place is None else (*path, key, place)), item
 
 
 def _too_many_evaluations(scenario: Scenario) -> list[Problem]:

@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.components import Component, is_user_reference
 from fedsim.errors import UserError
-from fedsim.parameters import mistake
+from fedsim.parameters import Parameters, mistake
 from fedsim.scenario.own_code import python_reference, python_source
 
 T = TypeVar("T")
@@ -143,7 +143,8 @@ class OfKind:
             if value is None:
                 return Part(self.kind, "", None, None)
         if isinstance(value, Component):
-            return self._of_class(type(value), value.params.model_dump(by_alias=True), reading)  # type: ignore[attr-defined]
+            given = getattr(value, "params", Parameters())
+            return self._of_class(type(value), given.model_dump(by_alias=True), reading)
         if isinstance(value, type):
             return self._of_class(value, {}, reading)
         if isinstance(value, str):
