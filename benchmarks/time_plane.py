@@ -119,7 +119,9 @@ def measure(name: str, folder: Path) -> dict[str, float]:
         fedsim.read_scenario(scenario(bundle, clients, server, stop, jitter=_jitter(name)))
     )
     with tempfile.TemporaryDirectory() as output:
-        writer = RunWriter(RunFolder(Path(output) / "run"), clients=clients)
+        folder = RunFolder(Path(output) / "run")
+        folder.path.mkdir()
+        writer = RunWriter(folder, clients=clients)
         _, simulated = build_server(assembly, None, writer)
         bare = BareTimeouts()
         simulated.on_progress = bare.on_progress

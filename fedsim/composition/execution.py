@@ -28,6 +28,7 @@ from fedsim.composition.recorded import (
 )
 from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
+from fedsim.durable import write_text
 from fedsim.errors import UserError, UserErrors
 from fedsim.learning.learner import Learner
 from fedsim.network.base import Direction
@@ -41,8 +42,9 @@ from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario import own_code
-from fedsim.scenario.comparing import differences
+from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
 from fedsim.timeline import Aggregate, Evaluate
 from fedsim.units import NS_PER_S, to_ns
@@ -147,19 +149,10 @@ def execute(
         assembly = _assemble(loaded, shared, timing_only, timeline)
         _, server = build_server(assembly, None, _Nobody())
     folder = RunFolder(output if output is not None else default_folder(loaded))
-    with (
-        loaded.locating_errors(),
-        RunWriter(folder, clients=len(assembly.samples), overwrite=overwrite) as writer,
-    ):
-        folder.write_scenario(loaded.resolved_yaml())
-        sources = loaded.sources()
-        for relative, source in sources.items():
-            file = folder.path / relative
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(source, encoding="utf-8")
-        folder.write_info(
+    with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
+        folder.begin(
+            loaded.resolved_yaml(),
             {
-                "status": Status.RUNNING,
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
                 "timing_only": assembly.execution is None,
@@ -168,25 +161,29 @@ def execute(
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
                 **environment(),
-            }
+            },
         )
-        try:
-            execution = _Execution(
-                assembly,
-                folder,
-                writer,
-                on_progress,
-                began,
-                server=server,
-                timeline=timeline,
-                threads=threads,
-            )
-        except UserError:
-            # A mistake that only the making of the learner could show: leave nothing behind.
-            writer.close()
-            folder.remove()
-            raise
-        return execution.run()
+        for name, source in loaded.sources().items():
+            (folder.path / name).parent.mkdir(exist_ok=True)
+            write_text(folder.path / name, source)
+        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+            try:
+                execution = _Execution(
+                    assembly,
+                    folder,
+                    writer,
+                    on_progress,
+                    began,
+                    server=server,
+                    timeline=timeline,
+                    threads=threads,
+                )
+            except UserError:
+                # A mistake that only the making of the learner could show: leave nothing behind.
+                writer.close()
+                folder.remove()
+                raise
+            return execution.run()
 
 
 def _assemble(
@@ -224,40 +221,99 @@ def resume(
     """
     began = time.perf_counter()
     folder = RunFolder(path)
-    info = folder.read_info()
-    if info.get("status") == Status.COMPLETE:
-        return Run(folder)
+    folder.read_info()
+    with folder.reclaimed():
+        info = folder.read_info()
+        if info["status"] == Status.COMPLETE:
+            return _finished(Run(folder))
+        if not folder.has_begun:
+            raise UserError(
+                "the run was killed before it began, so there is nothing to resume",
+                where=str(path),
+                hint="run its scenario again, with this folder as the output",
+            )
+        _require_original_scenario(folder, info)
+        loaded = _load_again(folder, info)
+        if overrides:
+            loaded = _changed(loaded, overrides)
+        recorded = info.get("timeline")
+        timeline = load_run(recorded["run"]) if recorded else None
+        assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
+        server = build_server(assembly, None, _Nobody())[1]
+        folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
+        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+            return _Execution(
+                assembly,
+                folder,
+                writer,
+                on_progress,
+                began,
+                server=server,
+                timeline=timeline,
+                threads=threads,
+                resumed=True,
+            ).run()
+
+
+def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
+    """The scenario of a run.
+
+    Raises:
+        UserError: a part cannot be imported again.
+    """
     try:
-        loaded = load_scenario(folder.scenario)
+        return load_scenario(folder.scenario)
     except UserError as error:
-        given = [
-            name for name in info.get("user_code", {}) if name.startswith(f"{own_code.FOLDER}/")
-        ]
+        references = info.get("user_code", {})
+        given = [name for name in references if name.startswith(f"{own_code.FOLDER}/")]
         if not given:
             raise
         raise UserError(
             f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
-            where=str(path),
+            where=str(folder.path),
             hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
         ) from error
-    if overrides:
-        loaded = _changed(loaded, overrides)
-    recorded = info.get("timeline")
-    timeline = load_run(recorded["run"]) if recorded else None
-    assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-    with RunWriter(folder, clients=len(assembly.samples), resume=True) as writer:
-        folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
-        return _Execution(
-            assembly,
-            folder,
-            writer,
-            on_progress,
-            began,
-            server=build_server(assembly, None, _Nobody())[1],
-            timeline=timeline,
-            threads=threads,
-            resumed=True,
-        ).run()
+
+
+def _finished(run: Run) -> Run:
+    """A complete run, whose page is written if a crash came before it.
+
+    Raises:
+        UserError: a file of the run is missing or damaged.
+    """
+    problems = run.folder.problems(run.info)
+    if problems:
+        raise problems[0] if len(problems) == 1 else UserErrors(problems)
+    if not run.folder.report.exists():
+        run.report()
+    return run
+
+
+def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
+    """Refuse to go on with a scenario that was edited after the run began.
+
+    Raises:
+        UserError: its file has changed; the message names the keys, where the original is still there.
+    """
+    try:
+        folder.require_unchanged(info, folder.scenario)
+    except UserError:
+        try:
+            before, now = (
+                read_yaml(path).data for path in (folder.original_scenario, folder.scenario)
+            )
+            changes = [
+                f"{key} was {text(old)} and is {text(new)}"
+                for key, old, new in differences(before, now)
+            ]
+        except UserError:
+            changes = []
+        raise UserError(
+            f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
+            where=str(folder.scenario),
+            hint=f"undo the change (the original is {folder.original_scenario}), or begin a new run; "
+            "'fedsim resume -s' changes the settings that may differ",
+        ) from None
 
 
 def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
@@ -457,8 +513,7 @@ class _Execution:
         run = Run(folder)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
-        run.info = folder.update_info(
-            status=Status.COMPLETE,
+        run.info = folder.complete(
             simulated_s=simulated_s,
             rounds=self._server.round,
             versions_made=self._server.version,

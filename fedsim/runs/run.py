@@ -64,6 +64,8 @@ class Run:
             UserError: ``scenario.yaml`` is missing or damaged.
         """
         path = self.folder.scenario
+        if path.exists():
+            self.folder.require_unchanged(self.info, path)
         try:
             content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         except (OSError, YAMLError, UnicodeDecodeError) as error:
@@ -113,7 +115,7 @@ class Run:
         """
         frame = self._optional(CLIENTS)
         if frame is None:
-            raise self._missing(self.folder.parquet(CLIENTS.name))
+            raise self.folder.missing(self.info, self.folder.parquet(CLIENTS.name))
         return frame
 
     @functools.cached_property
@@ -128,34 +130,23 @@ class Run:
 
     def _optional(self, table: Table) -> pd.DataFrame | None:
         path = self.folder.parquet(table.name)
-        return _frame(read_parquet(path), table, path) if path.exists() else None
+        if not path.exists():
+            if path.name in self.info.get("files", {}):
+                raise self.folder.missing(self.info, path)
+            return None
+        return _frame(self._read_finished(path), table, path)
+
+    def _read_finished(self, path: Path) -> pa.Table:
+        self.folder.require_unchanged(self.info, path)
+        return read_parquet(path)
 
     def _read(self, table: Table) -> pa.Table:
         parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
         if parquet.exists():
-            return read_parquet(parquet)
+            return self._read_finished(parquet)
         if stream.exists():
             return read_stream(stream, table)
-        raise self._missing(parquet)
-
-    def _missing(self, path: Path) -> UserError:
-        """The error for a missing file, with what brings it back, which depends on whether the run has ended."""
-        if self.status is not Status.COMPLETE:
-            return UserError(
-                "no such file; the run has not ended",
-                where=str(path),
-                hint=f"finish it: fedsim resume {self.path}",
-            )
-        words = ["fedsim run", str(self.folder.scenario), "-o", str(self.path), "--overwrite"]
-        if self.info.get("timing_only"):
-            words.append("--timing-only")
-        if self.info.get("timeline"):
-            words += ["--timeline", self.info["timeline"]["run"]]
-        return UserError(
-            "no such file, though the run is complete: the folder is damaged",
-            where=str(path),
-            hint=f"restore the file from a copy, or repeat the run: {' '.join(words)}",
-        )
+        raise self.folder.missing(self.info, parquet)
 
     @functools.cached_property
     def simulated_s(self) -> float:
@@ -196,6 +187,7 @@ class Run:
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         path = self.folder.model
         if path.exists():
+            self.folder.require_unchanged(self.info, path)
             return load_model(path)
         if self.info.get("timing_only"):
             raise UserError(
@@ -203,7 +195,7 @@ class Run:
                 where=str(path),
                 hint="run the scenario with learning",
             )
-        raise self._missing(path)
+        raise self.folder.missing(self.info, path)
 
     def time_to(self, metric: str, target: float) -> float:
         """Simulated seconds until the first evaluation that reached ``target``; NaN if none did.

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-FOLDER = "code"
+FOLDER = "python_parts"
 """Folder of a run that holds the source of classes without a file."""
 
 

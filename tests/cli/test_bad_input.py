@@ -514,7 +514,9 @@ def test_a_folder_of_something_else_is_never_overwritten(
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("x")
     assert_refused(run(PARABOLAS, "-o", "thesis"), "thesis: ")
-    assert_refused(run(PARABOLAS, "-o", "thesis", "--overwrite"), "thesis: ", "not a run")
+    assert_refused(
+        run(PARABOLAS, "-o", "thesis", "--overwrite"), "thesis: ", "not written by fedsim"
+    )
     assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "x"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import linecache
 import sys
 import types
@@ -13,7 +12,6 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.runs.folder import Status
 
 CELL = '''
 class Doubled(FedAvg):
@@ -49,12 +47,14 @@ def scenario(method: Any) -> dict[str, Any]:
     }
 
 
-def interrupted(run: fedsim.Run) -> Path:
-    """The run's folder as if it had been killed."""
-    path = run.path / "run.json"
-    info = json.loads(path.read_text())
-    path.write_text(json.dumps({**info, "status": Status.INTERRUPTED}))
-    return run.path
+def interrupt(scenario: dict[str, Any], path: Path) -> None:
+    """Begin a run and interrupt it."""
+
+    def stop(progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fedsim.run(scenario, path, on_progress=stop)
 
 
 def test_a_class_of_a_notebook_runs_and_resumes(
@@ -65,9 +65,10 @@ def test_a_class_of_a_notebook_runs_and_resumes(
     doubled = notebook_class(CELL, "Doubled", monkeypatch, FedAvg=FedAvg)
     run = fedsim.run(scenario(doubled), tmp_path / "run")
     assert run.metrics["loss"].tolist() == [8.0, 0.0], "half of the way, doubled"
-    assert run.scenario["server"]["method"]["name"] == "code/Doubled.py:Doubled"
-    assert (run.path / "code" / "Doubled.py").read_text().endswith(CELL.lstrip())
-    again = fedsim.resume(interrupted(run))
+    assert run.scenario["server"]["method"]["name"] == "python_parts/Doubled.py:Doubled"
+    assert (run.path / "python_parts" / "Doubled.py").read_text().endswith(CELL.lstrip())
+    interrupt(scenario(doubled), tmp_path / "again")
+    again = fedsim.resume(tmp_path / "again")
     assert again.metrics["loss"].tolist() == [8.0, 0.0]
 
 
@@ -78,10 +79,11 @@ def test_a_class_that_cannot_be_imported_again_is_refused_politely(
 
     doubled = notebook_class(CELL, "Doubled", monkeypatch, FedAvg=FedAvg)
     linecache.cache.pop("<cell>")
-    run = fedsim.run(scenario(doubled), tmp_path / "run")
-    assert run.info["user_code"] == {"code/Doubled.py:Doubled": None}, "there is no source to keep"
+    interrupt(scenario(doubled), tmp_path / "run")
+    kept = fedsim.load(tmp_path / "run").info["user_code"]
+    assert kept == {"python_parts/Doubled.py:Doubled": None}, "there is no source to keep"
     with pytest.raises(
         UserError, match=r"a class that was defined in Python.*no such file"
     ) as caught:
-        fedsim.resume(interrupted(run))
+        fedsim.resume(tmp_path / "run")
     assert "put the class into a file" in str(caught.value)

@@ -1,0 +1,120 @@
+"""Files that appear on disk whole or not at all, and stay there.
+
+A new file is written under an exclusive, random, hidden name beside its target (so that no symbolic link prepared
+under a predictable name is followed), flushed to the disk, and renamed into place; the folder is flushed after that, so
+that a power cut leaves the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+TEMPORARY_PREFIX = ".fedsim-tmp-"
+"""How the names of files and folders begin that are still being written; what a killed process left of them may go."""
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# pyarrow and safetensors report the same errors as text alone.
+_FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o644) -> Iterator[Path]:
+    """Give a temporary path to write to, which replaces ``path`` when the block ends without an error.
+
+    Args:
+        path: the file to make or replace; a symbolic link there is replaced, not followed.
+        mode: permissions of the file.
+
+    Raises:
+        OSError: the folder or the disk cannot take the file.
+    """
+    temporary = _temporary(path)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+@contextlib.contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Give a new empty folder to fill, which becomes ``path`` when the block ends without an error.
+
+    Every file in it is flushed first. ``path`` must not exist.
+
+    Raises:
+        OSError: the parent folder or the disk cannot take it.
+    """
+    temporary = _temporary(path)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as file:
+                    os.fsync(file.fileno())
+            flush_folder(Path(folder))
+        os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    flush_folder(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Make or replace a text file (UTF-8)."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def flush_folder(path: Path) -> None:
+    """Flush the names in a folder to the disk, on systems that can open a folder."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some network and FUSE file systems have nothing to flush in a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what killed processes left unfinished in a folder; nothing may be writing to it."""
+    for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error says that the disk, a quota or a limit on file sizes leaves no room."""
+    while True:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        if any(text in str(error) for text in _FULL_TEXTS):
+            return True
+        if error.__cause__ is None:
+            return False
+        error = error.__cause__
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{path.suffix}")
