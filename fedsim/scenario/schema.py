@@ -43,7 +43,7 @@ def json_schema(catalog: Catalog) -> dict[str, Any]:
     defaults = _section_defaults(catalog)
     for section, default in defaults.items():
         schema["properties"][section].setdefault("default", default)
-    filled = _fill_parts(schema, catalog)
+    filled = _fill_parts(schema, catalog, definitions)
     filled.update(
         {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fedsim scenario"}
     )
@@ -62,22 +62,30 @@ def _section_defaults(catalog: Catalog) -> dict[str, Any]:
     return {key: value for key, value in sections.items() if key not in smallest}
 
 
-def _fill_parts(value: Any, catalog: Catalog) -> Any:
+def _fill_parts(value: Any, catalog: Catalog, definitions: dict[str, Any]) -> Any:
     """The schema with every field that :class:`fedsim.scenario.parts.OfKind` marked filled in."""
     if isinstance(value, list):
-        return [_fill_parts(item, catalog) for item in value]
+        return [_fill_parts(item, catalog, definitions) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get(KIND_KEY)
     if kind is None:
-        return {key: _fill_parts(item, catalog) for key, item in value.items()}
+        return {key: _fill_parts(item, catalog, definitions) for key, item in value.items()}
     names = catalog.names(kind)
+    if "default" in value:
+        _name_may_be_left_out(definitions[f"{kind}.{value['default']['name']}"])
     place = {key: value[key] for key in ("description", "default") if key in value}
     place["anyOf"] = [{"$ref": f"#/$defs/{kind}.{name}"} for name in [*names, "own"]]
     if "default" in value:
-        # The part's name may be left out if the section has a default for it.
         keys = {"type": "object", "properties": {"name": False}}
         place["anyOf"].append({**keys, "description": "Keys of the default."})
     short = {"enum": names, "description": "The name of a part with its default parameters."}
     place["anyOf"] += [short, {"type": "string", "pattern": _OWN}]
     return place
+
+
+def _name_may_be_left_out(part: dict[str, Any]) -> None:
+    """Change the schema of a part that is the default of some field."""
+    if "name" in part["required"]:
+        part["required"].remove("name")
+        part["properties"]["name"]["default"] = part["properties"]["name"]["const"]
