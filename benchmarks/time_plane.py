@@ -122,9 +122,8 @@ def measure(name: str, folder: Path) -> dict[str, float]:
         folder = RunFolder(Path(output) / "run")
         folder.path.mkdir()
         writer = RunWriter(folder, clients=clients)
-        _, simulated = build_server(assembly, None, writer)
         bare = BareTimeouts()
-        simulated.on_progress = bare.on_progress
+        simulated = build_server(assembly, None, writer, bare.on_progress)
         started_wall, started = time.perf_counter(), time.process_time()
         with rare_garbage_collection():
             simulated.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,19 +21,18 @@ from fedsim.learning.device import Execution
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.network.base import Direction
-from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.targets import higher_is_better
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import QuadraticTask as QuadraticSection
 from fedsim.scenario.model import Scenario, TimingTask
 from fedsim.scenario.model import SupervisedTask as SupervisedSection
-from fedsim.simulation.contended import ContendedLife
 from fedsim.simulation.drawn_work import DrawnWork
-from fedsim.simulation.engine import Engine
-from fedsim.simulation.life import Life, PlannedLife
-from fedsim.simulation.plan import Planner
-from fedsim.simulation.server import Limits, Recorder, Server, Work
+from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.facts import Clients, Rules, Work, check_rules
+from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.updates import Recorder
+from fedsim.simulation.workload import Workload, Workloads
 from fedsim.tasks.base import Task
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.partition import partition_table
@@ -185,79 +185,91 @@ def build_server(
     assembly: Assembly,
     plane: LearningPlane | None,
     recorder: Recorder,
-) -> tuple[Engine, Server]:
+    on_progress: Callable[[], None] | None = None,
+) -> Server:
     """The time plane of a run, ready to go.
 
     Raises:
         UserError: schedule, selection, method and devices do not fit together.
     """
-    scenario, population = assembly.scenario, assembly.population
-    stop, evaluation, section = scenario.stop, scenario.evaluation, scenario.server
+    check_combination(assembly)
+    scenario = assembly.scenario
+    stop, evaluation = scenario.stop, scenario.evaluation
     every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
         every_steps = _steps_worth_an_evaluation(assembly)
-    engine = Engine()
-    server = Server(
-        engine,
-        population,
-        assembly.samples,
-        assembly.work,
-        plane,
-        recorder,
+    return Server(
+        _clients(assembly),
+        _workloads(assembly),
+        _rules(assembly),
         Limits(
             until_ns=None if stop.simulated_time is None else to_ns(stop.simulated_time),
             rounds=stop.rounds,
             dispatches=stop.dispatches,
             arrivals=stop.arrivals,
-            reached=_target_test(stop.target) if stop.target else None,
-            evaluate_every_ns=None if evaluation.every is None else to_ns(evaluation.every),
-            evaluate_every_versions=every_versions,
-            evaluate_every_steps=every_steps,
-            evaluate_at_start=evaluation.at_start,
         ),
-        failure_detection=section.failure_detection,
-        aggregation_time_s=section.aggregation_time,
-        expected_duration_s=assembly.expected_duration_s,
+        EvaluationTimes(
+            every_ns=None if evaluation.every is None else to_ns(evaluation.every),
+            every_versions=every_versions,
+            every_steps=every_steps,
+            at_start=evaluation.at_start,
+            reached=_target_test(stop.target) if stop.target else None,
+        ),
+        plane,
+        recorder,
+        seed=scenario.seed,
+        on_progress=on_progress,
+    )
+
+
+def check_server(assembly: Assembly) -> None:
+    """Check that :func:`build_server` will succeed, without the cost of building.
+
+    Raises:
+        UserError: it would not.
+    """
+    check_combination(assembly)
+    check_rules(_clients(assembly), _rules(assembly), assembly.scenario.seed)
+
+
+def _clients(assembly: Assembly) -> Clients:
+    return Clients(
+        assembly.population, assembly.samples, assembly.work, assembly.expected_duration_s
+    )
+
+
+def _rules(assembly: Assembly) -> Rules:
+    section = assembly.scenario.server
+    detection = section.failure_detection
+    return Rules(
+        section.selection.create,
+        section.schedule.create,
+        failure_detection_ns=None if detection == "never" else to_ns(detection),
+        aggregation_ns=to_ns(section.aggregation_time),
         has_prologue=assembly.prologue_bytes is not None,
         trains_lost_work=assembly.keeps_lost_work,
-        seed=scenario.seed,
     )
-    check_combination(assembly)
-    selection = section.selection.create(server)
-    schedule = section.schedule.create(server, selection)
 
+
+def _workloads(assembly: Assembly) -> Workloads:
+    scenario, section = assembly.scenario, assembly.scenario.server
     epochs = epoch_steps(scenario, assembly.samples)
-
-    def planner_of(bytes_down: float, bytes_up: float, **others: Planner | None) -> Planner:
-        return Planner(
-            population,
-            scenario.devices.failures,
-            bytes_down,
-            bytes_up,
-            send_partial_work=section.partial_work == "send",
-            seed=scenario.seed,
-            partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
-            drawn=_drawn_work(scenario, epochs),
-            **others,
-        )
-
-    prologue, first_bytes = assembly.prologue_bytes, assembly.first_download_bytes
-    planner = planner_of(
-        assembly.bytes_down,
-        assembly.bytes_up,
-        prologue=None if prologue is None else planner_of(*prologue),
-        first=planner_of(first_bytes, assembly.bytes_up)
-        if first_bytes > assembly.bytes_down
-        else None,
+    workload = partial(
+        Workload,
+        assembly.population,
+        scenario.devices.failures,
+        send_partial_work=section.partial_work == "send",
+        seed=scenario.seed,
+        partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
+        drawn=_drawn_work(scenario, epochs),
     )
-    network = population.network
-    life: Life
-    if isinstance(network, SharedNetwork):
-        life = ContendedLife(engine, planner, population, network, server.on_end)
-    else:
-        life = PlannedLife(engine, planner, server.on_end)
-    server.attach(schedule, selection, life)
-    return engine, server
+    down, up = assembly.bytes_down, assembly.bytes_up
+    prologue, first_down = assembly.prologue_bytes, assembly.first_download_bytes
+    return Workloads(
+        workload(down, up),
+        prologue=None if prologue is None else workload(*prologue),
+        first=workload(first_down, up) if first_down > down else None,
+    )
 
 
 def _steps_worth_an_evaluation(assembly: Assembly) -> int:

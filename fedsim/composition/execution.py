@@ -17,6 +17,7 @@ from fedsim.composition.assembly import (
     assemble,
     build_server,
     check_combination,
+    check_server,
     partition_rows,
 )
 from fedsim.composition.recorded import (
@@ -46,7 +47,7 @@ from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
-from fedsim.timeline import Aggregate, Evaluate
+from fedsim.timeline import Evaluate
 from fedsim.units import NS_PER_S, to_ns
 
 CHECKPOINT_INTERVAL_S = 30.0
@@ -147,7 +148,7 @@ def execute(
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        _, server = build_server(assembly, None, _Nobody())
+        check_server(assembly)
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -174,7 +175,6 @@ def execute(
                     writer,
                     on_progress,
                     began,
-                    server=server,
                     timeline=timeline,
                     threads=threads,
                 )
@@ -239,7 +239,7 @@ def resume(
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-        server = build_server(assembly, None, _Nobody())[1]
+        check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=len(assembly.samples)) as writer:
             return _Execution(
@@ -248,7 +248,6 @@ def resume(
                 writer,
                 on_progress,
                 began,
-                server=server,
                 timeline=timeline,
                 threads=threads,
                 resumed=True,
@@ -343,7 +342,6 @@ class _Execution:
         on_progress: OnProgress | None,
         began: float,
         *,
-        server: Server,
         timeline: Run | None,
         threads: int | None,
         resumed: bool = False,
@@ -356,23 +354,23 @@ class _Execution:
         self._began = began
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._checkpointed_at = time.monotonic()
-        self._learning_s = 0.0
+        self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
             if assembly.execution is not None
             else None
         )
-        self._plane = _TimedPlane(self._learner, self) if self._learner is not None else None
+        self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
+        progress = None if on_progress is None else self._report_progress
         self._server: Server | RecordedTimeline
         if timeline is None:
-            server.connect(self._plane, writer)
-            self._server = server
+            self._server = build_server(assembly, self._plane, writer, progress)
         else:
             assert self._plane is not None
-            self._server = RecordedTimeline(timeline, self._plane, writer, assembly.scenario)
-        if on_progress is not None:
-            self._server.on_progress = self._report_progress
+            self._server = RecordedTimeline(
+                timeline, self._plane, writer, assembly.scenario, progress
+            )
 
     def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
         scenario, task = self._assembly.scenario, self._assembly.task
@@ -439,11 +437,11 @@ class _Execution:
         """
         try:
             if self._learner is not None:
-                with self.learning():
+                with self._learning:
                     self._learner.start()
             self._server.run()
             if self._learner is not None:
-                with self.learning():
+                with self._learning:
                     self._learner.close()
             run = self._close()
         except KeyboardInterrupt:
@@ -467,15 +465,6 @@ class _Execution:
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
         self._folder.update_info(status=status, **more)
-
-    @contextlib.contextmanager
-    def learning(self) -> Iterator[None]:
-        """Count what runs inside as wall time of the learning plane."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._learning_s += time.perf_counter() - began
 
     def _close(self) -> Run:
         """Write what is written at the end, and hold the run against itself; gives the run as it was read for that."""
@@ -524,8 +513,8 @@ class _Execution:
             prologue=assembly.prologue_bytes is not None,
             metrics=dict(self._metrics),
             wall_s=wall_s,
-            wall_learning_s=self._learning_s,
-            wall_time_plane_s=began - self._began - self._learning_s,
+            wall_learning_s=self._learning.seconds,
+            wall_time_plane_s=began - self._began - self._learning.seconds,
             learning=None if self._learner is None else self._learner.describe(),
             **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
         )
@@ -542,35 +531,39 @@ class _Execution:
         write_parquet(self._folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
 
 
+class _Stopwatch:
+    """Sums the wall time spent inside its ``with`` blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._began
+
+
 class _TimedPlane:
     """The learner, with the wall time spent in it counted."""
 
-    def __init__(self, learner: Learner, execution: _Execution) -> None:
+    def __init__(self, learner: Learner, stopwatch: _Stopwatch) -> None:
         self._learner = learner
-        self._execution = execution
+        self._stopwatch = stopwatch
         self.asked_for_losses = False
         self.hold = learner.hold
         self.drop = learner.drop
 
     def submit(self, instruction: Any) -> None:
-        with self._execution.learning():
+        with self._stopwatch:
             self._learner.submit(instruction)
 
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
-        with self._execution.learning():
+        with self._stopwatch:
             return self._learner.evaluate(instruction)
 
     def training_losses(self, dispatch_ids: Any) -> Any:
         self.asked_for_losses = True
-        with self._execution.learning():
+        with self._stopwatch:
             return self._learner.training_losses(dispatch_ids)
-
-
-class _Nobody:
-    """Takes no rows: for a server that is built to see that it can be, and told later where its rows go."""
-
-    def append_dispatch(self, *values: Any) -> None:
-        raise AssertionError("nothing is simulated")
-
-    def append_aggregation(self, aggregate: Aggregate) -> None:
-        raise AssertionError("nothing is simulated")

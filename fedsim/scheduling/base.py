@@ -150,15 +150,15 @@ class ServerPort(Protocol):
         ...
 
     def is_busy(self, client: int) -> bool:
-        """Whether the client is at work."""
+        """Whether the client is at work, or work is waiting for it."""
         ...
 
     def online_clients(self) -> npt.NDArray[np.int64]:
-        """All clients checked in and not at work now, ascending."""
+        """All clients that are checked in and not busy now, ascending."""
         ...
 
     def sample_online(self, count: int) -> list[int]:
-        """``count`` clients uniformly without replacement among those checked in and not at work; fewer if there
+        """``count`` clients uniformly without replacement among those that are checked in and not busy; fewer if there
         are fewer."""
         ...
 
@@ -198,8 +198,8 @@ class ServerPort(Protocol):
         ...
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
-        """Call back once, when next some client is checked in and not at work that is not so now, or when the
-        selection may draw other clients (:meth:`Selection.next_change_ns`)."""
+        """Call back once, when next a client is checked in and not busy that is not so now, or when the selection may
+        draw other clients (:meth:`Selection.next_change_ns`)."""
         ...
 
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
@@ -264,7 +264,7 @@ class Selection(Component, ABC):
             self._members = None
 
     def available(self) -> npt.NDArray[np.int64]:
-        """Clients that may be drawn now: checked in, not at work, and of those that are asked for; ascending."""
+        """Clients that may be drawn now: checked in, not busy, and of those that are asked for; ascending."""
         clients = self.server.online_clients()
         return clients if self._members is None else clients[self._members[clients]]
 

@@ -353,13 +353,13 @@ def test_evaluations_without_end_end_where_the_run_has_no_end_in_time(
 ) -> None:
     """The first round ends after 2 s: 40 evaluations at an interval are enough, 39 are not; what was done stays."""
     text = PARABOLAS.replace("rounds: 2", "rounds: 1") + "evaluation: {every: 50ms}\n"
-    monkeypatch.setattr("fedsim.simulation.server.MOST_EVALUATIONS", 39)
+    monkeypatch.setattr("fedsim.simulation.evaluations.MOST_EVALUATIONS", 39)
     assert_refused(
         run(text, "-o", "out"), "s.yaml:7:21: evaluation.every: 0.05 s between evaluations has"
     )
     assert json.loads(Path("out/run.json").read_text())["status"] == "failed"
     assert len(fedsim.load("out").metrics) > 0
-    monkeypatch.setattr("fedsim.simulation.server.MOST_EVALUATIONS", 40)
+    monkeypatch.setattr("fedsim.simulation.evaluations.MOST_EVALUATIONS", 40)
     assert run(text, "-o", "again").exit_code == 0
 
 

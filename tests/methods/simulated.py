@@ -65,7 +65,7 @@ def simulate(scenario: Mapping[str, Any]) -> Simulated:
         assembly.task, assembly.method, loaded.scenario.training, seed=loaded.scenario.seed
     )
     book = Book()
-    _, server = build_server(assembly, learner, book)
+    server = build_server(assembly, learner, book)
     server.run()
     learner.close()
     return Simulated(learner, book)

@@ -206,7 +206,7 @@ def learn(scenario: dict[str, Any]) -> Learner:
     learner = Learner(
         assembly.task, assembly.method, assembly.scenario.training, seed=assembly.scenario.seed
     )
-    _, server = build_server(assembly, learner, Ledger())
+    server = build_server(assembly, learner, Ledger())
     server.run()
     learner.close()
     return learner

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import fedsim
 from fedsim.errors import UserError
-from tests.simulation.harness import online, simulate
+from tests.simulation.harness import Book, online, simulate
 
 SCRIPT = {"name": "scripted", "rounds": [[0, 1, 2]]}
 
@@ -134,7 +137,7 @@ def test_over_selection_closes_the_round_with_the_plain_cohort() -> None:
 
 
 def test_too_few_updates_fail_the_round() -> None:
-    """Two updates by the deadline where three are wanted: both are discarded, the model stays."""
+    """Two updates by the deadline, but three are wanted: both are discarded, the model stays."""
     book = simulate(
         step_s=[1, 2, 3],
         selection=SCRIPT,
@@ -264,7 +267,7 @@ def test_partial_work_is_sent_in_time_for_the_deadline() -> None:
 
 
 def test_failures_that_are_never_noticed_need_a_deadline() -> None:
-    """Waiting for ever is refused before the run."""
+    """Waiting forever is refused before the run."""
     with pytest.raises(UserError, match="deadline"):
         simulate(step_s=[1], failure_detection="never", rounds=1)
 
@@ -325,3 +328,122 @@ def test_lost_uploads_are_repeated_and_then_given_up() -> None:
     )
     assert book.outcomes() == {0: "dropped"}
     assert (book.row(0)["ended"], book.row(0)["bytes_up"]) == (14.0, 3_000_000)
+
+
+# -- two events at one instant -----------------------------------------------------------------------------------
+
+
+def table(book: Book, *columns: str) -> list[tuple[Any, ...]]:
+    """Columns of the rows in order of dispatching, NaN as None, the outcome last."""
+    outcomes = book.outcomes()
+    rows = sorted(book.rows, key=lambda row: int(row["dispatch_id"]))
+    return [
+        (
+            *(None if math.isnan(row[name]) else row[name] for name in columns),
+            outcomes[row["dispatch_id"]],
+        )
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_update_due_when_its_dispatch_is_called_off_has_not_arrived(shared: bool) -> None:
+    """Three clients, two wanted, all due at once: the second arrival closes the round and calls the third off.
+
+    A round takes 1.01 s down, ten steps of 1 s and 1.01 s up. The third client has done all its work and sent all its
+    bytes; only the server no longer listens.
+    """
+    book = simulate(
+        step_s=[1, 1, 1],
+        latency_s=0.01,
+        selection={"name": "uniform", "cohort": 2},
+        schedule={"name": "sync", "over_selection": 1.5, "stragglers": "cut"},
+        rounds=3,
+        shared=shared,
+    )
+    columns = ("round", "dispatched", "downloaded", "computed", "arrived", "ended", "steps_done")
+    expected = []
+    for number, start in enumerate((0.0, 12.02, 24.04)):
+        marks = (number, *(pytest.approx(start + after) for after in (0, 1.01, 11.01)))
+        end = pytest.approx(start + 12.02)
+        arrived = (*marks, end, end, 10, "aggregated")
+        expected += [arrived, arrived, (*marks, None, end, 10, "cut")]
+    assert table(book, *columns) == expected
+    assert {row["bytes_up"] for row in book.rows} == {1_000_000}
+    assert [aggregate.time_s for aggregate in book.aggregates] == pytest.approx(
+        [12.02, 24.04, 36.06]
+    )
+    assert [row["staleness"] for row in book.rows if row["arrived"] != row["arrived"]] == [-1] * 3
+
+
+def test_a_run_with_updates_that_are_called_off_as_they_arrive_verifies(tmp_path: Path) -> None:
+    scenario = {
+        "name": "called-off",
+        "task": {"name": "timing", "clients": 3, "parameters": 250_000},
+        "training": {"local_steps": 10},
+        "devices": {
+            "compute": {"name": "values", "step": "1s"},
+            "network": {"name": "static", "latency": "10ms", "down": "8Mbps", "up": "8Mbps"},
+        },
+        "server": {
+            "selection": {"name": "uniform", "cohort": 2},
+            "schedule": {"name": "sync", "over_selection": 1.5, "stragglers": "cut"},
+        },
+        "stop": {"rounds": 3},
+    }
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.status == "complete"
+    assert run.dispatches["outcome"].tolist() == ["aggregated", "aggregated", "cut"] * 3
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_update_due_when_the_run_ends_has_not_arrived(shared: bool) -> None:
+    """Both are due at 12 s; the first arrival ends the run."""
+    book = simulate(
+        step_s=[1, 1],
+        selection={"name": "uniform", "cohort": 2},
+        schedule={"name": "async", "concurrency": 2},
+        rounds=1,
+        shared=shared,
+    )
+    columns = ("dispatched", "computed", "arrived", "ended", "steps_done", "staleness")
+    assert table(book, *columns)[:2] == [
+        (0.0, 11.0, 12.0, 12.0, 10, 0, "aggregated"),
+        (0.0, 11.0, None, 12.0, 10, -1, "unfinished"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [{"name": "async"}, {"name": "buffered", "buffer_size": 1}],
+    ids=["async", "buffered"],
+)
+def test_a_client_with_work_waiting_is_not_drawn_for_another_place(schedule: Any) -> None:
+    """Two places, each kept by its client: client 0 is online in [0, 5) and [50, 100), 1 and 2 in [200, 300).
+
+    A dispatch takes 1 s down, ten steps of 1 s and 1 s up. Client 0 leaves at 5 s and its next work waits for it. At
+    50 s the other place looks for a client before that work is handed out, and finds none; at 200 s it does.
+    """
+    book = simulate(
+        step_s=[1, 1, 1],
+        availability=online([(0, 5), (50, 100)], [(200, 300)], [(200, 300)]),
+        schedule={**schedule, "concurrency": 2, "next_client": "same"},
+        until_s=250,
+    )
+    other = book.row(6)["client"]
+    assert other in (1, 2)
+    columns = ("client", "version", "dispatched", "arrived", "ended", "steps_done")
+    assert table(book, *columns) == [
+        (0, 0, 0.0, None, 5.0, 4, "dropped"),
+        *((0, i, 50.0 + 12 * i, 62.0 + 12 * i, 62.0 + 12 * i, 10, "aggregated") for i in range(4)),
+        (0, 4, 98.0, None, 100.0, 1, "dropped"),
+        *(
+            (other, 4 + i, 200.0 + 12 * i, 212.0 + 12 * i, 212.0 + 12 * i, 10, "aggregated")
+            for i in range(4)
+        ),
+        (other, 8, 248.0, None, 250.0, 1, "unfinished"),
+    ]
+    assert [aggregate.time_s for aggregate in book.aggregates] == [
+        *(62.0, 74.0, 86.0, 98.0),
+        *(212.0, 224.0, 236.0, 248.0),
+    ]

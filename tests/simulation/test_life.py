@@ -1,4 +1,4 @@
-"""Clients that go offline on links whose rates change: plans against a simulation that goes by milliseconds."""
+"""The life of a dispatch on links whose rates change, against a simulation that advances by milliseconds."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from fedsim.devices.population import Population, Power
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Planner
+from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
 from tests.simulation.harness import online
 
 MS = 1_000_000
 END_MS = 400
-"""After this the client is offline for ever."""
+"""After this the client is offline forever."""
 
 
 @dataclass(frozen=True)
 class World:
-    """One client: lengths of its times on and off in turn (ms), and bytes a millisecond down and up, over and over."""
+    """One client: alternating times online and offline (ms), and bytes per millisecond down and up, repeated."""
 
     policy: str
     runs: tuple[int, ...]
@@ -172,7 +173,7 @@ def planned(world: World) -> Planner:
         batteries=None,
         eligible=context.eligible,
     )
-    return Planner(
+    workload = Workload(
         population,
         Failures(),
         world.bytes_down,
@@ -180,6 +181,7 @@ def planned(world: World) -> Planner:
         send_partial_work=False,
         seed=0,
     )
+    return Planner(workload)
 
 
 @st.composite
@@ -203,14 +205,14 @@ def worlds(draw: st.DrawFn) -> World:
 @given(world=worlds())
 def test_a_plan_is_what_a_client_lives_through(world: World) -> None:
     planner = planned(world)
-    plan = planner.plan(0, 0, 0, world.steps, None)
+    plan = planner.live(0, 0, 0, world.steps, None)
     walk = Walk(world)
     walk.live()
     assert plan.arrives == walk.arrives
     if walk.ended is None:
         assert plan.end_ns == NEVER
         # A plan without an end is looked at when the run ends.
-        plan = planner.plan(0, 0, 0, world.steps, None, cut_ns=10 * END_MS * MS)
+        plan = planner.live(0, 0, 0, world.steps, None, stop_ns=10 * END_MS * MS)
     else:
         assert plan.end_ns == pytest.approx(float(walk.ended * MS), abs=5)
     for mark, found in (("downloaded", plan.downloaded_ns), ("computed", plan.computed_ns)):
@@ -228,8 +230,8 @@ def test_a_plan_is_what_a_client_lives_through(world: World) -> None:
 def test_what_is_done_by_a_cut_is_what_was_done_by_then(world: World, cut: int) -> None:
     """A plan that is cut has gone as far as the client had; one that had ended before is not changed."""
     planner = planned(world)
-    whole = planner.plan(0, 0, 0, world.steps, None)
-    plan = planner.plan(0, 0, 0, world.steps, None, cut_ns=cut * MS)
+    whole = planner.live(0, 0, 0, world.steps, None)
+    plan = planner.live(0, 0, 0, world.steps, None, stop_ns=cut * MS)
     if whole.end_ns <= cut * MS:
         assert plan == whole
         return

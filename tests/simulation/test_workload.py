@@ -9,6 +9,8 @@ import pytest
 from scipy.stats import expon, kstest
 
 from fedsim.outcomes import Outcome
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.workload import Workloads
 from tests.simulation.harness import Book, simulate
 
 CLIENTS = 1500
@@ -82,3 +84,22 @@ def test_lost_uploads_are_sent_again_and_cost_bytes_time_and_energy(retries: int
         seconds = row["bytes_up"] / 1e6
         assert row["ended"] == pytest.approx(1 + 10 + seconds)
         assert row["energy"] == pytest.approx(1 * 1 + 2 * 10 + 3 * seconds)
+
+
+def test_which_workload_a_dispatch_has() -> None:
+    usual, prologue, first = (object() for _ in range(3))
+    dispatches = {
+        (sequence, version): Dispatch(0, 0, sequence, version, 0, 1, 0)
+        for sequence in (0, 1)
+        for version in (0, 1)
+    }
+
+    def chosen(**others: Any) -> list[Any]:
+        workloads = Workloads(usual, **others)  # type: ignore[arg-type]
+        return [workloads.of(dispatch) for dispatch in dispatches.values()]
+
+    # In order: first dispatch of version 0 and of version 1, second dispatch of version 0 and of version 1.
+    assert chosen() == [usual] * 4
+    assert chosen(first=first) == [first, first, usual, usual]
+    assert chosen(prologue=prologue) == [prologue, usual, prologue, usual]
+    assert chosen(prologue=prologue, first=first) == [prologue, first, prologue, usual]
