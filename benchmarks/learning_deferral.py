@@ -24,7 +24,7 @@ from torch import nn
 from benchmarks.learning_kernels import BATCH, RATE, STEPS, make_task
 from fedsim.learning.learner import Learner, method_context
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
@@ -124,7 +124,9 @@ def plain(task: SupervisedTask, calls: list[Call], device: torch.device, threads
 def with_fedsim(
     task: SupervisedTask, calls: list[Call], device: str, **options: bool
 ) -> tuple[Learner, float]:
-    training = Training(optimizer=Sgd(lr=RATE), batch_size=BATCH, local_steps=STEPS, device=device)
+    training = Training(
+        optimizer={"name": "sgd", "lr": RATE}, batch_size=BATCH, local_steps=STEPS, device=device
+    )
     steps = np.full(task.clients, STEPS, dtype=np.int64)
     context = method_context(task, training, seed=0, local_steps=steps)
     method = FedAvg(FedAvgParams(weights="uniform"), context)

@@ -28,7 +28,7 @@ from torch import nn
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner, method_context
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.models import registry
 from fedsim.tasks.partition import Partition
@@ -63,7 +63,10 @@ def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> Sup
 
 def make_learner(task: SupervisedTask, **training_options: object) -> Learner:
     training = Training(
-        optimizer=Sgd(lr=RATE), batch_size=BATCH, local_steps=STEPS, **training_options
+        optimizer={"name": "sgd", "lr": RATE},
+        batch_size=BATCH,
+        local_steps=STEPS,
+        **training_options,
     )
     steps = np.full(task.clients, STEPS, dtype=np.int64)
     context = method_context(task, training, seed=0, local_steps=steps)

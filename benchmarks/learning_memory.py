@@ -31,7 +31,7 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.models.mlp import Mlp, MlpParameters
 from fedsim.tasks.partition import Partition
@@ -106,7 +106,7 @@ def main() -> None:
     offsets = np.arange(options.clients + 1, dtype=np.int64) * SAMPLES
     model = Mlp(MlpParameters(hidden=[800, 700]))
     task = SupervisedTask(dataset, Partition(offsets, np.arange(total)), model)
-    training = Training(optimizer=Sgd(lr=0.05), batch_size=10, device="cpu")
+    training = Training(optimizer={"name": "sgd", "lr": 0.05}, batch_size=10, device="cpu")
     steps = np.full(task.clients, STEPS, dtype=np.int64)
     context = method_context(task, training, seed=0, local_steps=steps)
     learner = Learner(task, ControlVariates(None, context), training, seed=0)

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.population import availability_cycle_s, build_population
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.population import Population
@@ -240,13 +239,11 @@ def _clients(assembly: Assembly) -> Clients:
 
 
 def _rules(assembly: Assembly) -> Rules:
-    section, folder = assembly.scenario.server, assembly.loaded.folder
-    selection_class, selection_params = CATALOG.resolve("selection", section.selection, folder)
-    schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
+    section = assembly.scenario.server
     detection = section.failure_detection
     return Rules(
-        lambda server: selection_class(selection_params, server),
-        lambda server, selection: schedule_class(schedule_params, server, selection),
+        section.selection.create,
+        section.schedule.create,
         failure_detection_ns=None if detection == "never" else to_ns(detection),
         aggregation_ns=to_ns(section.aggregation_time),
         has_prologue=assembly.prologue_bytes is not None,
@@ -329,9 +326,7 @@ def check_combination(assembly: Assembly) -> None:
         UserError: it cannot, with its reason.
     """
     method = assembly.method
-    schedule, _ = CATALOG.resolve(
-        "schedule", assembly.scenario.server.schedule, assembly.loaded.folder
-    )
+    schedule = assembly.scenario.server.schedule.type
     if method.only_synchronous and not schedule.synchronous:
         raise UserError(
             f"{method.title or method.name} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
@@ -366,16 +361,11 @@ def build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
     if isinstance(section, QuadraticSection):
         return QuadraticTask(section)
     assert isinstance(section, SupervisedSection)
-    dataset_class, dataset_params = CATALOG.resolve("dataset", section.dataset, loaded.folder)
-    partition_class, partition_params = CATALOG.resolve(
-        "partition", section.partition, loaded.folder
-    )
-    model_class, model_params = CATALOG.resolve("model", section.model, loaded.folder)
-    dataset = datasets.load(dataset_class(dataset_params), loaded.folder)
-    partition = partition_class(partition_params).split(
+    dataset = datasets.load(section.dataset.create(), loaded.folder)
+    partition = section.partition.create().split(
         dataset, Stream(loaded.scenario.seed, Purpose.PARTITION), loaded.folder
     )
-    return SupervisedTask(dataset, partition, model_class(model_params))
+    return SupervisedTask(dataset, partition, section.model.create())
 
 
 def build_method(
@@ -400,9 +390,7 @@ def build_method(
         UserError: the method cannot work on such a model.
     """
     scenario = loaded.scenario
-    method_class, params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
-    method: Method = method_class(
-        params,
+    method: Method = scenario.server.method.create(
         MethodContext(
             layout=layout,
             clients=len(samples),
@@ -413,7 +401,7 @@ def build_method(
             device=execution.device if execution else torch.device("cpu"),
             seed=scenario.seed,
             availability_cycle_s=cycle_s,
-            optimizer=scenario.training.optimizer,
+            optimizer=scenario.training.optimizer.create(),
         ),
     )
     return method
@@ -467,8 +455,7 @@ def _memory_needed(
     That is the least that any implementation of training needs; what a framework takes besides is not counted.
     """
     training = scenario.training
-    optimizer = training.optimizer
-    buffers = int(optimizer.momentum > 0) if optimizer.name == "sgd" else 2
+    buffers: int = training.optimizer.create().buffers
     kept = sum(
         memory.elements for memory in method.memories().values() if memory.keeper != "server"
     )

@@ -68,7 +68,7 @@ def method_context(
         device=execution.device,
         seed=seed,
         availability_cycle_s=availability_cycle_s,
-        optimizer=training.optimizer,
+        optimizer=training.optimizer.create(),
     )
 
 

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from fedsim.components import Component, Parameters
+from fedsim.learning.optimizers import Optimizer
+from fedsim.learning.optimizers.sgd import Sgd, SgdParams
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.training import Optimizer, Sgd
 from fedsim.tasks.layout import Layout
 
 ServerState = Mapping[str, Tensor]
@@ -58,7 +59,7 @@ class MethodContext:
     device: torch.device
     seed: int
     availability_cycle_s: float = 86_400.0
-    optimizer: Optimizer = field(default_factory=Sgd)
+    optimizer: Optimizer = field(default_factory=lambda: Sgd(SgdParams()))
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""

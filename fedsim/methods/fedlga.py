@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedsim.components import Parameters
+from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -24,7 +25,6 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd
 
 
 class FedLgaParams(Parameters):
@@ -73,7 +73,8 @@ class FedLga(Method):
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._remembers = params.k2_empty == "last"
-        momentum = context.optimizer.momentum if isinstance(context.optimizer, Sgd) else 0.0
+        optimizer = context.optimizer
+        momentum = optimizer.params.momentum if isinstance(optimizer, Sgd) else 0.0
         # With momentum a constant gradient carries 1 / (1 - momentum) times as far.
         self._reach = 1 - momentum
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Method,
@@ -18,7 +19,6 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd
 
 
 class FedNovaParams(WeightedParams):
@@ -52,7 +52,7 @@ class FedNova(Method):
                 where="training.optimizer",
                 hint="use sgd, with or without momentum",
             )
-        self._optimizer = context.optimizer
+        self._optimizer = context.optimizer.params
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """See :class:`FedNova`; unchanged where nobody contributed."""

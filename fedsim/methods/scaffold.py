@@ -25,7 +25,6 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd
 
 
 class ScaffoldParams(Parameters):
@@ -61,8 +60,7 @@ class Scaffold(Method):
         super().__init__(params, context)
         if params.uplink == 2:
             return
-        optimizer = context.optimizer
-        if not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay:
+        if not context.optimizer.is_plain:
             raise UserError(
                 "with one vector up the server works out the clients' models, which needs plain SGD",
                 where="server.method.uplink",

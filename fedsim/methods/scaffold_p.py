@@ -22,7 +22,6 @@ from fedsim.methods.base import (
     Vector,
 )
 from fedsim.methods.fedavg_p import FedAvgP, FedAvgPParams
-from fedsim.scenario.training import Sgd
 
 
 class ScaffoldPParams(FedAvgPParams):
@@ -63,10 +62,7 @@ class ScaffoldP(FedAvgP):
     def __init__(self, params: ScaffoldPParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.only_synchronous = type(self).only_synchronous
-        optimizer = context.optimizer
-        if params.uplink == 1 and (
-            not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay
-        ):
+        if params.uplink == 1 and not context.optimizer.is_plain:
             raise UserError(
                 "with one vector up the server works out the clients' gradients, which needs plain SGD",
                 where="server.method.uplink",

@@ -64,7 +64,7 @@ class File(GraphSource):
 
     name: Literal["file"]
     """file"""
-    path: str
+    path: Path
     """The file: .graphml, .gml, or an edge list (.edges, .edgelist, .txt)."""
     server: str | None = None
     """Node of the server; default: the one whose attribute role is server, or that is named server."""

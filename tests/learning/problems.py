@@ -24,7 +24,7 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.dropout import KeyedDropout
 from fedsim.tasks.model import Family, ModelComponent
@@ -122,7 +122,11 @@ def quadratic_task(**changes: Any) -> QuadraticTask:
 
 def make_training(**changes: Any) -> Training:
     """SGD with rate 0.1 and batches of 16 on the CPU."""
-    given: dict[str, Any] = {"optimizer": Sgd(lr=0.1), "batch_size": 16, "device": "cpu"}
+    given: dict[str, Any] = {
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "batch_size": 16,
+        "device": "cpu",
+    }
     return Training(**(given | changes))
 
 

@@ -18,7 +18,6 @@ from fedsim.learning.learner import Learner, method_context
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.methods import registry
 from fedsim.methods._split import Split
-from fedsim.scenario.training import Adam, AdamW, Sgd
 from fedsim.tasks.layout import Layout
 from tests.learning.problems import (
     Timeline,
@@ -305,10 +304,10 @@ def test_steps_below_the_rounding_of_the_model_count(method: str, options: Any) 
 @pytest.mark.parametrize(
     "optimizer",
     [
-        Sgd(lr=0.1, weight_decay=0.1),
-        Sgd(lr=0.1, momentum=0.9, nesterov=True),
-        Adam(name="adam", lr=0.1, weight_decay=0.1),
-        AdamW(name="adamw", lr=0.1, weight_decay=0.1),
+        {"name": "sgd", "lr": 0.1, "weight_decay": 0.1},
+        {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True},
+        {"name": "adam", "lr": 0.1, "weight_decay": 0.1},
+        {"name": "adamw", "lr": 0.1, "weight_decay": 0.1},
     ],
 )
 def test_changes_summed_apart_are_the_changes(optimizer: Any) -> None:
@@ -398,7 +397,7 @@ def test_a_split_that_cannot_be_made_is_refused() -> None:
 
 def test_one_vector_up_needs_plain_sgd() -> None:
     kind = registry()["scaffold_p"]
-    training = make_training(optimizer=Sgd(lr=0.1, momentum=0.9))
+    training = make_training(optimizer={"name": "sgd", "lr": 0.1, "momentum": 0.9})
     context = method_context(
         quadratic([[0.0, 1.0]], names={"u": 1, "v": 1}),
         training,
