@@ -25,7 +25,7 @@ from benchmarks.learning_kernels import BATCH, RATE, STEPS, make_task
 from fedsim.learning.learner import Learner, method_context
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.scenario.training import Training
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 Call = tuple[str, int | Train | Aggregate]

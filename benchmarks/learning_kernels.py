@@ -30,9 +30,9 @@ from fedsim.learning.learner import Learner, method_context
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models import registry
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 CLIENTS, SAMPLES, BATCH, STEPS, RATE = 100, 320, 32, 10, 0.05

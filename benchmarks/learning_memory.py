@@ -33,9 +33,9 @@ from fedsim.methods.base import (
 )
 from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.mlp import Mlp, MlpParameters
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 SAMPLES, STEPS = 20, 2

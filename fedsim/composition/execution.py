@@ -18,7 +18,6 @@ from fedsim.composition.assembly import (
     build_server,
     check_combination,
     check_server,
-    partition_rows,
 )
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
@@ -374,7 +373,6 @@ class _Execution:
 
     def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
         scenario, task = self._assembly.scenario, self._assembly.task
-        assert task is not None
         training = scenario.training
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
@@ -490,7 +488,7 @@ class _Execution:
         )
         write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
         self._write_online(end_ns)
-        labels = partition_rows(assembly.task)
+        labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)

@@ -9,16 +9,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
 from fedsim.learning.counters import fold, shift, signed
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Augmentation, Training
-from fedsim.tasks.base import Task
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.base import Task, check_augmentation
 
 IntArray = npt.NDArray[np.int64]
 
-_WHERE = "training.augmentation"
 # Bits of a hash that one offset is drawn from.
 _OFFSET_BITS = 31
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -83,30 +80,6 @@ def augmenter(training: Training, task: Task, seed: int, device: torch.device) -
     check_augmentation(training, task)
     augmentation = training.augmentation
     return None if augmentation is None else Augmenter(augmentation, seed, device)
-
-
-def check_augmentation(training: Training, task: Task) -> None:
-    """Whether a task's samples can be augmented as the training section asks.
-
-    Raises:
-        UserError: they are not images, or too small.
-    """
-    if training.augmentation is None:
-        return
-    shape = task.dataset.input_shape if isinstance(task, SupervisedTask) else ()
-    if len(shape) != 3:
-        raise UserError(
-            "only images (channels, height, width) can be augmented; "
-            + (f"samples have shape {shape}" if shape else "the task has no samples"),
-            where=_WHERE,
-            hint="leave it out, or use an image data set",
-        )
-    padding = training.augmentation.crop_padding
-    if padding >= min(shape[1:]):
-        raise UserError(
-            f"with {padding} pixels added, a piece may show nothing of an image of {shape[1]} x {shape[2]}",
-            where=f"{_WHERE}.crop_padding",
-        )
 
 
 def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedsim.learning.augmentation import Augmenter
 from fedsim.learning.counters import fold, shift, signed
 from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.base import steps_per_epoch
 
 IntArray = npt.NDArray[np.int64]
 
@@ -69,7 +70,7 @@ class BatchOrder:
         self._device = device
         self.batch_size = batch_size
         self.samples: IntArray = np.diff(offsets)
-        self.steps_per_epoch: IntArray = np.maximum(-(-self.samples // batch_size), 1)
+        self.steps_per_epoch = steps_per_epoch(self.samples, batch_size)
 
     def widths(self, clients: IntArray) -> IntArray:
         """Places of a client's padded batches: ``batch_size``, or less where it never has that many samples."""

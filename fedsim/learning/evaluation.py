@@ -1,4 +1,4 @@
-"""Metrics of models: on the shared test samples, on each client's own, and exact ones on the quadratic task."""
+"""Metrics of models: on the shared test samples, on each client's own, and exact ones of analytic tasks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.loop import BoundModule
 from fedsim.learning.memory import StateStore
 from fedsim.learning.samples import Samples
 from fedsim.methods.base import Method, ServerState
-from fedsim.tasks.base import Task
-from fedsim.tasks.quadratic import QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
 Metrics = dict[str, float]
@@ -78,39 +76,15 @@ class ClientMetrics:
         }
 
 
-class QuadraticEvaluator(Evaluator):
-    """Exact metrics of the quadratic task.
+class AnalyticEvaluator(Evaluator):
+    """Exact metrics of a task that knows them in closed form."""
 
-    ``loss`` is the global objective, the mean of the clients' objectives; ``distance`` the Euclidean distance from its
-    minimiser (where there is one); ``gradient_norm`` the Euclidean norm of its gradient.
-    """
-
-    def __init__(self, task: QuadraticTask) -> None:
+    def __init__(self, task: AnalyticTask) -> None:
         self._task = task
-        self._clients = np.arange(task.clients)
-        self._optimum: Tensor | None = None
-        if _has_minimum(task):
-            self._optimum = task.optimum()
 
     def measure(self, model: Tensor) -> Metrics:
-        """Objective, distance and gradient norm in float64."""
-        point = model.to(device="cpu", dtype=torch.float64)
-        points = point.expand(self._task.clients, -1)
-        metrics = {
-            "loss": float(self._task.losses(self._clients, points).mean()),
-            "gradient_norm": float(self._task.gradients(self._clients, points).mean(0).norm()),
-        }
-        if self._optimum is not None:
-            metrics["distance"] = float((point - self._optimum).norm())
-        return metrics
-
-
-def _has_minimum(task: QuadraticTask) -> bool:
-    try:
-        task.optimum()
-    except UserError:
-        return False
-    return True
+        """The task's own metrics."""
+        return self._task.measure(model)
 
 
 class SupervisedEvaluator(Evaluator):
@@ -216,8 +190,8 @@ class SupervisedEvaluator(Evaluator):
 
 def evaluator(task: Task, execution: Execution, batch: int | None = None) -> Evaluator:
     """The evaluator for a task, which looks at ``batch`` samples at once where there are samples."""
-    if isinstance(task, QuadraticTask):
-        return QuadraticEvaluator(task)
+    if isinstance(task, AnalyticTask):
+        return AnalyticEvaluator(task)
     if isinstance(task, SupervisedTask):
         return SupervisedEvaluator(task, execution, batch)
     raise TypeError(f"no evaluation for {type(task).__name__}")

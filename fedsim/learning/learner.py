@@ -27,7 +27,6 @@ from fedsim.learning.workers import Group, Pool, Received, Station, Workers, loc
 from fedsim.methods.base import Method, MethodContext, ServerState
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Evaluate, Instruction, Train
 
 IntArray = npt.NDArray[np.int64]
@@ -133,12 +132,12 @@ class Learner:
         self._pool = Pool(station.threads)
         self.workers = local_workers(station, self._pool) if workers is None else workers
         self._started = False
-        self._step_flops = task.flops_per_sample() * training.batch_size
+        self._step_flops = int(task.flops_per_sample() or 0) * training.batch_size
         with reproducible():
             self._evaluator = evaluator(task, execution, evaluation_batch)
             self._objective = (
-                Objective(task, station.samples, execution)
-                if objective and isinstance(task, SupervisedTask) and station.samples is not None
+                Objective(station.samples.task, station.samples, execution)
+                if objective and station.samples is not None
                 else None
             )
 

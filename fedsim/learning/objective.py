@@ -11,7 +11,7 @@ from torch import Tensor
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.loop import BoundModule
 from fedsim.learning.samples import Samples
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 _CPU_BATCH = 2048
 _CUDA_BATCH = 8192

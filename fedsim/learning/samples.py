@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedsim.learning.augmentation import Moves, moved
 from fedsim.learning.device import Execution
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # Converted samples are kept where they take no more than this; larger sets are converted batch by batch.
 _CONVERTED_BYTES = 1 << 30
@@ -25,10 +25,13 @@ class Samples:
         x: raw samples, (n, *shape).
         y: labels, (n,).
         execution: device and dtype.
+
+    Attributes:
+        task: as given.
     """
 
     def __init__(self, task: SupervisedTask, x: Tensor, y: Tensor, execution: Execution) -> None:
-        self._task = task
+        self.task = task
         self._dtype = execution.dtype
         self._device = execution.device
         self.y = y.to(execution.device)
@@ -62,18 +65,18 @@ class Samples:
             raw = torch.index_select(self.x, 0, rows, out=held[: len(rows)])
         if moves is not None:
             raw = moved(raw, moves, self._black)
-        return raw if self._ready else self._task.inputs(raw, self._dtype)
+        return raw if self._ready else self.task.inputs(raw, self._dtype)
 
     @cached_property
     def _black(self) -> Tensor:
         """An image of zeros, as the samples are kept."""
         zeros = torch.zeros(1, *self.x.shape[1:], dtype=self.x.dtype, device=self._device)
-        return (self._task.inputs(zeros, self._dtype) if self._ready else zeros)[0]
+        return (self.task.inputs(zeros, self._dtype) if self._ready else zeros)[0]
 
     def slice(self, start: int, end: int) -> Tensor:
         """Inputs of consecutive samples."""
         raw = self.x[start:end].to(self._device)
-        return raw if self._ready else self._task.inputs(raw, self._dtype)
+        return raw if self._ready else self.task.inputs(raw, self._dtype)
 
 
 def _cuda_room(device: torch.device) -> int:

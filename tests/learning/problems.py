@@ -26,12 +26,12 @@ from fedsim.methods.base import (
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.dropout import KeyedDropout
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.model import Family, ModelComponent
-from fedsim.tasks.models.mlp import LinearStack
+from fedsim.tasks.modules.dropout import KeyedDropout
+from fedsim.tasks.modules.linear_stack import LinearStack
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
 
 SHAPE = (1, 8, 8)

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fedsim.errors import UserError
-from fedsim.learning.augmentation import check_augmentation
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import evaluator
 from fedsim.learning.kernels import choose
@@ -17,9 +16,10 @@ from fedsim.learning.kernels.supervised import SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Augmentation, Training
+from fedsim.tasks.base import check_augmentation
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.problems import Built, make_training, quadratic_task, supervised_task
 from tests.learning.test_learner import assert_same, buffered, execute
 

@@ -27,10 +27,10 @@ from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.models.linear import Linear
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.problems import MODELS, SHAPE, make_training, quadratic_task, supervised_task
 
 BATCH, SEED = 16, 5

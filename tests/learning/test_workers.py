@@ -27,9 +27,9 @@ from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.training import Augmentation, RayWorkers, Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.characters import CharLstm
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.imitation_ray import imitated
 from tests.learning.problems import (
     Remembering,

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedsim.learning.learner import Learner, method_context
 from fedsim.methods import registry
 from fedsim.scenario.training import Training
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
 
 FloatArray = npt.NDArray[np.float64]

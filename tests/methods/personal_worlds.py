@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.timeline import Train
 from tests.methods.driver import Part, Player, quadratic
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from tests.methods.driver import FloatArray, Part, Player, Round, play, quadratic
 
 A, B, START = np.array([1.0, 2.0, 4.0]), np.array([0.0, 3.0, -1.0]), 1.0

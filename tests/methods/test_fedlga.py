@@ -11,7 +11,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from tests.methods.driver import FloatArray, Part, Player, Round, play, quadratic
 
 SOURCES = ("mean_delta", "last_grad", "raw_delta", "secant")

@@ -13,7 +13,7 @@ from fedsim.learning.learner import Learner, method_context
 from fedsim.methods import registry as methods
 from fedsim.scenario.training import Training
 from fedsim.scheduling.schedules.compass import Compass
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 from fedsim.timeline import Aggregate
 from tests.simulation.harness import Book, simulate
 

@@ -12,7 +12,7 @@ from fedsim.learning.kernels.linear_layers import layers_of, views
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
 _SINGLE_BYTES = 384 << 10

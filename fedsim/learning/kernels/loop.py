@@ -15,8 +15,8 @@ from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.dropout import has_dropout, seed_dropout
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.modules.dropout import has_dropout, seed_dropout
 
 _SEED_MASK = (1 << 63) - 1
 

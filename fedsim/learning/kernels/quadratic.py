@@ -1,4 +1,4 @@
-"""Exact gradients of the quadratic task."""
+"""Exact gradients of a task that knows them in closed form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.base import AnalyticTask
 
 _LARGEST_GROUP = 1024
 # Steps of later phases draw their noise far behind those of the first.
@@ -17,7 +17,7 @@ _PHASE_STRIDE = 1 << 20
 class _QuadraticSession(Session):
     def __init__(
         self,
-        task: QuadraticTask,
+        task: AnalyticTask,
         stream: Stream,
         clients: IntArray,
         sequences: IntArray,
@@ -43,7 +43,7 @@ class QuadraticKernel(Kernel):
     """The task's own gradients, with its noise where it has any. The batch size has no meaning here.
 
     Args:
-        task: the quadratic task.
+        task: what knows the gradients.
         seed: the scenario's seed, for the noise.
     """
 
@@ -51,7 +51,7 @@ class QuadraticKernel(Kernel):
     revision = 1
     group_invariant = True
 
-    def __init__(self, task: QuadraticTask, seed: int) -> None:
+    def __init__(self, task: AnalyticTask, seed: int) -> None:
         self._task = task
         self._stream = Stream(seed, Purpose.GRADIENT_NOISE)
 

@@ -14,8 +14,8 @@ from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Session
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
-from fedsim.tasks.models.linear import SplitLinear
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.modules.split_linear import SplitLinear
 
 
 class _SplitLinearSession(SupervisedSession):

@@ -13,7 +13,7 @@ from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22

@@ -14,8 +14,8 @@ from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Session
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
-from fedsim.tasks.dropout import has_dropout
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.modules.dropout import has_dropout
 
 _CPU_GROUP = 8
 

@@ -17,7 +17,7 @@ from fedsim.methods.base import LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 
 class Worker:

@@ -52,7 +52,7 @@ def read_batch(content: bytes, path: Path) -> dict[str, Any]:
         value = _Unpickler(io.BytesIO(content), encoding="latin1").load()
     # A damaged pickle may fail in the machine's own code with almost any error.
     except Exception as error:
-        raise damaged(path, f"it is no CIFAR batch ({error})") from error
+        raise damaged(path, f"it is not a CIFAR batch ({error})") from error
     if not isinstance(value, dict):
-        raise damaged(path, "it is no CIFAR batch (no dictionary)")
+        raise damaged(path, "it is not a CIFAR batch (not a dictionary)")
     return value

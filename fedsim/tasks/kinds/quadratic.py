@@ -1,4 +1,4 @@
-"""Analytic tasks: every client minimises a quadratic (or linear) function with exactly known gradients.
+"""Analytic tasks: every client minimizes a quadratic (or linear) function with exactly known gradients.
 
 For verification and for theory: the method cards' worked cases run on these and give exact iterates.
 """
@@ -6,44 +6,40 @@ For verification and for theory: the method cards' worked cases run on these and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.scenario.model import NoiseEntry
 from fedsim.scenario.model import QuadraticTask as QuadraticParameters
-from fedsim.tasks.base import Task
+from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext
 from fedsim.tasks.layout import Layout
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 FloatArray = npt.NDArray[np.float64]
 
 _STEPS = 1 << 24
 
 
-class QuadraticTask(Task, Component):
+class QuadraticTask(AnalyticTask):
     """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
 
-    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact where the
+    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the
     numbers are dyadic.
-
-    Attributes:
-        centers: b_i, (N, d) float64.
-        curvatures: diagonals of A_i, (N, d), or full matrices, (N, d, d), float64.
-        slopes: s_i, (N, d) float64.
-        noise_std: standard deviation of the gradient noise in each dimension, (d,) float64.
 
     Raises:
         UserError: the given lists do not fit together.
     """
 
     name: ClassVar[str] = "quadratic"
-    Params: ClassVar[type[Parameters]] = QuadraticParameters
+    Params = QuadraticParameters
     model_family = "quadratic"
 
     def __init__(self, params: QuadraticParameters) -> None:
@@ -58,25 +54,49 @@ class QuadraticTask(Task, Component):
             raise _wrong(
                 f"centers have shape {given.shape}, slopes {slopes.shape}; they must be equal"
             )
+        self._centers = np.zeros_like(given) if centers is None else centers
+        self._slopes = np.zeros_like(given) if slopes is None else slopes
         curvature_default = 0.0 if centers is None else 1.0
-        self.centers = torch.from_numpy(np.zeros_like(given) if centers is None else centers)
-        self.slopes = torch.from_numpy(np.zeros_like(given) if slopes is None else slopes)
-        self.curvatures = torch.from_numpy(
-            _curvatures(
-                curvature_default if params.curvatures is None else params.curvatures, clients, size
-            )
+        self._curvatures = _curvatures(
+            curvature_default if params.curvatures is None else params.curvatures, clients, size
         )
-        self.noise_std = torch.from_numpy(_vector(params.noise_std, size, "noise_std"))
-        if bool((self.noise_std < 0).any()):
+        self._noise_std = _vector(params.noise_std, size, "noise_std")
+        if (self._noise_std < 0).any():
             raise _wrong("noise_std is negative")
-        self._start = torch.from_numpy(_vector(params.initial, size, "initial"))
+        self._start = _vector(params.initial, size, "initial")
         self.layout = _layout(params.names, size)
         self.samples = _samples(params.samples, clients)
         self._tape = _tape(params.noise_tape, clients, size)
 
-    def initial(self, stream: Stream, dtype: torch.dtype = torch.float64) -> Tensor:
-        """The given start; ``stream`` is not used."""
-        return self._start.to(dtype)
+    @classmethod
+    def build(cls, params: QuadraticParameters, context: TaskContext) -> QuadraticTask:
+        """The task; nothing else of the scenario matters to it."""
+        return cls(params)
+
+    @cached_property
+    def centers(self) -> Tensor:
+        """b_i, (N, d) float64."""
+        return _tensor(self._centers)
+
+    @cached_property
+    def curvatures(self) -> Tensor:
+        """Diagonals of A_i, (N, d), or full matrices, (N, d, d), float64."""
+        return _tensor(self._curvatures)
+
+    @cached_property
+    def slopes(self) -> Tensor:
+        """s_i, (N, d) float64."""
+        return _tensor(self._slopes)
+
+    @cached_property
+    def noise_std(self) -> Tensor:
+        """Standard deviation of the gradient noise in each dimension, (d,) float64."""
+        return _tensor(self._noise_std)
+
+    def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
+        """The given start, in float64 if ``dtype`` is None; ``stream`` is not used."""
+        start = _tensor(self._start)
+        return start if dtype is None else start.to(dtype)
 
     def activations_per_sample(self) -> int:
         """None: the gradient follows from the model alone."""
@@ -84,61 +104,83 @@ class QuadraticTask(Task, Component):
 
     def flops_per_sample(self) -> int:
         """Operations of one gradient."""
-        return 2 * self.curvatures[0].numel() + 2 * self.layout.size
+        return 2 * int(self._curvatures[0].size) + 2 * self.layout.size
 
-    def gradients(self, clients: npt.NDArray[np.int64], points: Tensor) -> Tensor:
+    def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
         """Exact gradients of the clients' objectives (B of them), each at its own row of ``points`` (B, d)."""
-        rows = torch.as_tensor(clients)
-        distance = points - self.centers[rows].to(points)
-        curvature = self.curvatures[rows].to(points)
-        return _curve(curvature, distance) + self.slopes[rows].to(points)
+        centers, curvatures, slopes = self._of(clients, points)
+        return _curve(curvatures, points - centers) + slopes
 
-    def losses(self, clients: npt.NDArray[np.int64], points: Tensor) -> Tensor:
+    def losses(self, clients: IntArray, points: Tensor) -> Tensor:
         """Objectives of the clients (B of them), each at its own row of ``points`` (B, d); (B,)."""
+        centers, curvatures, slopes = self._of(clients, points)
+        distance = points - centers
+        curved = _curve(curvatures, distance)
+        return 0.5 * (distance * curved).sum(-1) + (slopes * points).sum(-1)
+
+    def _of(self, clients: IntArray, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Centers, curvatures and slopes of these clients, with device and precision of ``points``."""
+        import torch
+
         rows = torch.as_tensor(clients)
-        distance = points - self.centers[rows].to(points)
-        curved = _curve(self.curvatures[rows].to(points), distance)
-        return 0.5 * (distance * curved).sum(-1) + (self.slopes[rows].to(points) * points).sum(-1)
+        return (
+            self.centers[rows].to(points),
+            self.curvatures[rows].to(points),
+            self.slopes[rows].to(points),
+        )
 
     @property
     def noisy(self) -> bool:
         """Whether any gradient carries noise."""
-        return bool(self._tape) or bool((self.noise_std > 0).any())
+        return bool(self._tape) or bool((self._noise_std > 0).any())
 
-    def noise(
-        self,
-        stream: Stream,
-        clients: npt.NDArray[np.int64],
-        sequences: npt.NDArray[np.int64],
-        step: int,
-    ) -> Tensor:
-        """Noise of local step ``step`` of these dispatches, (B, d) float64; a pure function of client,
-        sequence and step.
-
-        Args:
-            stream: source of the normal numbers (purpose GRADIENT_NOISE).
-            clients: clients of the dispatches, (B,).
-            sequences: how many dispatches each client had before, (B,).
-            step: number of the local step, from 0.
-        """
+    def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
+        """Normal noise and the entries of the tape, (B, d) float64."""
         size = self.layout.size
-        result = torch.zeros(len(clients), size, dtype=torch.float64)
-        if bool((self.noise_std > 0).any()):
+        result = np.zeros((len(clients), size))
+        if (self._noise_std > 0).any():
             draws = (sequences[:, None] * _STEPS + step) * size + np.arange(size)
-            result += torch.from_numpy(stream.normals(clients[:, None], draws)) * self.noise_std
+            result += stream.normals(clients[:, None], draws) * self._noise_std
         if self._tape:
             for row, key in enumerate(zip(clients.tolist(), sequences.tolist(), strict=True)):
                 entry = self._tape.get((*key, step))
                 if entry is not None:
                     result[row] += entry
-        return result
+        return _tensor(result)
+
+    def measure(self, model: Tensor) -> dict[str, float]:
+        """Exact metrics in float64.
+
+        ``loss`` is the global objective, the mean of the clients' objectives; ``gradient_norm`` the Euclidean norm of
+        its gradient; ``distance`` the Euclidean distance from its minimizer, if there is one.
+        """
+        import torch
+
+        point = model.to(device="cpu", dtype=torch.float64)
+        points, clients = point.expand(self.clients, -1), np.arange(self.clients)
+        metrics = {
+            "loss": float(self.losses(clients, points).mean()),
+            "gradient_norm": float(self.gradients(clients, points).mean(0).norm()),
+        }
+        if self._minimizer is not None:
+            metrics["distance"] = float((point - self._minimizer).norm())
+        return metrics
+
+    @cached_property
+    def _minimizer(self) -> Tensor | None:
+        try:
+            return self.optimum()
+        except UserError:
+            return None
 
     def optimum(self) -> Tensor:
-        """The minimiser of the mean objective, (d,) float64; of least norm where it is not unique.
+        """The minimizer of the mean objective, (d,) float64; of least norm if it is not unique.
 
         Raises:
             UserError: the mean objective has no minimum.
         """
+        import torch
+
         curvature = (
             torch.diag_embed(self.curvatures) if self.curvatures.ndim == 2 else self.curvatures
         )
@@ -150,6 +192,12 @@ class QuadraticTask(Task, Component):
         ):
             raise _wrong("the mean of the clients' objectives has no minimum")
         return solution
+
+
+def _tensor(array: FloatArray) -> Tensor:
+    import torch
+
+    return torch.from_numpy(array)
 
 
 def _curve(curvature: Tensor, distance: Tensor) -> Tensor:
@@ -218,7 +266,7 @@ def _layout(names: Mapping[str, int], size: int) -> Layout:
     return Layout.of([(name, (length,)) for name, length in names.items()])
 
 
-def _samples(values: list[int] | None, clients: int) -> npt.NDArray[np.int64]:
+def _samples(values: list[int] | None, clients: int) -> IntArray:
     if values is None:
         return np.ones(clients, dtype=np.int64)
     if len(values) != clients or min(values) < 1:
@@ -226,8 +274,10 @@ def _samples(values: list[int] | None, clients: int) -> npt.NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 
-def _tape(entries: list[NoiseEntry], clients: int, size: int) -> dict[tuple[int, int, int], Tensor]:
-    tape: dict[tuple[int, int, int], Tensor] = {}
+def _tape(
+    entries: list[NoiseEntry], clients: int, size: int
+) -> dict[tuple[int, int, int], FloatArray]:
+    tape: dict[tuple[int, int, int], FloatArray] = {}
     for number, entry in enumerate(entries):
         if entry.client >= clients or len(entry.noise) != size:
             raise _wrong(
@@ -236,5 +286,5 @@ def _tape(entries: list[NoiseEntry], clients: int, size: int) -> dict[tuple[int,
         key = (entry.client, entry.sequence, entry.step)
         if key in tape:
             raise _wrong(f"noise_tape entry {number} repeats client, sequence and step {key}")
-        tape[key] = torch.tensor(entry.noise, dtype=torch.float64)
+        tape[key] = np.array(entry.noise, dtype=np.float64)
     return tape

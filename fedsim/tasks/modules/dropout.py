@@ -12,7 +12,7 @@ _WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 class KeyedDropout(nn.Module):
-    """Dropout that draws its masks from a generator of its own; identity in evaluation mode.
+    """Dropout that draws its masks from its own generator; identity in evaluation mode.
 
     Attributes:
         probability: with which a value (or a whole channel) is dropped; the others are scaled by 1 / (1 -
@@ -93,5 +93,5 @@ def _unrepeatable(what: str) -> UserError:
     return UserError(
         f"{what} draws from torch's global random generator, so a run could not be repeated",
         where="task.model",
-        hint="use nn.Dropout layers of their own",
+        hint="use separate nn.Dropout layers",
     )

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 
 STREAM = Stream(0, Purpose.GRADIENT_NOISE)
 
@@ -40,7 +40,7 @@ def test_two_scalar_clients_have_the_gradients_of_the_card() -> None:
 
 
 def test_coupled_personal_objectives_are_a_quadratic_with_full_matrices() -> None:
-    # Partial personalisation card 7.1, case A: f_i = a_i (u - p_i)^2 / 2 + (u + v - z_i)^2 / 2.
+    # Partial personalization card 7.1, case A: f_i = a_i (u - p_i)^2 / 2 + (u + v - z_i)^2 / 2.
     cases = [(1, 1, 2), (3, -1, 0)]
     task = quadratic(
         centers=[[p, z - p] for _, p, z in cases],
@@ -160,7 +160,7 @@ def test_noise_has_the_given_spread() -> None:
 
 
 def test_a_noise_tape_adds_to_exactly_its_steps() -> None:
-    # Partial personalisation card, noise tape C, round 0, client 1, and A1's first local step.
+    # Partial personalization card, noise tape C, round 0, client 1, and A1's first local step.
     tape = [
         {"client": 0, "sequence": 0, "step": 0, "noise": [0.5, -0.25]},
         {"client": 0, "sequence": 0, "step": 1, "noise": [-0.25, 0.5]},
