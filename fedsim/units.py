@@ -14,6 +14,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
+NEVER = 2**62
+"""The time (ns) of an event that never happens, 146 years: later than any simulated time."""
 LONGEST_S = 3.2e9
 """The longest duration that may be given, about a hundred years: the clock counts 292 years of nanoseconds."""
 

@@ -356,10 +356,9 @@ def _drawn_work(scenario: Scenario, epochs: npt.NDArray[np.int64]) -> DrawnWork 
 
 
 def _flops(scenario: Scenario, task: Task) -> float | None:
-    # Counting costs a forward and a backward pass: only where some compute model asks for it.
-    needs = "flops" in scenario.devices.compute.name
-    flops = task.flops_per_sample() if needs or not task.learns else None
-    return None if flops is None else float(flops)
+    # Counting may take a forward and a backward pass, so it is done only for a compute model that needs it.
+    needed = scenario.devices.compute.type.needs_flops
+    return task.flops_per_sample() if needed or not task.learns else None
 
 
 def _memory_needed(training: Training, task: Task, method: Method) -> npt.NDArray[np.float64]:

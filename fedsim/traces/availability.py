@@ -22,7 +22,6 @@ from fedsim.randomness import Stream
 from fedsim.traces.bundle import OnEnd, TraceBundle
 from fedsim.traces.intervals import (
     FAR_US,
-    NEVER,
     device_edges,
     device_periods,
     first_at_or_after,
@@ -30,7 +29,7 @@ from fedsim.traces.intervals import (
     ranks,
     subtract_by_device,
 )
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 __all__ = ["NEVER", "AvailabilityIndex", "OnlineSampler", "Sweep"]
 

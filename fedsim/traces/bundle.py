@@ -23,13 +23,12 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedsim.errors import UserError
+from fedsim.traces.parameters import OnEnd as OnEnd
 from fedsim.traces.tables import TABLES, make_table, single_chunk
 
 SCHEMA = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"
 ROW_GROUP_ROWS = 1 << 20
-
-OnEnd = Literal["wrap", "hold", "unavailable", "error"]
 
 
 class Eligibility(BaseModel):

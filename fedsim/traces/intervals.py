@@ -10,9 +10,7 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.validation import require_sound
-
-NEVER = 2**62
-"""An instant (ns) after every other: what does not happen happens then."""
+from fedsim.units import NEVER
 
 FAR_US = NEVER // 1000
 """A trace instant (us) that stands for "for ever"."""
