@@ -31,7 +31,7 @@ from fedsim.learning.rates import learning_rate
 from fedsim.learning.workers import Station
 from fedsim.methods.base import Method, MethodContext
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models import registry
@@ -72,7 +72,7 @@ def make_learner(
 ) -> Learner:
     """A learner of plain SGD, unless the options of the training section say otherwise."""
     options = {
-        "optimizer": Sgd(lr=RATE),
+        "optimizer": {"name": "sgd", "lr": RATE},
         "batch_size": BATCH,
         "local_steps": STEPS,
         **training_options,
@@ -88,7 +88,7 @@ def make_learner(
         dtype=execution.dtype,
         device=execution.device,
         seed=0,
-        optimizer=training.optimizer,
+        optimizer=training.optimizer.create(),
     )
     return Learner(Station(task, method(params, context), training, 0, execution))
 

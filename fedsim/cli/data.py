@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.catalog import CATALOG
+from fedsim.catalog import CATALOG, summary
 from fedsim.cli.options import json_option
-from fedsim.scenario.catalog import summary
-from fedsim.scenario.model import Part
+from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 
 if TYPE_CHECKING:
@@ -53,9 +52,8 @@ def list_(as_json: bool) -> None:
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Load data set NAME, downloading it if needed, and describe it."""
     options = {item.path: item.value for item in map(Override.parse, settings)}
-    part = Part.model_validate({**options, "name": name})
-    dataset_class, params = CATALOG.resolve("dataset", part, Path.cwd())
-    described = _describe(dataset_class(params).load(Path.cwd()))
+    dataset = load_part("dataset", {**options, "name": name}, Path.cwd()).create()
+    described = _describe(dataset.load(Path.cwd()))
     if as_json:
         click.echo(json.dumps(described, indent=2))
         return

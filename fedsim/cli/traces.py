@@ -364,7 +364,7 @@ def export(
 
 
 def _list_formats(formats: dict[str, Any], as_json: bool) -> None:
-    from fedsim.scenario.catalog import summary
+    from fedsim.catalog import summary
 
     rows = {name: item.description or summary(item) for name, item in formats.items()}
     if as_json:

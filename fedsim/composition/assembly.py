@@ -6,13 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.population import availability_cycle_s, build_population
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.population import Population
@@ -25,7 +23,7 @@ from fedsim.methods.requirements import check_requirements
 from fedsim.metrics import MetricDefinition, definition
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import Part, Scenario
+from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 from fedsim.simulation.drawn_work import DrawnWork
 from fedsim.simulation.evaluations import EvaluationTimes
@@ -153,7 +151,7 @@ def assemble(
     population = build_population(
         replace(loaded, scenario=world),
         samples,
-        flops_per_sample=_flops(loaded, task),
+        flops_per_sample=_flops(scenario, task),
         compute_factor=method.compute_factor(),
         memory_needed_bytes=lambda: _memory_needed(training, task, method),
         bundles=shared.bundles,
@@ -222,13 +220,11 @@ def _clients(assembly: Assembly) -> Clients:
 
 
 def _rules(assembly: Assembly) -> Rules:
-    section, folder = assembly.scenario.server, assembly.loaded.folder
-    selection_class, selection_params = CATALOG.resolve("selection", section.selection, folder)
-    schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
+    section = assembly.scenario.server
     detection = section.failure_detection
     return Rules(
-        lambda server: selection_class(selection_params, server),
-        lambda server, selection: schedule_class(schedule_params, server, selection),
+        section.selection.create,
+        section.schedule.create,
         failure_detection_ns=None if detection == "never" else to_ns(detection),
         aggregation_ns=to_ns(section.aggregation_time),
         has_prologue=assembly.prologue_bytes is not None,
@@ -275,10 +271,7 @@ def check_combination(assembly: Assembly) -> None:
         UserError: it cannot, with its reason.
     """
     method = assembly.method
-    schedule, _ = CATALOG.resolve(
-        "schedule", assembly.scenario.server.schedule, assembly.loaded.folder
-    )
-    check_requirements(method, schedule)
+    check_requirements(method, assembly.scenario.server.schedule.type)
 
 
 def _traffic(scenario: Scenario, work: Prologue) -> tuple[float, float]:
@@ -294,13 +287,8 @@ def build_task(loaded: LoadedScenario, datasets: Datasets) -> Task:
     Raises:
         UserError: its parts do not fit together, or data is missing.
     """
-
-    def part(kind: str, section: Part) -> Any:
-        component, params = CATALOG.resolve(kind, section, loaded.folder)
-        return component(params)
-
     scenario = loaded.scenario
-    context = TaskContext(scenario.training, scenario.seed, loaded.folder, part, datasets.load)
+    context = TaskContext(scenario.training, scenario.seed, loaded.folder, datasets.load)
     return kinds.registry()[scenario.task.name].build(scenario.task, context)
 
 
@@ -326,9 +314,7 @@ def build_method(
         UserError: the method cannot work on such a model.
     """
     scenario = loaded.scenario
-    method_class, params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
-    method: Method = method_class(
-        params,
+    method: Method = scenario.server.method.create(
         MethodContext(
             layout=layout,
             clients=len(samples),
@@ -339,7 +325,7 @@ def build_method(
             device=execution.device if execution else torch.device("cpu"),
             seed=scenario.seed,
             availability_cycle_s=cycle_s,
-            optimizer=scenario.training.optimizer,
+            optimizer=scenario.training.optimizer.create(),
         ),
     )
     return method
@@ -359,11 +345,10 @@ def _drawn_work(scenario: Scenario, epochs: npt.NDArray[np.int64]) -> DrawnWork 
     return DrawnWork(training.limited, units.tolist(), scenario.seed)
 
 
-def _flops(loaded: LoadedScenario, task: Task) -> float | None:
-    # Counting costs a forward and a backward pass, so it is done only for a compute model that asks for it.
-    compute, _ = CATALOG.resolve("compute", loaded.scenario.devices.compute, loaded.folder)
-    flops = task.flops_per_sample() if compute.needs_flops or not task.learns else None
-    return None if flops is None else float(flops)
+def _flops(scenario: Scenario, task: Task) -> float | None:
+    # Counting may take a forward and a backward pass, so it is done only for a compute model that needs it.
+    needed = scenario.devices.compute.type.needs_flops
+    return task.flops_per_sample() if needed or not task.learns else None
 
 
 def _memory_needed(training: Training, task: Task, method: Method) -> npt.NDArray[np.float64]:
@@ -397,8 +382,4 @@ def _target_test(
 
 def build_metrics(loaded: LoadedScenario) -> list[Metric]:
     """The metrics that a scenario asks for besides those of every run."""
-    resolved = [
-        CATALOG.resolve("metric", part, loaded.folder)
-        for part in loaded.scenario.evaluation.metrics
-    ]
-    return [metric_class(params) for metric_class, params in resolved]
+    return [part.create() for part in loaded.scenario.evaluation.metrics]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
@@ -31,6 +30,7 @@ from fedsim.composition.recorded import (
 )
 from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
+from fedsim.durable import write_text
 from fedsim.errors import UserError, UserErrors
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
@@ -45,8 +45,10 @@ from fedsim.runs.invariants import verify_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
+from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
 from fedsim.timeline import Evaluate
 from fedsim.units import NS_PER_S, to_ns
@@ -158,12 +160,16 @@ def execute(
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
                 "timing_only": assembly.execution is None,
+                "user_code": loaded.user_code(),
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
                 **environment(),
             },
         )
+        for name, source in loaded.sources().items():
+            (folder.path / name).parent.mkdir(exist_ok=True)
+            write_text(folder.path / name, source)
         with RunWriter(folder, clients=len(assembly.samples)) as writer:
             try:
                 execution = _Execution(
@@ -230,7 +236,7 @@ def resume(
                 hint="run its scenario again, with this folder as the output",
             )
         _require_original_scenario(folder, info)
-        loaded = load_scenario(folder.scenario, CATALOG)
+        loaded = _load_again(folder, info)
         if overrides:
             loaded = _changed(loaded, overrides)
         recorded = info.get("timeline")
@@ -249,6 +255,26 @@ def resume(
                 threads=threads,
                 resumed=True,
             ).run()
+
+
+def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
+    """The scenario of a run.
+
+    Raises:
+        UserError: a part cannot be imported again.
+    """
+    try:
+        return load_scenario(folder.scenario)
+    except UserError as error:
+        references = info.get("user_code", {})
+        given = [name for name in references if name.startswith(f"{own_code.FOLDER}/")]
+        if not given:
+            raise
+        raise UserError(
+            f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
+            where=str(folder.path),
+            hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
+        ) from error
 
 
 def _finished(run: Run) -> Run:
@@ -276,8 +302,7 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
     except UserError:
         try:
             before, now = (
-                load_scenario(path, CATALOG).resolved()
-                for path in (folder.original_scenario, folder.scenario)
+                read_yaml(path).data for path in (folder.original_scenario, folder.scenario)
             )
             changes = [
                 f"{key} was {text(old)} and is {text(new)}"
@@ -294,7 +319,7 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
 
 
 def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
-    changed = loaded.changed(CATALOG, overrides)
+    changed = loaded.changed(overrides)
     refused = [
         UserError(
             f"{path} belongs to what the run computes, and cannot change on the way",

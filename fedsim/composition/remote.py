@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.assembly import Assembly, build_method, build_task
 from fedsim.composition.shared import Datasets
 from fedsim.learning.device import Execution
@@ -37,7 +36,7 @@ class Recipe:
             UserError: data or files are missing here.
         """
         # Resolved paths are absolute, so that no folder is needed to read them.
-        loaded = load_scenario_dict(self.scenario, Path("/"), CATALOG)
+        loaded = load_scenario_dict(self.scenario, Path("/"))
         world = loaded.scenario.model_copy(update={"seed": self.world_seed})
         task = build_task(replace(loaded, scenario=world), Datasets())
         training = loaded.scenario.training

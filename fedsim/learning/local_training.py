@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.kernels.base import Kernel, Session
-from fedsim.learning.optimizers import Stepper, is_plain, stepper
+from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, LocalRule, Step, Trained
 from fedsim.scenario.training import Training
 from fedsim.tasks.layout import Layout
@@ -61,9 +61,9 @@ class LocalTrainer:
         self.kernel = kernel
         self._trainable = layout.trainable
         self._size = layout.size
-        self._optimizer = training.optimizer
+        self._new_optimizer: Callable[[], Optimizer] = training.optimizer.create
         self._clip_norm = training.clip_norm
-        self._plain = kernel.fused and is_plain(training.optimizer) and training.clip_norm is None
+        self._plain = kernel.fused and self._new_optimizer().is_plain and training.clip_norm is None
         self._scratch: dict[str, Tensor] = {}
 
     @torch.no_grad()
@@ -107,7 +107,7 @@ class LocalTrainer:
                 steps,
                 rule,
                 learning_rate_scale,
-                stepper(self._optimizer) if move else None,
+                self._new_optimizer() if move else None,
             )
         divisors = torch.as_tensor(np.maximum(steps, 1), device=start.device).to(start.dtype)
         if sums.gradient is not None:
@@ -132,7 +132,7 @@ class LocalTrainer:
         steps: IntArray,
         rule: LocalRule | None,
         learning_rate_scale: Tensor | None,
-        optimizer: Stepper | None,
+        optimizer: Optimizer | None,
     ) -> None:
         trainable = self._trainable
         gradients = self._work_space("gradients", len(weights), weights)

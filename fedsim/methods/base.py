@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.components import Component, Parameters
+from fedsim.learning.optimizers import Optimizer
+from fedsim.learning.optimizers.sgd import Sgd, SgdParams
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.training import Optimizer, Sgd
 
 if TYPE_CHECKING:
     import torch
@@ -60,15 +61,15 @@ class MethodContext:
     device: torch.device
     seed: int
     availability_cycle_s: float = 86_400.0
-    optimizer: Optimizer = field(default_factory=Sgd)
+    optimizer: Optimizer = field(default_factory=lambda: Sgd(SgdParams()))
 
     @property
     def sgd_momentum(self) -> tuple[float, bool]:
         """Momentum of the local SGD steps, and whether it is Nesterov's; no momentum with other optimizers."""
         optimizer = self.optimizer
-        return (
-            (optimizer.momentum, optimizer.nesterov) if isinstance(optimizer, Sgd) else (0.0, False)
-        )
+        if not isinstance(optimizer, Sgd):
+            return 0.0, False
+        return optimizer.params.momentum, optimizer.params.nesterov
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""

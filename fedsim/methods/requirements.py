@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.scenario.training import Sgd
+from fedsim.learning.optimizers.sgd import Sgd
 
 if TYPE_CHECKING:
     from fedsim.methods.base import Method
@@ -50,8 +50,7 @@ def unmet_requirements(method: Method, schedule: type[ScheduleTraits]) -> list[U
                 hint="use the sync schedule",
             )
         )
-    plain = isinstance(optimizer, Sgd) and not (optimizer.momentum or optimizer.weight_decay)
-    if method.needs_plain_sgd and not plain:
+    if method.needs_plain_sgd and not optimizer.is_plain:
         errors.append(
             UserError(
                 f"{title} needs plain SGD: {method.needs_plain_sgd}",

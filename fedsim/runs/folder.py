@@ -20,6 +20,7 @@ from fedsim.durable import TEMPORARY_PREFIX, remove_temporaries, write_text
 from fedsim.errors import UserError
 from fedsim.locks import LOCK_NAMES, locked
 from fedsim.runs.schema import STREAMED, TABLES
+from fedsim.scenario import own_code
 
 INFO_FORMAT = 2
 """Format of ``run.json``; raised when the meaning of an entry changes. 1 was that of fedsim 0.1."""
@@ -177,10 +178,11 @@ class RunFolder:
             for path in own:
                 path.unlink(missing_ok=True)
             # A link in place of the folder is removed, and not followed.
-            if self.checkpoint.is_symlink():
-                self.checkpoint.unlink()
-            elif self.checkpoint.is_dir():
-                shutil.rmtree(self.checkpoint)
+            for folder in (self.checkpoint, self.path / own_code.FOLDER):
+                if folder.is_symlink():
+                    folder.unlink()
+                elif folder.is_dir():
+                    shutil.rmtree(folder)
             remove_temporaries(self.path)
         except OSError as error:
             raise UserError(

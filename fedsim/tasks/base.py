@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fedsim.components import Component
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
-from fedsim.scenario.model import Evaluation, Part
+from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.layout import Layout
@@ -47,14 +47,12 @@ class TaskContext:
         training: the scenario's training section.
         seed: seed of who holds which data.
         folder: folder that relative paths refer to.
-        part: makes a part of a kind (``dataset``, ``partition``, ``model``) from what the scenario says of it.
         load: loads a data set, or returns the one that an earlier run of this process loaded.
     """
 
     training: Training
     seed: int
     folder: Path
-    part: Callable[[str, Part], Any]
     load: Callable[[DatasetComponent, Path], Dataset]
 
 
@@ -133,8 +131,7 @@ class Task(Component, ABC):
         what a step on one mini-batch keeps for its backward pass: the least that any implementation needs, without
         what a framework takes besides.
         """
-        optimizer = training.optimizer
-        buffers = int(optimizer.momentum > 0) if optimizer.name == "sgd" else 2
+        buffers: int = training.optimizer.create().buffers
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
         elements = (2 + buffers) * self.layout.size + kept + self.activations_per_sample() * batch
         return elements * ITEM_BYTES[training.dtype]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 from abc import ABC
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict
 
-from fedsim.components import Parameters, load_user_component
+from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent
@@ -84,14 +83,12 @@ class UserModule(ModelComponent):
         """Nothing to do: the constructor has drawn the parameters."""
 
 
-def load_user_model(reference: str, folder: Path) -> type[ModelComponent]:
-    """The model ``file.py:Class``; the file is relative to ``folder``.
-
-    Raises:
-        UserError: the file or class is missing, cannot be imported, or is neither a model component nor a
-            torch module.
-    """
-    value = load_user_component(reference, Module, folder)
-    if issubclass(value, ModelComponent):
-        return value
-    return type(value.__name__, (UserModule,), {"name": reference, "module_class": value})
+def as_model(user_class: type[Any]) -> type[ModelComponent]:
+    """A user's class as a model: a model component as it is, or one that builds a plain torch module."""
+    if issubclass(user_class, ModelComponent):
+        return user_class
+    return type(
+        user_class.__name__,
+        (UserModule,),
+        {"name": user_class.__name__, "module_class": user_class},
+    )

@@ -18,9 +18,9 @@ from fedsim.analysis.report import figures
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.learning.metrics import Metric
+from fedsim.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
-from fedsim.scenario.shapes import field_shape
 from tests.docs.pages import (
     Block,
     blocks,
@@ -57,6 +57,7 @@ PARTS = {
     "task": ("dataset", "partition", "model"),
     "devices": ("compute", "availability", "network"),
     "server": ("method", "selection", "schedule"),
+    "training": ("optimizer", "lr_schedule"),
 }
 A_METHOD = """
 from fedsim.components import Parameters
@@ -213,8 +214,9 @@ def test_every_schedule_and_selection_stands_in_its_page() -> None:
 def _keys(model: type[BaseModel]) -> Iterator[str]:
     for key, info in model.model_fields.items():
         yield key
-        for inner in field_shape(info).models:
-            yield from (f"{key}.{name}" for name in _keys(inner))
+        for inner in alternatives(info.annotation):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from (f"{key}.{name}" for name in _keys(inner))
 
 
 PAPERS = sorted((CHECKOUT / "docs" / "papers").glob("*.md"))

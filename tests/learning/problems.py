@@ -28,7 +28,7 @@ from fedsim.methods.base import (
 )
 from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.model import Evaluation
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
@@ -127,7 +127,11 @@ def quadratic_task(**changes: Any) -> QuadraticTask:
 
 def make_training(**changes: Any) -> Training:
     """SGD with rate 0.1 and batches of 16 on the CPU."""
-    given: dict[str, Any] = {"optimizer": Sgd(lr=0.1), "batch_size": 16, "device": "cpu"}
+    given: dict[str, Any] = {
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "batch_size": 16,
+        "device": "cpu",
+    }
     return Training(**(given | changes))
 
 

@@ -19,7 +19,7 @@ from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import VmapKernel
 from fedsim.methods import registry
-from fedsim.scenario.training import Adam, Augmentation, Sgd
+from fedsim.scenario.training import Augmentation
 from tests.learning.imitation_cuda import CUDA, Graph, There, imitated_cuda
 from tests.learning.problems import (
     Remembering,
@@ -77,10 +77,16 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "double": {"dtype": "float64"},
     "momentum and clipping": {
-        "optimizer": Sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+        "optimizer": {
+            "name": "sgd",
+            "lr": 0.1,
+            "momentum": 0.9,
+            "nesterov": True,
+            "weight_decay": 0.01,
+        },
         "clip_norm": 0.5,
     },
-    "adam": {"optimizer": Adam(name="adam", lr=0.01)},
+    "adam": {"optimizer": {"name": "adam", "lr": 0.01}},
     "augmented": {"augmentation": Augmentation(crop_padding=1, flip=True)},
     "memories in the host": {"memory": "host"},
 }

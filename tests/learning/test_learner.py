@@ -15,7 +15,6 @@ from torch import Tensor
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import (
     Remembering,
@@ -127,7 +126,7 @@ def test_fedavg_on_the_quadratic_task(weights: Any, server_lr: float) -> None:
     state, _ = execute(
         quadratic_task(),
         timeline,
-        training=make_training(dtype="float64", optimizer=Sgd(lr=0.3)),
+        training=make_training(dtype="float64", optimizer={"name": "sgd", "lr": 0.3}),
         params=FedAvgParams(weights=weights, server_lr=server_lr),
     )
     expected = fedavg_by_hand(plan, 0.3, weights, server_lr)
@@ -141,7 +140,9 @@ def test_stale_updates_start_from_the_version_they_were_handed() -> None:
     timeline.aggregate(fast)
     timeline.aggregate(slow)
     state, _ = execute(
-        quadratic_task(), timeline, training=make_training(dtype="float64", optimizer=Sgd(lr=0.5))
+        quadratic_task(),
+        timeline,
+        training=make_training(dtype="float64", optimizer={"name": "sgd", "lr": 0.5}),
     )
     # Both changes are -0.5 x gradient at (4, -4): (3, -8) and (14, -1.25).
     assert state["model"].tolist() == [4 - 1.5 - 7, -4 + 4 + 0.625]

@@ -12,7 +12,6 @@ import torch
 
 from fedsim.learning.learner import Learner
 from fedsim.methods import registry
-from fedsim.scenario.training import Sgd
 from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
 
 VARIANTS: list[dict[str, Any]] = [
@@ -65,7 +64,7 @@ def learner_of(variant: dict[str, Any], task: Any, **options: Any) -> Learner:
     given = dict(variant)
     kind = registry()[given.pop("name")]
     threads = options.pop("threads", 1)
-    training = make_training(optimizer=Sgd(lr=0.05), threads=threads)
+    training = make_training(optimizer={"name": "sgd", "lr": 0.05}, threads=threads)
     return make_learner(task, training, kind, kind.Params.model_validate(given), **options)
 
 

@@ -18,7 +18,6 @@ from fedsim.learning.learner import Learner
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.methods import registry
 from fedsim.methods._split import Split
-from fedsim.scenario.training import Adam, AdamW, Sgd
 from fedsim.tasks.layout import Layout
 from tests.learning.problems import (
     Timeline,
@@ -308,10 +307,10 @@ def test_steps_below_the_rounding_of_the_model_count(method: str, options: Any) 
 @pytest.mark.parametrize(
     "optimizer",
     [
-        Sgd(lr=0.1, weight_decay=0.1),
-        Sgd(lr=0.1, momentum=0.9, nesterov=True),
-        Adam(name="adam", lr=0.1, weight_decay=0.1),
-        AdamW(name="adamw", lr=0.1, weight_decay=0.1),
+        {"name": "sgd", "lr": 0.1, "weight_decay": 0.1},
+        {"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True},
+        {"name": "adam", "lr": 0.1, "weight_decay": 0.1},
+        {"name": "adamw", "lr": 0.1, "weight_decay": 0.1},
     ],
 )
 def test_changes_summed_apart_are_the_changes(optimizer: Any) -> None:

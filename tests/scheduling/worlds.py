@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedsim.learning.learner import Learner
 from fedsim.methods import registry as methods
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.scheduling.schedules.compass import Compass
 from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 from fedsim.timeline import Aggregate
@@ -110,7 +110,9 @@ def play(
     """Run a world without a network; a client with slope g changes the model by -lr x steps x g."""
     given = task or {"slopes": list(slopes or [1.0] * len(step_s))}
     problem = QuadraticTask(QuadraticParameters(**given, samples=samples))
-    training = Training(optimizer=Sgd(lr=lr), dtype="float64", device="cpu", threads=1)
+    training = Training(
+        optimizer={"name": "sgd", "lr": lr}, dtype="float64", device="cpu", threads=1
+    )
     named = dict(method or {"name": "fedcompass"})
     method_class = methods()[named.pop("name")]
     plane = make_learner(

@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.model import Part
+from fedsim.scenario.loading import load_part
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.dropout import has_dropout
 from tests.learning.problems import Timeline, make_learner, make_training
@@ -138,10 +137,9 @@ def users(tmp_path: Path) -> Path:
 
 
 def own_task(folder: Path, name: str, **options: Any) -> SupervisedTask:
-    part = Part.model_validate({"name": f"own.py:{name}", **options})
-    component, params = CATALOG.resolve("model", part, folder)
+    model = load_part("model", {"name": f"own.py:{name}", **options}, folder).create()
     dataset = toy_dataset()
-    return SupervisedTask(dataset, split(dataset, "iid", clients=4), component(params))
+    return SupervisedTask(dataset, split(dataset, "iid", clients=4), model)
 
 
 def test_a_torch_module_of_the_users_can_be_trained(users: Path) -> None:

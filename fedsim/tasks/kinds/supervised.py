@@ -69,12 +69,10 @@ class SupervisedTask(Task):
     @classmethod
     def build(cls, params: SupervisedParameters, context: TaskContext) -> SupervisedTask:
         """The task, with the data set loaded and dealt to the clients."""
-        dataset_part = context.part("dataset", params.dataset)
-        partitioner = context.part("partition", params.partition)
-        model = context.part("model", params.model)
-        dataset = context.load(dataset_part, context.folder)
+        dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
-        return cls(dataset, partitioner.split(dataset, stream, context.folder), model)
+        partition = params.partition.create().split(dataset, stream, context.folder)
+        return cls(dataset, partition, params.model.create())
 
     @property
     def input_shape(self) -> tuple[int, ...]:
