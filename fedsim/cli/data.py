@@ -25,7 +25,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the data sets that a scenario may name."""
+    """List the data sets that a scenario can name."""
     rows = {
         name: summary(dataset)
         for name, dataset in sorted(CATALOG.kinds["dataset"].registry().items())
@@ -46,11 +46,11 @@ def list_(as_json: bool) -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the data set, such as -s root=../data/mnist; may be repeated.",
+    help="Set a parameter of the data set, such as root=../data/mnist; may be repeated.",
 )
 @json_option
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Load data set NAME, downloading it where needed, and say what is in it."""
+    """Load data set NAME, downloading it if needed, and describe it."""
     options = {item.path: item.value for item in map(Override.parse, settings)}
     dataset = load_part("dataset", {**options, "name": name}, Path.cwd()).create()
     described = _describe(dataset.load(Path.cwd()))

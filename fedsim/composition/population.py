@@ -12,7 +12,6 @@ import numpy.typing as npt
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError
@@ -97,9 +96,7 @@ def build_population(
     rows = _device_rows(main, clients, devices, seed)
     memory = _memory_of(main, rows, devices)
     eligible = everybody if memory is None else memory >= memory_needed_bytes()
-    compute_params: ComputeParams = devices.compute.params
-    compute_context = context_for("compute", everybody)
-    compute_model = devices.compute.create(compute_context)
+    compute_model = devices.compute.create(context_for("compute", everybody))
     availability_params: AvailabilityParams = devices.availability.params
     index = devices.availability.create(context_for("availability", eligible)).index()
     network_bundle = _bundle_of(devices, "network", bundles)
@@ -108,7 +105,7 @@ def build_population(
             clients,
             network_bundle,
             _device_rows(network_bundle, clients, devices, seed),
-            lambda purpose, *keys: Stream(seed, purpose, *keys),
+            seed,
             loaded.folder,
         )
     )
@@ -116,7 +113,7 @@ def build_population(
         clients=clients,
         availability=index,
         on_disconnect=availability_params.on_disconnect,
-        compute=ComputeTimes(compute_model, compute_params, compute_context),
+        compute=ComputeTimes(compute_model),
         network=network,
         power=_power(devices.energy, main, rows, clients),
         batteries=Batteries(devices.energy, clients) if devices.energy.battery_j else None,

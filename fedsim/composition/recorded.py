@@ -129,7 +129,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         )
     speeds = np.array_equal(clients["step_s"].to_numpy(), assembly.population.compute.step_s)
     require(speeds, "a local step takes another time than in the recorded run")
-    recorded = local_work(Scenario.model_validate(run.scenario), samples)
+    recorded = local_work(Scenario.model_validate(run.scenario).training, assembly.task)
     require(
         np.array_equal(recorded.steps, assembly.work.steps)
         and recorded.time_budget_ns == assembly.work.time_budget_ns,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedsim.composition.assembly import Assembly, build_method, build_task, local_work
+from fedsim.composition.assembly import Assembly, build_method, build_task
 from fedsim.composition.shared import Datasets
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
@@ -39,10 +39,9 @@ class Recipe:
         loaded = load_scenario_dict(self.scenario, Path("/"))
         world = loaded.scenario.model_copy(update={"seed": self.world_seed})
         task = build_task(replace(loaded, scenario=world), Datasets())
-        assert task is not None
         training = loaded.scenario.training
         execution = Execution.of(training)
-        steps = local_work(loaded.scenario, task.samples).steps
+        steps = task.local_steps(training)
         method = build_method(loaded, task.layout, task.samples, steps, execution, self.cycle_s)
         return Station(task, method, training, loaded.scenario.seed, execution)
 

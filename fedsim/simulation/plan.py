@@ -6,11 +6,9 @@ That is why a dispatch is a single event. The server never sees a plan.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
-from fedsim.network.base import Direction, Network
+from fedsim.network.base import Direction
 from fedsim.simulation.life import Life, Plan, Reached, Transfer
 from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
@@ -26,7 +24,7 @@ class Planner:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._network = cast(Network, workload.population.network)
+        self._network = workload.population.network
         self._compute = workload.population.compute
         self._phases, self._steps_vary = self._constant_phases()
 

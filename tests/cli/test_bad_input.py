@@ -269,7 +269,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
                 "stop:",
                 "server: {selection: {name: bernoulli, probability: 0.5, allow_empty: true}}\nstop:",
             ),
-            ["s.yaml", "server.schedule.min_updates: a round that nobody takes part in"],
+            ["s.yaml", "server.schedule.min_updates: an empty round"],
             id="rounds that may be empty and may not",
         ),
         pytest.param(
@@ -277,7 +277,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
                 "stop:",
                 "server: {schedule: {name: sync, min_updates: 3}, selection: {name: uniform, cohort: 2}}\nstop:",
             ),
-            ["s.yaml", "server.schedule.min_updates: no round of 2 clients brings 3 updates"],
+            ["s.yaml", "server.schedule.min_updates: a round of 2 clients never yields 3 updates"],
             id="more updates than clients asked",
         ),
         pytest.param(
@@ -290,7 +290,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
                 "stop:",
                 "server: {schedule: {name: tiered, tiers: 2}, selection: {name: scripted, rounds: [[0], [1]]}}\nstop:",
             ),
-            ["s.yaml", "server.selection: the scripted selection says who works when"],
+            ["s.yaml", "server.selection: the scripted selection fixes the clients of each round"],
             id="a script and tiers",
         ),
         pytest.param(

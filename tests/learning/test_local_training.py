@@ -19,7 +19,7 @@ from fedsim.methods.base import Cohort, Step, Trained
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from tests.learning.problems import make_cohort, make_training, quadratic_task, supervised_task
 
 SEED = 5

@@ -159,7 +159,7 @@ def make_population(
         if availability is not None
         else AvailabilityIndex.always(clients),
         on_disconnect=on_disconnect,
-        compute=ComputeTimes(Values(params, context), params, context),
+        compute=ComputeTimes(Values(params, context)),
         network=network,
         power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
         batteries=Batteries(Energy(**energy), clients) if energy else None,

@@ -167,7 +167,7 @@ def planned(world: World) -> Planner:
         clients=1,
         availability=online(list(zip(edges[::2] / 1000, edges[1::2] / 1000, strict=True))),
         on_disconnect=world.policy,  # type: ignore[arg-type]
-        compute=ComputeTimes(Values(params, context), params, context),
+        compute=ComputeTimes(Values(params, context)),
         network=TracedNetwork(series, down=down, up=up, latency_s=world.latency / 1000),
         power=Power(np.ones((1, 3)), np.zeros(1, dtype=np.uint8)),
         batteries=None,
