@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.execution import resume as resume_run
-from fedsim.runs.run import Run, load_run
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 
 if TYPE_CHECKING:

@@ -121,7 +121,9 @@ CATALOG = Catalog(
         "availability": _kind(
             "fedsim.devices.availability", "fedsim.devices.availability.base:AvailabilityModel"
         ),
+        "metric": _kind("fedsim.learning.metrics", "fedsim.learning.metrics.base:Metric"),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
+        "importer": _kind("fedsim.traces.importers", "fedsim.traces.importers:Importer"),
     }
 )
 """All kinds of parts of this installation."""

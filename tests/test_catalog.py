@@ -34,6 +34,7 @@ GIVEN = {
     "rounds": [[0], [1, 2]],
     "step": "1s",
     "target": "label",
+    "unit": "ms",
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
@@ -29,15 +30,16 @@ from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
 from fedsim.durable import write_text
 from fedsim.errors import UserError, UserErrors
+from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
+from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
@@ -396,22 +398,20 @@ class _Execution:
         training = scenario.training
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
+        execution = Execution.of(training)
+        station = Station(task, self._assembly.method, training, scenario.seed, execution)
         learner = Learner(
-            task,
-            self._assembly.method,
-            training,
-            seed=scenario.seed,
+            station,
+            scenario.evaluation,
+            metrics=list(self._assembly.rules.metrics),
+            workers=remote_workers(self._assembly, training, seed_of_world),
+            folder=self._folder.path,
+            checkpoint=self._checkpoints.load(),
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
-            per_client=scenario.evaluation.per_client,
-            objective=scenario.evaluation.objective,
-            evaluation_batch=scenario.evaluation.batch_size,
-            folder=self._folder.path,
-            workers=remote_workers(self._assembly, training, seed_of_world),
         )
-        saved = self._checkpoints.load()
-        if saved is not None:
-            learner.restore(*saved)
+        definitions = to_document(learner.metric_definitions.values())
+        self._folder.update_info(**{DEFINITIONS_KEY: definitions})
         return learner
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
@@ -420,10 +420,9 @@ class _Execution:
             instruction.time_s, instruction.version, instruction.round, metrics
         )
 
-    def _on_rest(self) -> None:
+    def _on_rest(self, learner: Learner) -> None:
         if time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S:
-            assert self._learner is not None
-            self._checkpoints.save(*self._learner.state())
+            self._checkpoints.save(*learner.state())
             self._checkpointed_at = time.monotonic()
 
     def _report_progress(self) -> None:

@@ -10,9 +10,11 @@ import torch
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
+from fedsim.learning.metrics import Metric
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
-from fedsim.runs.targets import higher_is_better
+from fedsim.methods.requirements import check_requirements
+from fedsim.metrics import definition
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.base import ITEM_BYTES, Task
 
@@ -25,11 +27,13 @@ class Rules:
         scenario: the scenario.
         execution: where tensors live; None if only time is simulated.
         method: the learning rules.
+        metrics: what is measured besides the metrics of every run.
     """
 
     scenario: Scenario
     execution: Execution | None
     method: Method
+    metrics: tuple[Metric, ...]
 
     @property
     def traffic_bytes(self) -> tuple[float, float]:
@@ -60,6 +64,8 @@ class Rules:
         if not target:
             return None
 
+        own = {metric.column: metric.definition for metric in self.metrics}
+
         def reached(metrics: Mapping[str, float]) -> bool:
             unknown = [name for name in target if name not in metrics]
             if unknown:
@@ -71,7 +77,7 @@ class Rules:
                     else "the data set has no test samples; give it some",
                 )
             return all(
-                metrics[name] >= value if higher_is_better(name) else metrics[name] <= value
+                bool(definition(name, own).reached(metrics[name], value))
                 for name, value in target.items()
             )
 
@@ -103,8 +109,9 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
         )
     execution = None if timing else Execution.of(scenario.training)
     method = build_method(scenario, world.task, execution, world.availability_cycle_s)
-    require_compatible(method, scenario)
-    return Rules(scenario, execution, method)
+    check_requirements(method, scenario.server.schedule.type)
+    metrics = tuple(part.create() for part in scenario.evaluation.metrics)
+    return Rules(scenario, execution, method, metrics)
 
 
 def build_method(
@@ -137,25 +144,3 @@ def build_method(
         )
     )
     return method
-
-
-def require_compatible(method: Method, scenario: Scenario) -> None:
-    """Check that the method can run under the schedule.
-
-    Raises:
-        UserError: it cannot; the message gives the reason.
-    """
-    schedule = scenario.server.schedule.type
-    if method.only_synchronous and not schedule.synchronous:
-        raise UserError(
-            f"{method.title or method.name} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
-            where="server.schedule",
-            hint="use the sync schedule",
-        )
-    if method.prologue() is not None and not schedule.begins_with_prologue:
-        raise UserError(
-            f"{method.title or method.name} begins with work of all clients, which the {schedule.name} schedule "
-            "does not hand out",
-            where="server.schedule",
-            hint="use the sync schedule",
-        )

@@ -23,11 +23,11 @@ _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Which piece of its image each of m samples shows.
+    """The crop and orientation of each of m images.
 
     Attributes:
-        down, right: pixels by which the piece lies below and right of the image, (m,) int64; negative the other way.
-        mirrored: whether the piece is then turned left to right, (m,) bool.
+        down, right: pixels by which the crop is shifted down and right, (m,) int64; negative for up and left.
+        mirrored: whether the crop is then mirrored left to right, (m,) bool.
     """
 
     down: Tensor
@@ -38,12 +38,12 @@ class Moves:
 class Augmenter:
     """Draws :class:`Moves` from counters: client, sequence, phase, local step and place in the mini-batch.
 
-    They depend on nothing else: not on the group, the device or the number of workers.
+    They depend on nothing else: neither on the group nor on the device or the number of workers.
 
     Args:
-        augmentation: what is drawn.
+        augmentation: which moves are drawn.
         seed: the scenario's seed.
-        device: where they are computed and used.
+        device: device of the drawn tensors.
     """
 
     def __init__(self, augmentation: Augmentation, seed: int, device: torch.device) -> None:
@@ -72,7 +72,7 @@ class Augmenter:
 
 
 def augmenter(training: Training, task: Task, seed: int, device: torch.device) -> Augmenter | None:
-    """What augments the samples of a task; None where the training section asks for nothing.
+    """The augmenter of a task's samples; None if the training section has no augmentation.
 
     Raises:
         UserError: the samples cannot be augmented.
@@ -83,7 +83,7 @@ def augmenter(training: Training, task: Task, seed: int, device: torch.device) -
 
 
 def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:
-    """The pieces of ``images`` (m, c, h, w) that ``moves`` name; what is outside shows ``black`` (c, h, w)."""
+    """The crops of ``images`` (m, c, h, w) given by ``moves``; pixels outside are those of ``black`` (c, h, w)."""
     count, channels, height, width = images.shape
     row = torch.arange(height, device=images.device) + moves.down.unsqueeze(1)
     place = torch.arange(width, device=images.device)
@@ -94,5 +94,5 @@ def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:
     ).unsqueeze(1)
     source = row.clamp(0, height - 1).unsqueeze(2) * width + column.clamp(0, width - 1).unsqueeze(1)
     pixels = images.reshape(count, channels, -1)
-    found = pixels.gather(2, source.view(count, 1, -1).expand(-1, channels, -1))
-    return torch.where(inside.unsqueeze(1), found.view_as(images), black)
+    moved_pixels = pixels.gather(2, source.view(count, 1, -1).expand(-1, channels, -1))
+    return torch.where(inside.unsqueeze(1), moved_pixels.view_as(images), black)

@@ -373,6 +373,3 @@ def _require_plausible(info: Mapping[str, Any], path: Path) -> None:
             where=str(path),
             hint="restore the file from a copy, or repeat the run with --overwrite",
         )
-
-
-write_atomically = write_text

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
-import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +13,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from fedsim.errors import UserError
+from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.schema import AGGREGATIONS, CLIENTS, DISPATCHES, METRICS, ONLINE, PARTITION, Table
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.runs.targets import time_to_target
-from fedsim.units import format_duration
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from torch import Tensor
 
 _NULLABLE_INTEGERS = {pa.int64(): pd.Int64Dtype()}
@@ -100,6 +97,15 @@ class Run:
         if "values" in data.column_names:
             data = spread_metrics(data)
         return _frame(data, METRICS, self.folder.parquet("metrics"))
+
+    def metric_definition(self, name: str) -> MetricDefinition:
+        """Direction, unit and label of a metric: the run's own definition if it carries one, else fedsim's."""
+        return definition(name, self.metric_definitions)
+
+    @functools.cached_property
+    def metric_definitions(self) -> dict[str, MetricDefinition]:
+        """The definitions of the user's own metrics, by name, as ``run.json`` holds them."""
+        return from_document(self.info.get(DEFINITIONS_KEY) or {})
 
     @property
     def has_clients(self) -> bool:
@@ -210,48 +216,10 @@ class Run:
                 where=str(self.path),
                 hint=f"measured: {measured}",
             )
-        return time_to_target(self.metrics, metric, target)
-
-    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the report page (by default ``report.html`` in the run folder) and return its path."""
-        # By name, because this convenience of the lower layer is the work of the one above.
-        module = importlib.import_module("fedsim.analysis.report")
-        target = Path(path) if path is not None else self.folder.report
-        module.write_report(self, target)
-        return target
-
-    def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
-        """A Matplotlib figure of a metric; as :meth:`fedsim.analysis.comparison.Comparison.plot` of this run alone.
-
-        Args:
-            metric: the first when None.
-            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
-
-        Raises:
-            UserError: the run has not ended, or did not measure the metric.
-        """
-        module = importlib.import_module("fedsim.analysis.comparison")
-        figure: Figure = module.compare([self]).plot(metric, against)
-        return figure
+        return time_to_target(self.metrics, self.metric_definition(metric), target)
 
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.status}>"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            ("status", str(self.status)),
-            ("simulated time", format_duration(self.simulated_s)),
-            ("dispatches", f"{len(self.dispatches):,}"),
-            ("server updates", f"{len(self.aggregations):,}"),
-        ]
-        if len(self.metrics):
-            last = self.metrics.iloc[-1]
-            rows += [(name, f"{last[name]:.4g}") for name in self.metrics.columns[3:]]
-        body = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-            for name, value in rows
-        )
-        return f"<table><caption><b>{html.escape(self.name)}</b></caption><tbody>{body}</tbody></table>"
 
 
 def _frame(data: pa.Table, table: Table, path: Path) -> pd.DataFrame:

@@ -271,6 +271,9 @@ class Evaluation(Parameters):
     """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised
     tasks; the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared
     where parts of the model are personal. Costs about an epoch of training each time."""
+    metrics: list[Annotated[Part[Any], OfKind("metric")]] = []
+    """Metrics on the test samples besides accuracy, loss, macro_f1, balanced_accuracy and, for next-character tasks,
+    perplexity: a list of names, or of parts with parameters such as ``{name: top_k_accuracy, k: 5}``."""
     batch_size: int | None = Field(default=None, ge=1)
     """Samples evaluated at once; 512 on a CPU and 8,192 on CUDA when not given."""
 

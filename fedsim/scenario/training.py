@@ -129,6 +129,10 @@ class Training(Parameters):
     memory: Literal["device", "host", "disk"] | None = None
     """Where clients' memories are kept; the first of these that has room when not given."""
 
+    verify: Literal["eager"] | None = None
+    """``eager`` trains every dispatch by itself and executes every instruction at once, in place of deferring and
+    grouping them: a slow check that gives the same result (up to the last bit with the kernel ``vmap``)."""
+
     @model_validator(mode="after")
     def _one_amount_of_work(self) -> Training:
         given = [

@@ -16,12 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
 from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.run import Run, load_run
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario

@@ -89,9 +89,9 @@ class Performer:
         return result
 
     def _perform(self, task: Task, tell: Callable[[float], None] | None) -> None:
+        from fedsim.analysis.run import Run
         from fedsim.catalog import CATALOG
         from fedsim.composition.execution import Progress, execute, resume
-        from fedsim.runs.run import Run
         from fedsim.scenario.loading import load_scenario_dict
 
         told_at = 0.0

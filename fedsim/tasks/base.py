@@ -161,6 +161,12 @@ class Task(Component, ABC):
         """
         if self.learns:
             check_augmentation(training, self)
+        if evaluation.metrics and not self.input_shape:
+            raise UserError(
+                "the task has no test samples to compute metrics from",
+                where="evaluation.metrics",
+                hint="leave it out, or use a supervised task",
+            )
 
 
 class AnalyticTask(Task):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle
-
-OnEnd = Literal["wrap", "hold", "unavailable", "error"]
-"""What happens beyond the end of a trace: it repeats, holds its last state, is down, or ends the run with an error."""
 
 
 class TraceParameters(Parameters):

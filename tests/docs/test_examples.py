@@ -17,6 +17,7 @@ from fedsim import run as fedsim_run
 from fedsim.analysis.report import figures
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
+from fedsim.learning.metrics import Metric
 from fedsim.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
@@ -160,8 +161,11 @@ def _run_python(block: Block, names: dict[str, Any]) -> None:
         if issubclass(names[parts[0]], nn.Module):
             # A command of the page names it.
             return
-        selection = f"server.selection={{name: '{title.group(1)}:{parts[0]}', cohort: 2}}"
-        assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", selection) == 0
+        part = f"{title.group(1)}:{parts[0]}"
+        change = f"server.selection={{name: '{part}', cohort: 2}}"
+        if issubclass(names[parts[0]], Metric):
+            change = f"evaluation.metrics=['{part}']"
+        assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", change) == 0
 
 
 def _quick_copy() -> str:

@@ -133,7 +133,7 @@ def test_draws_are_uniform() -> None:
 def test_group_and_threads_do_not_matter(model: str, executor: Any) -> None:
     task, timeline = supervised_task(model), buffered(12)
     options = {"augmentation": CROP_AND_FLIP, "executor": executor}
-    # In double precision, since vectorised sums differ in the last bit with the group.
+    # In double precision, since vectorized sums differ in the last bit with the group.
     options["dtype"] = "float64" if executor == "stacked" else "float32"
     expected = execute(task, timeline, training=make_training(threads=1, **options), eager=True)
     found = execute(task, timeline, training=make_training(threads=2, **options))

@@ -353,7 +353,7 @@ def test_what_cannot_be_stacked_is_refused(model: str) -> None:
     training = make_training(executor="stacked")
     execution = Execution.of(training)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    with pytest.raises(UserError, match="cannot be vectorised"):
+    with pytest.raises(UserError, match="cannot be vectorized"):
         choose(task, training, execution, samples, SEED)
 
 

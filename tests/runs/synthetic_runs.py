@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.outcomes import Outcome
-from fedsim.runs import Run, RunFolder, RunWriter, load_run
+from fedsim.runs import RunFolder, RunWriter
 from fedsim.runs.clients import clients_table
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet

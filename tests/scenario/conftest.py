@@ -62,5 +62,6 @@ def catalog() -> Catalog:
             "compute": kind(part("trace", Mixing), part("values")),
             "availability": kind(part("trace"), part("always")),
             "network": kind(part("static", Mixing)),
+            "metric": kind(part("accuracy")),
         }
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedsim.components import Component
 from fedsim.devices.context import DeviceContext
-from fedsim.traces.parameters import OnEnd, TraceParameters, require_tables
+from fedsim.traces.ends import OnEnd
+from fedsim.traces.parameters import TraceParameters, require_tables
 
 if TYPE_CHECKING:
     from fedsim.traces.availability import AvailabilityIndex

@@ -1,4 +1,4 @@
-"""Interchangeable gradient kernels, and the rule that chooses among them."""
+"""Interchangeable gradient kernels, and the rule that chooses one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel and how many workers may use replicas of it at once."""
+    """A kernel and the number of workers that may use replicas of it at once."""
 
     kernel: Kernel
     workers: int
@@ -47,11 +47,11 @@ def choose(
     A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
     ``linear_stack``, and the binary linear model takes ``split_linear``. Other modules take ``loop``, spread over
     worker threads, on CPU and ``vmap`` on CUDA; modules with batch statistics or dropout, and those that cannot be
-    vectorised, take ``loop`` everywhere. ``training.executor`` overrides: ``stacked`` takes one of the first two or
+    vectorized, take ``loop`` everywhere. ``training.executor`` overrides: ``stacked`` takes one of the first two or
     ``vmap``, ``parallel`` and ``plain`` take ``loop``.
 
     Raises:
-        UserError: ``stacked`` is asked for and the module cannot be vectorised, or its results cannot be repeated.
+        UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
     """
     if isinstance(task, AnalyticTask):
         return Choice(QuadraticKernel(task, seed), 1)
@@ -83,12 +83,12 @@ def choose(
     ):
         return Choice(SplitLinearKernel(task, samples, order, execution), execution.threads)
     refuse_hidden_randomness(task)
-    vectorised = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
-    if vectorised and VmapKernel.fits(task):
+    vectorized = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
+    if vectorized and VmapKernel.fits(task):
         return Choice(VmapKernel(task, samples, order, execution), execution.threads)
     if executor == "stacked":
         raise UserError(
-            f"model {task.model.name} cannot be vectorised over clients",
+            f"model {task.model.name} cannot be vectorized over clients",
             where="training.executor",
             hint="use 'auto', 'parallel' or 'plain'",
         )

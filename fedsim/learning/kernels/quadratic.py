@@ -10,7 +10,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.base import AnalyticTask
 
 _LARGEST_GROUP = 1024
-# Steps of later phases draw their noise far behind those of the first.
+# Offset between the noise counters of two phases.
 _PHASE_STRIDE = 1 << 20
 
 
@@ -40,7 +40,7 @@ class _QuadraticSession(Session):
 
 
 class QuadraticKernel(Kernel):
-    """The task's own gradients, with its noise where it has any. The batch size has no meaning here.
+    """The task's own gradients, with its noise, if any. The batch size is meaningless here.
 
     Args:
         task: what knows the gradients.
@@ -56,7 +56,7 @@ class QuadraticKernel(Kernel):
         self._stream = Stream(seed, Purpose.GRADIENT_NOISE)
 
     def replica(self) -> QuadraticKernel:
-        """Itself: it has no work space."""
+        """The kernel itself, which has no work space."""
         return self
 
     def session(
@@ -68,5 +68,5 @@ class QuadraticKernel(Kernel):
         )
 
     def largest_group(self) -> int:
-        """Rows are short; the host's work per step is what counts."""
+        """Many: rows are short, and the host's work per step dominates."""
         return _LARGEST_GROUP

@@ -20,7 +20,8 @@ from fedsim.network.columns import (
     text_codes,
 )
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
-from fedsim.traces.parameters import OnEnd, require_tables
+from fedsim.traces.ends import OnEnd
+from fedsim.traces.parameters import require_tables
 from fedsim.units import NS_PER_S, NS_PER_US
 
 if TYPE_CHECKING:
