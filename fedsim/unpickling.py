@@ -81,7 +81,7 @@ class _Array(np.ndarray[Any, Any]):
         plain = np.dtype(dtype.code)
         if math.prod(shape) * plain.itemsize != len(raw):
             raise pickle.UnpicklingError("damaged NumPy array")
-        super().__setstate__((1, shape, plain, np.bool_(fortran_order), raw))
+        super().__setstate__((1, shape, plain, bool(fortran_order), raw))
 
 
 def _array(_class: Any, _shape: Any, _code: Any) -> _Array:
