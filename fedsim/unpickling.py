@@ -83,7 +83,7 @@ class _Array(np.ndarray[Any, Any]):
             raise pickle.UnpicklingError("damaged NumPy array")
         # NumPy takes a Python bool only, whatever its stubs say.
         state = (1, shape, plain, bool(fortran_order), raw)
-        super().__setstate__(state)  # type: ignore[arg-type]
+        super().__setstate__(state)
 
 
 def _array(_class: Any, _shape: Any, _code: Any) -> _Array:
