@@ -76,14 +76,14 @@ def install() -> None:
 
 
 @contextlib.contextmanager
-def grace() -> Iterator[Grace]:
-    """Note signals instead of raising at once; see :class:`Grace`."""
+def grace(period: Grace) -> Iterator[None]:
+    """Note signals in ``period`` instead of raising at once."""
     global _grace
-    outer, _grace = _grace, Grace()
+    outer, _grace = _grace, period
     try:
-        yield _grace
+        yield
     finally:
-        _grace.close()
+        period.close()
         _grace = outer
 
 

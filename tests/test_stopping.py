@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fedsim import stopping
-from fedsim.stopping import SIGNALS, Stopped, grace, install
+from fedsim.stopping import SIGNALS, Grace, Stopped, grace, install
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,8 @@ def test_a_signal_ends_the_process_like_ctrl_c(number: int) -> None:
 
 
 def test_work_ends_at_its_next_good_moment_and_at_once_by_a_second_signal() -> None:
-    with grace() as period:
+    period = Grace()
+    with grace(period):
         period.stop_if_requested()
         signal.raise_signal(signal.SIGTERM)
         assert period.requested == signal.SIGTERM
@@ -49,7 +50,7 @@ def test_work_that_comes_to_no_good_moment_ends_when_the_period_is_over(
             time.sleep(0.05)
 
     began = time.monotonic()
-    with grace(), pytest.raises(Stopped):
+    with grace(Grace()), pytest.raises(Stopped):
         work()
     assert time.monotonic() - began < 5
 
