@@ -18,7 +18,7 @@ from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
 from fedsim.parameters import alternatives
 from fedsim.scenario.description import Parameter, parameters
-from fedsim.scenario.model import QuadraticTask, Scenario, SupervisedTask, TimingTask
+from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -47,6 +47,7 @@ KINDS = {
     "network": "Networks (`devices.network`)",
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
+    "metric": "Metrics (`evaluation.metrics`)",
 }
 
 
@@ -68,10 +69,12 @@ def scenario_page() -> str:
         if section == "server":
             lines += ["Methods have a [page of their own](methods.md).\n"]
             lines += _parts("selection", "schedule")
+        if section == "evaluation":
+            lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]
-    for task in (SupervisedTask, QuadraticTask, TimingTask):
-        name = get_args(task.model_fields["name"].annotation)[0]
-        tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(task)}\n", *_table(task)]
+    for name, task in sorted(CATALOG.kinds["task"].registry().items()):
+        params = task.Params
+        tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(params)}\n", *_table(params)]
     tasks += _parts("dataset", "partition", "model")
     training = ["## `training`\n", f"{_prose(Training)}\n", *_table(Training)]
     training += _parts("optimizer", "lr_schedule")
