@@ -16,9 +16,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
-    build_metrics,
     build_server,
-    check_combination,
     check_server,
 )
 from fedsim.composition.recorded import (
@@ -159,7 +157,7 @@ def execute(
             {
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
-                "timing_only": assembly.execution is None,
+                "timing_only": assembly.rules.execution is None,
                 "user_code": loaded.user_code(),
                 "timeline": None
                 if timeline is None
@@ -170,7 +168,7 @@ def execute(
         for name, source in loaded.sources().items():
             (folder.path / name).parent.mkdir(exist_ok=True)
             write_text(folder.path / name, source)
-        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+        with RunWriter(folder, clients=assembly.task.clients) as writer:
             try:
                 execution = _Execution(
                     assembly,
@@ -189,6 +187,27 @@ def execute(
             return execution.run()
 
 
+def check(
+    loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
+) -> None:
+    """Check everything that :func:`execute` refuses before its first event, without running.
+
+    Args:
+        loaded: the scenario.
+        shared: traces and data sets already loaded.
+        timing_only: leave the learning out.
+
+    Raises:
+        UserError: the one that :func:`execute` would raise.
+    """
+    with loaded.locating_errors():
+        assembly = assemble(loaded, shared, timing_only=timing_only)
+        check_server(assembly)
+        task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
+        if rules.execution is not None and task.may_lack_kernel(scenario.training):
+            Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
+
+
 def _assemble(
     loaded: LoadedScenario, shared: Shared | None, timing_only: bool, timeline: Run | None
 ) -> Assembly:
@@ -196,7 +215,6 @@ def _assemble(
         return assemble(loaded, shared, timing_only=timing_only)
     check_timeline(timeline, loaded)
     assembly = assemble(loaded, shared, world_seed=world_seed(timeline))
-    check_combination(assembly)
     check_assembly(timeline, assembly)
     return assembly
 
@@ -244,7 +262,7 @@ def resume(
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
         check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
-        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+        with RunWriter(folder, clients=assembly.task.clients) as writer:
             return _Execution(
                 assembly,
                 folder,
@@ -361,7 +379,7 @@ class _Execution:
         self._metrics: Mapping[str, float] = {}
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
-            if assembly.execution is not None
+            if assembly.rules.execution is not None
             else None
         )
         self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
@@ -385,7 +403,7 @@ class _Execution:
         learner = Learner(
             station,
             scenario.evaluation,
-            metrics=build_metrics(self._assembly.loaded),
+            metrics=list(self._assembly.rules.metrics),
             workers=remote_workers(self._assembly, training, seed_of_world),
             folder=self._folder.path,
             checkpoint=self._checkpoints.load(),
@@ -480,7 +498,7 @@ class _Execution:
             rows.dispatches,
             rows.aggregations,
             duration_s=simulated_s,
-            samples=assembly.samples,
+            samples=assembly.task.samples,
             step_s=population.compute.step_s,
             down_bps=network.rates_bps(Direction.DOWN),
             up_bps=network.rates_bps(Direction.UP),
@@ -501,15 +519,16 @@ class _Execution:
         run = Run(folder)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
+        down_bytes, up_bytes = assembly.rules.traffic_bytes
         run.info = folder.complete(
             simulated_s=simulated_s,
             rounds=self._server.round,
             versions_made=self._server.version,
             dispatches=self._server.dispatched,
             ineligible_clients=int(np.count_nonzero(~population.eligible)),
-            bytes_down_per_dispatch=assembly.bytes_down,
-            bytes_up_per_dispatch=assembly.bytes_up,
-            prologue=assembly.prologue_bytes is not None,
+            bytes_down_per_dispatch=down_bytes,
+            bytes_up_per_dispatch=up_bytes,
+            prologue=assembly.rules.prologue_bytes is not None,
             metrics=dict(self._metrics),
             wall_s=wall_s,
             wall_learning_s=self._learning.seconds,

@@ -74,6 +74,10 @@ class SupervisedTask(Task):
         partition = params.partition.create().split(dataset, stream, context.folder)
         return cls(dataset, partition, params.model.create())
 
+    def may_lack_kernel(self, training: Training) -> bool:
+        """A model of unknown structure may lack any kernel, every model one that is stacked."""
+        return self._outline is None or training.executor == "stacked"
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one sample of the dataset."""
