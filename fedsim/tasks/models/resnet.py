@@ -44,8 +44,9 @@ class _ResNet(ModelComponent):
         from fedsim.tasks.modules.residual import ResidualNetwork
 
         depth = self._depth(dataset)
+        groups = self.params.groups if self.params.norm == "group" else None
         return ResidualNetwork(
-            depth, self.widths, self.blocks, self.projected, dataset.classes, self.params
+            depth, self.widths, self.blocks, self.projected, dataset.classes, groups
         )
 
     def outline(self, dataset: Dataset) -> Outline:
