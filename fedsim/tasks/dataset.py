@@ -17,6 +17,7 @@ from fedsim.errors import UserError
 from fedsim.tasks.reading.arrays import first_not_finite
 
 Kind = Literal["classification", "next_character", "binary"]
+"""``binary`` is a classification of two classes, of which label 1 is the positive one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,9 @@ class Dataset:
         test_x: test samples, (m, *input_shape).
         test_y: their labels, (m,) int64.
         classes: number of labels.
-        kind: ``classification``; ``next_character`` (samples are sequences of character codes and the label
-            is the next one); ``binary`` (two classes, label 1 is the positive one).
-        class_names: of the labels.
+        kind: ``classification``, which becomes ``binary`` if there are two classes; ``next_character`` (samples are
+            sequences of character codes and the label is the next one).
+        class_names: of the labels; their numbers if not given.
         scale: factor, float32, broadcastable to ``input_shape``; None leaves samples as they are.
         shift: added after scaling, float32, broadcastable to ``input_shape``; None with ``scale`` None.
         train_groups: natural group (writer, role, subject, center) of each training sample, (n,) int64.
@@ -84,6 +85,10 @@ class Dataset:
     _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.kind == "classification" and self.classes == 2:
+            object.__setattr__(self, "kind", "binary")
+        if not self.class_names:
+            object.__setattr__(self, "class_names", tuple(map(str, range(self.classes))))
         shapes = [self.train_x.shape[1:], self.test_x.shape[1:]]
         for part, x, y, groups in (
             ("training", self.train_x, self.train_y, self.train_groups),

@@ -34,8 +34,10 @@ class ImageFolderParameters(Parameters):
 
 
 class ImageFolder(DatasetComponent):
-    """Images in folders named after their classes, as 8-bit pixels divided by 255 when used. Files are taken
-    in order of name, and what begins with a dot is left out."""
+    """Images in folders named after their classes, as 8-bit pixels divided by 255 when used.
+
+    Files are read in order of name; names that begin with a dot are ignored.
+    """
 
     name: ClassVar[str] = "image_folder"
     Params = ImageFolderParameters
@@ -45,9 +47,7 @@ class ImageFolder(DatasetComponent):
         """The images."""
         root = resolve(self.params.root, folder)
         if not root.is_dir():
-            raise UserError(
-                f"no such folder: {root}", where="dataset image_folder", hint=PATHS_ARE_RELATIVE
-            )
+            raise UserError("no such folder", where=str(root), hint=PATHS_ARE_RELATIVE)
         split = (root / "train").is_dir() and (root / "test").is_dir()
         top = root / "train" if split else root
         classes = _class_folders(top)
@@ -59,11 +59,11 @@ class ImageFolder(DatasetComponent):
                 "train/<class>/ and test/<class>/",
             )
         x, y, size = self._read(top, classes, self.params.size)
-        without = sorted(set(range(len(classes))) - set(y.tolist()))
-        if without:
+        empty = np.setdiff1d(np.arange(len(classes)), y)
+        if len(empty):
             raise UserError(
                 "no images",
-                where=str(top / classes[without[0]]),
+                where=str(top / classes[empty[0]]),
                 hint=f"remove the folder, or put images into it; known: {', '.join(sorted(_ENDINGS))}",
             )
         if split:
@@ -76,8 +76,8 @@ class ImageFolder(DatasetComponent):
                 )
             test_x, test_y, _ = self._read(root / "test", classes, size)
         else:
-            test = held_out(len(y), self.params.test_share, self.params.seed)
-            x, y, test_x, test_y = x[~test], y[~test], x[test], y[test]
+            is_test = held_out(len(y), self.params.test_share, self.params.seed)
+            x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
         scale, shift = pixel_map()
         return Dataset(
             name=root.name,
@@ -86,7 +86,6 @@ class ImageFolder(DatasetComponent):
             test_x=test_x,
             test_y=test_y,
             classes=len(classes),
-            kind="binary" if len(classes) == 2 else "classification",
             class_names=tuple(classes),
             scale=scale,
             shift=shift,

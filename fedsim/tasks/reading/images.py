@@ -58,14 +58,13 @@ class MnistFormat(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         """The images, from IDX files."""
-        remotes = {
-            file: Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
+        remotes = [
+            Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
             for file, digest in zip(MNIST_FILES, self.digests, strict=True)
-        }
-        paths = locate(self.name, MNIST_FILES, self.params.root, folder, remotes)
+        ]
         return idx_dataset(
             self.name,
-            [paths[file] for file in MNIST_FILES],
+            locate(self.name, MNIST_FILES, self.params.root, folder, remotes),
             self.class_names,
             self.params.pixel_map(self.mean, self.std),
         )
@@ -85,9 +84,7 @@ def idx_dataset(
     Compressed images are decompressed when they are first used.
 
     Args:
-        name: of the data set.
-        paths: the files.
-        class_names: of the labels.
+        name, paths, class_names: of the data set, its files and labels.
         pixels: scale and shift of the pixels.
         first_label: number of the first class in the files.
         transposed: whether the files hold columns before rows.
