@@ -10,13 +10,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import (
-    Assignment,
-    CountedParameters,
-    Partitioner,
-    apportion,
-    deal,
-)
+from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner, apportion, deal
 
 _ATTEMPTS = 100
 

@@ -11,11 +11,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import (
-    Assignment,
-    CountedParameters,
-    Partitioner,
-)
+from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
 
 
 class MajorityLabelParameters(CountedParameters):
@@ -30,7 +26,7 @@ class MajorityLabel(Partitioner):
     """One majority label per client (Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary
     Client Participation, 2022).
 
-    Client i owns label floor(i x classes / N), so labels take blocks of neighbouring clients. Each sample
+    Client i owns label floor(i x classes / N), so labels take blocks of neighboring clients. Each sample
     goes, with probability ``similarity``, to a client drawn uniformly; otherwise to the smallest client
     (first among equals) of those that own its label.
     """

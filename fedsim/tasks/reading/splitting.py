@@ -65,5 +65,5 @@ def standardized(
 ) -> npt.NDArray[np.float32]:
     """Features (n, d) less their mean over the training samples, divided by their standard deviation."""
     std = x[~is_test].std(axis=0)
-    scaled = (x - x[~is_test].mean(axis=0)) / np.where(std > 0, std, 1.0)
+    scaled: npt.NDArray[np.float64] = (x - x[~is_test].mean(axis=0)) / np.where(std > 0, std, 1.0)
     return scaled.astype(np.float32)
