@@ -32,7 +32,8 @@ from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.base import Task
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
@@ -100,7 +101,7 @@ class ClientMetrics:
 class AnalyticEvaluator(Evaluator):
     """Exact metrics of a task that knows them in closed form."""
 
-    def __init__(self, task: AnalyticTask) -> None:
+    def __init__(self, task: QuadraticTask) -> None:
         self._task = task
 
     @property
@@ -219,7 +220,7 @@ def evaluator(
         batch: samples evaluated at once, if there are samples.
         metrics: measured on test samples besides those of every run.
     """
-    if isinstance(task, AnalyticTask):
+    if isinstance(task, QuadraticTask):
         return AnalyticEvaluator(task)
     if isinstance(task, SupervisedTask):
         return SupervisedEvaluator(task, execution, batch, metrics)

@@ -33,13 +33,7 @@ class _Deferred:
 def deferred(
     shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[], npt.NDArray[Any]]
 ) -> npt.NDArray[Any]:
-    """Samples for :class:`Dataset` that are read when they are first used.
-
-    Args:
-        shape: (n, *input_shape).
-        dtype: of the samples.
-        read: returns the array; a pure function.
-    """
+    """Samples (n, *input_shape) for :class:`Dataset` that the pure function ``read`` returns when they are first used."""
     return cast(npt.NDArray[Any], _Deferred(shape, np.dtype(dtype), read))
 
 
@@ -47,25 +41,20 @@ def deferred(
 class Dataset:
     """Samples and labels, split into a training and a shared test part.
 
-    Labels and shapes are known at once; samples may be :func:`deferred` until they are used.
-
-    Samples are stored as they come (8-bit images stay 8-bit, files may be memory-mapped); ``raw * scale +
-    shift`` gives what a model sees, and is applied after the samples of a batch were gathered.
+    Labels and shapes are known at once; samples may be :func:`deferred` until they are used. They are stored as they
+    come (8-bit images stay 8-bit, files may be memory-mapped); ``raw * scale + shift`` gives what a model sees, and is
+    applied to the samples gathered for a batch.
 
     Attributes:
-        name: of the dataset.
-        train_x: training samples, (n, *input_shape), uint8 or float32.
-        train_y: their labels, (n,) int64 in ``0 .. classes - 1``.
-        test_x: test samples, (m, *input_shape).
-        test_y: their labels, (m,) int64.
+        train_x, test_x: samples, (n, *input_shape), uint8 or float32.
+        train_y, test_y: their labels, (n,) int64 in ``0 .. classes - 1``.
         classes: number of labels.
         kind: ``classification``, which becomes ``binary`` if there are two classes; ``next_character`` (samples are
             sequences of character codes and the label is the next one).
         class_names: of the labels; their numbers if not given.
         scale: factor, float32, broadcastable to ``input_shape``; None leaves samples as they are.
         shift: added after scaling, float32, broadcastable to ``input_shape``; None with ``scale`` None.
-        train_groups: natural group (writer, role, subject, center) of each training sample, (n,) int64.
-        test_groups: the same for the test samples, (m,) int64.
+        train_groups, test_groups: natural group (writer, role, subject, center) of each sample, (n,) int64.
         group_names: names of the groups.
     """
 
@@ -89,19 +78,16 @@ class Dataset:
             object.__setattr__(self, "kind", "binary")
         if not self.class_names:
             object.__setattr__(self, "class_names", tuple(map(str, range(self.classes))))
-        shapes = [self.train_x.shape[1:], self.test_x.shape[1:]]
-        for part, x, y, groups in (
-            ("training", self.train_x, self.train_y, self.train_groups),
-            ("test", self.test_x, self.test_y, self.test_groups),
-        ):
-            self._check_part(part, x, y, groups)
+        self._check_part("training", self.train_x, self.train_y, self.train_groups)
+        self._check_part("test", self.test_x, self.test_y, self.test_groups)
+        train_shape, test_shape = self.train_x.shape[1:], self.test_x.shape[1:]
         if not len(self.train_y):
             raise self._damaged("it has no training samples")
-        if 0 in shapes[0]:
-            raise self._damaged(f"its samples hold no numbers: they have shape {shapes[0]}")
-        if shapes[0] != shapes[1]:
+        if 0 in train_shape:
+            raise self._damaged(f"its samples hold no numbers: they have shape {train_shape}")
+        if train_shape != test_shape:
             raise self._damaged(
-                f"training samples have shape {shapes[0]}, test samples {shapes[1]}"
+                f"training samples have shape {train_shape}, test samples {test_shape}"
             )
         for name in ("train_x", "test_x"):
             if isinstance(self.__dict__[name], _Deferred):
@@ -148,11 +134,8 @@ class Dataset:
             raise self._damaged(f"{part} sample {row} is not finite")
 
     def _damaged(self, what: str) -> UserError:
-        return UserError(
-            what,
-            where=f"dataset {self.name}",
-            hint="fix its files, or the part that reads them",
-        )
+        hint = "fix its files, or the part that reads them"
+        return UserError(what, where=f"dataset {self.name}", hint=hint)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -163,38 +146,23 @@ class Dataset:
     def bytes(self) -> int:
         """Bytes of samples and labels as stored."""
         samples = [self._stored(name) for name in ("train_x", "test_x")]
-        return (
-            sum(math.prod(array.shape) * array.dtype.itemsize for array in samples)
-            + self.train_y.nbytes
-            + self.test_y.nbytes
-        )
+        stored = sum(math.prod(array.shape) * array.dtype.itemsize for array in samples)
+        return stored + self.train_y.nbytes + self.test_y.nbytes
 
     def _stored(self, name: str) -> npt.NDArray[Any] | _Deferred:
         """Samples, or their shape and type if they have not been read."""
-        return (
-            cast(npt.NDArray[Any], self.__dict__[name])
-            if name in self.__dict__
-            else self._unread[name]
-        )
+        return self._unread[name] if name not in self.__dict__ else getattr(self, name)  # type: ignore[no-any-return]
 
 
 class DatasetComponent(Component, ABC):
-    """A dataset by name; loads from files, a download or a formula.
-
-    Attributes:
-        params: its validated parameters.
-    """
+    """A dataset by name; loads from files, a download or a formula."""
 
     def __init__(self, params: Any) -> None:
         self.params = params
 
     @abstractmethod
     def load(self, folder: Path | None = None) -> Dataset:
-        """The data.
-
-        Args:
-            folder: folder that relative paths in the parameters refer to (that of the scenario); None is the
-                current one.
+        """The data; relative paths in the parameters start at ``folder``, by default the current one.
 
         Raises:
             UserError: files are missing, damaged, or not what was expected.

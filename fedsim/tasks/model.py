@@ -55,7 +55,6 @@ class ModelComponent(Component, ABC):
         family: which local-training kernel may be used. ``linear`` and ``mlp`` promise: the parameters are
             weight and bias of linear layers in order, with ReLU between them, on flattened inputs, and the
             loss has no penalty.
-        params: its validated parameters.
     """
 
     family: ClassVar[Family] = "module"

@@ -16,6 +16,7 @@ from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 from fedsim.tasks.reading.splitting import held_out
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+_KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
 
 
 class ImageFolderParameters(Parameters):
@@ -64,7 +65,7 @@ class ImageFolder(DatasetComponent):
             raise UserError(
                 "no images",
                 where=str(top / classes[empty[0]]),
-                hint=f"remove the folder, or put images into it; known: {', '.join(sorted(_ENDINGS))}",
+                hint=f"remove the folder, or put images into it; {_KNOWN}",
             )
         if split:
             unknown = [name for name in _class_folders(root / "test") if name not in classes]
@@ -97,18 +98,16 @@ class ImageFolder(DatasetComponent):
         """Images (n, channels, height, width), labels (n,) and size of all files below ``top``."""
         from PIL import Image, UnidentifiedImageError
 
-        files = [
-            (path, label)
+        files = {
+            path: label
             for label, name in enumerate(classes)
             for path in sorted((top / name).rglob("*"))
             if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
-        ]
+        }
         if not files:
-            raise UserError(
-                "no images", where=str(top), hint=f"known: {', '.join(sorted(_ENDINGS))}"
-            )
+            raise UserError("no images", where=str(top), hint=_KNOWN)
         images = []
-        for path, _ in files:
+        for path in files:
             try:
                 with Image.open(path) as image:
                     pixels = image.convert("L" if self.params.channels == 1 else "RGB")
@@ -130,8 +129,7 @@ class ImageFolder(DatasetComponent):
             array = np.asarray(pixels, dtype=np.uint8)
             images.append(array[None] if array.ndim == 2 else array.transpose(2, 0, 1))
         assert size is not None
-        labels = np.array([label for _, label in files], dtype=np.int64)
-        return np.stack(images), labels, size
+        return np.stack(images), np.array(list(files.values()), dtype=np.int64), size
 
 
 def _class_folders(top: Path) -> list[str]:

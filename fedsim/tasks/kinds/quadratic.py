@@ -1,11 +1,7 @@
-"""Analytic tasks: every client minimizes a quadratic (or linear) function with exactly known gradients.
-
-For verification and for theory: the method cards' worked cases run on these and give exact iterates.
-"""
+"""Quadratic tasks, whose gradients are known exactly: for verification, and for worked cases with exact iterates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +12,7 @@ from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.scenario.model import NoiseEntry
 from fedsim.scenario.model import QuadraticTask as QuadraticParameters
-from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext
+from fedsim.tasks.base import IntArray, Task, TaskContext
 from fedsim.tasks.layout import Layout
 
 if TYPE_CHECKING:
@@ -28,11 +24,11 @@ FloatArray = npt.NDArray[np.float64]
 _STEPS = 1 << 24
 
 
-class QuadraticTask(AnalyticTask):
-    """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
+class QuadraticTask(Task):
+    """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x, which need no samples.
 
-    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the
-    numbers are dyadic.
+    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the numbers are
+    dyadic. Batch sizes have no meaning.
 
     Raises:
         UserError: the given lists do not fit together.
@@ -44,8 +40,7 @@ class QuadraticTask(AnalyticTask):
 
     def __init__(self, params: QuadraticParameters) -> None:
         self.params = params
-        centers = _rows(params.centers, "centers")
-        slopes = _rows(params.slopes, "slopes")
+        centers, slopes = (_rows(getattr(params, name), name) for name in ("centers", "slopes"))
         given = centers if centers is not None else slopes
         if given is None:
             raise _wrong("it needs centers or slopes")
@@ -56,16 +51,24 @@ class QuadraticTask(AnalyticTask):
             )
         self._centers = np.zeros_like(given) if centers is None else centers
         self._slopes = np.zeros_like(given) if slopes is None else slopes
-        curvature_default = 0.0 if centers is None else 1.0
-        self._curvatures = _curvatures(
-            curvature_default if params.curvatures is None else params.curvatures, clients, size
-        )
+        curvatures: Any = params.curvatures
+        if curvatures is None:
+            curvatures = 0.0 if centers is None else 1.0
+        self._curvatures = _curvatures(curvatures, clients, size)
         self._noise_std = _vector(params.noise_std, size, "noise_std")
         if (self._noise_std < 0).any():
             raise _wrong("noise_std is negative")
         self._start = _vector(params.initial, size, "initial")
-        self.layout = _layout(params.names, size)
-        self.samples = _samples(params.samples, clients)
+        names = params.names or {"x": size}
+        if min(names.values()) < 1 or sum(names.values()) != size:
+            raise _wrong(
+                f"the named blocks have lengths {list(names.values())}; they must be positive and add up to {size}"
+            )
+        self.layout = Layout.of((name, (length,)) for name, length in names.items())
+        samples = [1] * clients if params.samples is None else params.samples
+        if len(samples) != clients or min(samples) < 1:
+            raise _wrong(f"samples must be {clients} numbers of at least 1")
+        self.samples = np.array(samples, dtype=np.int64)
         self._tape = _tape(params.noise_tape, clients, size)
 
     @classmethod
@@ -99,7 +102,7 @@ class QuadraticTask(AnalyticTask):
         return start if dtype is None else start.to(dtype)
 
     def activations_per_sample(self) -> int:
-        """None: the gradient follows from the model alone."""
+        """0: the gradient follows from the model alone."""
         return 0
 
     def flops_per_sample(self) -> int:
@@ -123,11 +126,9 @@ class QuadraticTask(AnalyticTask):
         import torch
 
         rows = torch.as_tensor(clients)
-        return (
-            self.centers[rows].to(points),
-            self.curvatures[rows].to(points),
-            self.slopes[rows].to(points),
-        )
+        values = (self.centers, self.curvatures, self.slopes)
+        centers, curvatures, slopes = (value[rows].to(points) for value in values)
+        return centers, curvatures, slopes
 
     @property
     def noisy(self) -> bool:
@@ -135,7 +136,16 @@ class QuadraticTask(AnalyticTask):
         return bool(self._tape) or bool((self._noise_std > 0).any())
 
     def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
-        """Normal noise and the entries of the tape, (B, d) float64."""
+        """Noise of one local step of these dispatches: normal noise and entries of the tape, (B, d) float64.
+
+        A pure function of client, sequence and step.
+
+        Args:
+            stream: source of the random numbers (purpose GRADIENT_NOISE).
+            clients: clients of the dispatches, (B,).
+            sequences: how many dispatches each client had before, (B,).
+            step: number of the local step, from 0.
+        """
         size = self.layout.size
         result = np.zeros((len(clients), size))
         if (self._noise_std > 0).any():
@@ -143,13 +153,11 @@ class QuadraticTask(AnalyticTask):
             result += stream.normals(clients[:, None], draws) * self._noise_std
         if self._tape:
             for row, key in enumerate(zip(clients.tolist(), sequences.tolist(), strict=True)):
-                entry = self._tape.get((*key, step))
-                if entry is not None:
-                    result[row] += entry
+                result[row] += self._tape.get((*key, step), 0.0)
         return _tensor(result)
 
     def measure(self, model: Tensor) -> dict[str, float]:
-        """Exact metrics in float64.
+        """Exact metrics of one model (P,), on any device and of any precision, computed in float64.
 
         ``loss`` is the global objective, the mean of the clients' objectives; ``gradient_norm`` the Euclidean norm of
         its gradient; ``distance`` the Euclidean distance from its minimizer, if there is one.
@@ -214,10 +222,9 @@ def _wrong(message: str) -> UserError:
 
 def _array(values: Any, what: str) -> FloatArray:
     try:
-        result = np.array(values, dtype=np.float64)
+        return np.array(values, dtype=np.float64)
     except ValueError as error:
         raise _wrong(f"the rows of {what} have different lengths") from error
-    return result
 
 
 def _rows(values: Any, what: str) -> FloatArray | None:
@@ -244,8 +251,7 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     if result.ndim < 2:
         if result.ndim and len(result) != clients:
             raise _wrong(f"there are {len(result)} curvatures for {clients} clients")
-        column = np.broadcast_to(result, (clients,))[:, None]
-        return np.broadcast_to(column, (clients, size)).copy()
+        return np.broadcast_to(result[..., None], (clients, size)).copy()
     if result.shape not in ((clients, size), (clients, size, size)):
         raise _wrong(
             f"curvatures have shape {result.shape}; expected ({clients},), ({clients}, {size}) "
@@ -256,28 +262,10 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     return result
 
 
-def _layout(names: Mapping[str, int], size: int) -> Layout:
-    if not names:
-        return Layout.of([("x", (size,))])
-    if any(length < 1 for length in names.values()) or sum(names.values()) != size:
-        raise _wrong(
-            f"the named blocks have lengths {list(names.values())}; they must be positive and add up to {size}"
-        )
-    return Layout.of([(name, (length,)) for name, length in names.items()])
-
-
-def _samples(values: list[int] | None, clients: int) -> IntArray:
-    if values is None:
-        return np.ones(clients, dtype=np.int64)
-    if len(values) != clients or min(values) < 1:
-        raise _wrong(f"samples must be {clients} numbers of at least 1")
-    return np.array(values, dtype=np.int64)
-
-
 def _tape(
     entries: list[NoiseEntry], clients: int, size: int
 ) -> dict[tuple[int, int, int], FloatArray]:
-    tape: dict[tuple[int, int, int], FloatArray] = {}
+    tape = {}
     for number, entry in enumerate(entries):
         if entry.client >= clients or len(entry.noise) != size:
             raise _wrong(
