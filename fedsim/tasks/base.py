@@ -45,7 +45,7 @@ class TaskContext:
 
     Attributes:
         training: the scenario's training section.
-        seed: seed of who holds which data.
+        seed: of the partition.
         folder: folder that relative paths refer to.
         load: loads a data set, or returns the one that an earlier run of this process loaded.
     """
@@ -117,8 +117,9 @@ class Task(Component, ABC):
     def local_steps(self, training: Training) -> IntArray:
         """Local steps of a full dispatch of each client, (N,) int64; with a time budget, the most that it may do."""
         if training.local_epochs is None:
-            given = training.local_steps or DEFAULT_LOCAL_STEPS
-            return np.full(self.clients, given, dtype=np.int64)
+            return np.full(
+                self.clients, training.local_steps or DEFAULT_LOCAL_STEPS, dtype=np.int64
+            )
         exact = training.local_epochs * self.steps_per_epoch(training.batch_size)
         # A product such as 1.1 x 50 may lie a rounding error above the whole number.
         steps: IntArray = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
@@ -137,11 +138,9 @@ class Task(Component, ABC):
         return elements * ITEM_BYTES[training.dtype]
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
-        """Cost of one evaluation, in forward passes of one sample; 0 if it costs nothing beside training.
+        """Cost of one evaluation, in forward passes of one sample; 0 if it is negligible beside training.
 
-        Args:
-            per_client: clients are measured on their own test samples as well.
-            objective: the training objective and its gradient are measured as well.
+        It may also cover the clients' own test samples, and the training objective with its gradient.
         """
         return 0
 

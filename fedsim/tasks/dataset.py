@@ -33,7 +33,7 @@ class _Deferred:
 def deferred(
     shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[], npt.NDArray[Any]]
 ) -> npt.NDArray[Any]:
-    """Samples (n, *input_shape) for :class:`Dataset` that the pure function ``read`` returns when they are first used."""
+    """Samples (n, *input_shape) for :class:`Dataset`, which the pure function ``read`` returns on first use."""
     return cast(npt.NDArray[Any], _Deferred(shape, np.dtype(dtype), read))
 
 
@@ -151,7 +151,8 @@ class Dataset:
 
     def _stored(self, name: str) -> npt.NDArray[Any] | _Deferred:
         """Samples, or their shape and type if they have not been read."""
-        return self._unread[name] if name not in self.__dict__ else getattr(self, name)  # type: ignore[no-any-return]
+        stored: npt.NDArray[Any] | None = self.__dict__.get(name)
+        return self._unread[name] if stored is None else stored
 
 
 class DatasetComponent(Component, ABC):
@@ -169,10 +170,12 @@ class DatasetComponent(Component, ABC):
         """
 
 
+PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+
+
 def pixel_map(
     mean: float | tuple[float, ...] = 0.0, std: float | tuple[float, ...] = 1.0
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+) -> PixelMap:
     """Scale and shift that turn 8-bit pixels into ``(pixel / 255 - mean) / std``, per channel, (C, 1, 1)."""
-    means = np.atleast_1d(np.asarray(mean, dtype=np.float64))[:, None, None]
-    stds = np.atleast_1d(np.asarray(std, dtype=np.float64))[:, None, None]
+    means, stds = (np.array(value, np.float64).reshape(-1, 1, 1) for value in (mean, std))
     return (1 / (255 * stds)).astype(np.float32), (-means / stds).astype(np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AliasChoices, Field
 
-from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred, pixel_map
+from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, deferred, pixel_map
 from fedsim.tasks.reading.files import FolderParameters, Remote, locate
 from fedsim.tasks.reading.idx import promised_shape, read_idx
 
@@ -21,8 +21,6 @@ MNIST_FILES = (
     "t10k-labels-idx1-ubyte",
 )
 """Names of the four files of MNIST and Fashion-MNIST: training images and labels, test images and labels."""
-
-PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
 class ImageParameters(FolderParameters):
@@ -62,12 +60,9 @@ class MnistFormat(DatasetComponent):
             Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
             for file, digest in zip(MNIST_FILES, self.digests, strict=True)
         ]
-        return idx_dataset(
-            self.name,
-            locate(self.name, MNIST_FILES, self.params.root, folder, remotes),
-            self.class_names,
-            self.params.pixel_map(self.mean, self.std),
-        )
+        paths = locate(self.name, MNIST_FILES, self.params.root, folder, remotes)
+        pixels = self.params.pixel_map(self.mean, self.std)
+        return idx_dataset(self.name, paths, self.class_names, pixels)
 
 
 def idx_dataset(
