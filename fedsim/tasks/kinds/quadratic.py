@@ -77,24 +77,9 @@ class QuadraticTask(Task):
         return cls(params)
 
     @cached_property
-    def centers(self) -> Tensor:
-        """b_i, (N, d) float64."""
-        return _tensor(self._centers)
-
-    @cached_property
-    def curvatures(self) -> Tensor:
-        """Diagonals of A_i, (N, d), or full matrices, (N, d, d), float64."""
-        return _tensor(self._curvatures)
-
-    @cached_property
-    def slopes(self) -> Tensor:
-        """s_i, (N, d) float64."""
-        return _tensor(self._slopes)
-
-    @cached_property
-    def noise_std(self) -> Tensor:
-        """Standard deviation of the gradient noise in each dimension, (d,) float64."""
-        return _tensor(self._noise_std)
+    def _objectives(self) -> tuple[Tensor, Tensor, Tensor]:
+        """b_i (N, d), the diagonals (N, d) or matrices (N, d, d) A_i, and s_i (N, d); float64."""
+        return _tensor(self._centers), _tensor(self._curvatures), _tensor(self._slopes)
 
     def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
         """The given start, in float64 if ``dtype`` is None; ``stream`` is not used."""
@@ -126,8 +111,7 @@ class QuadraticTask(Task):
         import torch
 
         rows = torch.as_tensor(clients)
-        values = (self.centers, self.curvatures, self.slopes)
-        centers, curvatures, slopes = (value[rows].to(points) for value in values)
+        centers, curvatures, slopes = (value[rows].to(points) for value in self._objectives)
         return centers, curvatures, slopes
 
     @property
@@ -189,15 +173,13 @@ class QuadraticTask(Task):
         """
         import torch
 
-        curvature = (
-            torch.diag_embed(self.curvatures) if self.curvatures.ndim == 2 else self.curvatures
-        )
-        target = (_curve(self.curvatures, self.centers) - self.slopes).mean(0)
-        mean = curvature.mean(0)
+        centers, curvatures, slopes = self._objectives
+        target = (_curve(curvatures, centers) - slopes).mean(0)
+        matrices = torch.diag_embed(curvatures) if curvatures.ndim == 2 else curvatures
+        mean = matrices.mean(0)
         solution: Tensor = torch.linalg.pinv(mean, hermitian=True) @ target
-        if not torch.allclose(mean @ solution, target) or bool(
-            (torch.linalg.eigvalsh(mean) < 0).any()
-        ):
+        convex = not (torch.linalg.eigvalsh(mean) < 0).any()
+        if not convex or not torch.allclose(mean @ solution, target):
             raise _wrong("the mean of the clients' objectives has no minimum")
         return solution
 

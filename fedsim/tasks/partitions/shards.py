@@ -51,10 +51,10 @@ class Shards(Partitioner):
             )
         scarce = np.flatnonzero(sizes < shards)
         if len(scarce):
-            label = int(scarce[0])
+            lacking = int(scarce[0])
             raise UserError(
-                f"{total:,} shards need {shards[label]:,} samples of class {label}; "
-                f"{dataset.name} has {sizes[label]:,}",
+                f"{total:,} shards need {shards[lacking]:,} samples of class {lacking}; "
+                f"{dataset.name} has {sizes[lacking]:,}",
                 where="task.partition",
                 hint="use fewer clients or fewer classes_per_client",
             )
