@@ -18,7 +18,7 @@ from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
 from fedsim.parameters import alternatives
 from fedsim.scenario.description import Parameter, parameters
-from fedsim.scenario.model import QuadraticTask, Scenario, SupervisedTask, TimingTask
+from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -47,7 +47,6 @@ KINDS = {
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
-    "importer": "Trace importers (`fedsim traces import`)",
 }
 
 
@@ -72,9 +71,9 @@ def scenario_page() -> str:
         if section == "evaluation":
             lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]
-    for task in (SupervisedTask, QuadraticTask, TimingTask):
-        name = get_args(task.model_fields["name"].annotation)[0]
-        tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(task)}\n", *_table(task)]
+    for name, task in sorted(CATALOG.kinds["task"].registry().items()):
+        params = task.Params
+        tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(params)}\n", *_table(params)]
     tasks += _parts("dataset", "partition", "model")
     training = ["## `training`\n", f"{_prose(Training)}\n", *_table(Training)]
     training += _parts("optimizer", "lr_schedule")
@@ -84,7 +83,7 @@ def scenario_page() -> str:
             training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
             training += _table(model, only=lambda key: key != "name")
     place = lines.index("## `devices`\n")
-    return _join([*lines[:place], *tasks, *training, *lines[place:], *_parts("importer")])
+    return _join([*lines[:place], *tasks, *training, *lines[place:]])
 
 
 def methods_page() -> str:
@@ -127,7 +126,7 @@ def commands_page() -> str:
     lines = [
         NOTICE,
         "# Commands\n",
-        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted.\n",
+        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, 128 + n ended by signal n.\n",
     ]
     with click.Context(cli, info_name="fedsim", **cli.context_settings) as context:
         for name in COMMANDS:

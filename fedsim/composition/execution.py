@@ -28,7 +28,7 @@ from fedsim.composition.recorded import (
 )
 from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
-from fedsim.durable import write_text
+from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, UserErrors
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
@@ -48,6 +48,7 @@ from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
+from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
 from fedsim.units import NS_PER_S, to_ns
 
@@ -377,20 +378,20 @@ class _Execution:
         self._checkpointed_at = time.monotonic()
         self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
+        self._grace = Grace()
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
             if assembly.rules.execution is not None
             else None
         )
         self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
-        progress = None if on_progress is None else self._report_progress
         self._server: Server | RecordedTimeline
         if timeline is None:
-            self._server = build_server(assembly, self._plane, writer, progress)
+            self._server = build_server(assembly, self._plane, writer, self._on_update)
         else:
             assert self._plane is not None
             self._server = RecordedTimeline(
-                timeline, self._plane, writer, assembly.scenario, progress
+                timeline, self._plane, writer, assembly.scenario, self._on_update
             )
 
     def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
@@ -421,12 +422,23 @@ class _Execution:
         )
 
     def _on_rest(self, learner: Learner) -> None:
-        if time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S:
+        due = time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
+        if due or self._grace.requested is not None:
             self._checkpoints.save(*learner.state())
             self._checkpointed_at = time.monotonic()
+        self._grace.stop_if_requested()
 
-    def _report_progress(self) -> None:
-        assert self._on_progress is not None
+    def _on_update(self) -> None:
+        """Report progress after a server update, and end the run here if the process was told to end."""
+        if self._on_progress is not None:
+            self._report_progress(self._on_progress)
+        if self._grace.requested is not None:
+            if self._learner is not None:
+                # What is pending is trained first, so that the checkpoint holds it.
+                self._learner.flush()
+            self._grace.stop_if_requested()
+
+    def _report_progress(self, on_progress: OnProgress) -> None:
         stop, server = self._assembly.scenario.stop, self._server
         now_s = server.now_ns / NS_PER_S
         shares = [
@@ -439,7 +451,7 @@ class _Execution:
             )
             if limit
         ]
-        self._on_progress(
+        on_progress(
             Progress(
                 now_s, server.version, server.round, server.dispatched, max(shares), self._metrics
             )
@@ -453,18 +465,21 @@ class _Execution:
             InvariantViolation: the finished run contradicts itself.
         """
         try:
-            if self._learner is not None:
-                with self._learning:
-                    self._learner.start()
-            self._server.run()
-            if self._learner is not None:
-                with self._learning:
-                    self._learner.close()
+            with grace(self._grace):
+                if self._learner is not None:
+                    with self._learning:
+                        self._learner.start()
+                self._server.run()
+                if self._learner is not None:
+                    with self._learning:
+                        self._learner.close()
             run = self._close()
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
             raise
         except Exception as error:
+            if is_disk_full(error):
+                raise self._no_room() from error
             begun = self._resumed or self._server.dispatched
             if isinstance(error, UserError) and not begun:
                 # A mistake that only the run could show, before anything was done: leave nothing behind.
@@ -478,6 +493,17 @@ class _Execution:
                 self._learner.stop()
         run.report()
         return run
+
+    def _no_room(self) -> UserError:
+        """Leave a run that ran out of disk space such that it can be resumed."""
+        self._folder.make_room()
+        with contextlib.suppress(OSError, UserError):
+            self._leave(Status.INTERRUPTED)
+        return UserError(
+            "the disk is full, or a quota or a limit on the size of files is reached",
+            where=str(self._folder.path),
+            hint=f"free space, then continue with: fedsim resume {self._folder.path}",
+        )
 
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()

@@ -85,7 +85,7 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
                 hint=f"a run makes {MOST_EVALUATIONS:,} at the most: measure less often",
             )
         )
-    if run.info.get("timing_only") and loaded.scenario.task.name == "timing":
+    if run.info.get("timing_only") and not loaded.scenario.task.type.learns:
         problems.append(UserError("the scenario's task learns nothing", where=OPTION))
     for path, here, there in differences(_about_time(recorded), _about_time(loaded.resolved())):
         problems.append(

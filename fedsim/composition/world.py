@@ -25,7 +25,6 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Devices, Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
 from fedsim.simulation.facts import Work
-from fedsim.tasks import kinds
 from fedsim.tasks.base import Task, TaskContext
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
@@ -198,7 +197,8 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
         UserError: its parts do not fit together, or data is missing.
     """
     context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
-    return kinds.registry()[scenario.task.name].build(scenario.task, context)
+    task: Task = scenario.task.type.build(scenario.task.params, context)
+    return task
 
 
 def full_work(task: Task, training: Training) -> Work:
