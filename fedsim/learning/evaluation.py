@@ -32,8 +32,7 @@ from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import Task
-from fedsim.tasks.kinds.quadratic import QuadraticTask
+from fedsim.tasks.base import AnalyticTask, Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
@@ -101,7 +100,7 @@ class ClientMetrics:
 class AnalyticEvaluator(Evaluator):
     """Exact metrics of a task that knows them in closed form."""
 
-    def __init__(self, task: QuadraticTask) -> None:
+    def __init__(self, task: AnalyticTask) -> None:
         self._task = task
 
     @property
@@ -220,7 +219,7 @@ def evaluator(
         batch: samples evaluated at once, if there are samples.
         metrics: measured on test samples besides those of every run.
     """
-    if isinstance(task, QuadraticTask):
+    if isinstance(task, AnalyticTask):
         return AnalyticEvaluator(task)
     if isinstance(task, SupervisedTask):
         return SupervisedEvaluator(task, execution, batch, metrics)

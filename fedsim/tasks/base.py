@@ -1,4 +1,4 @@
-"""The base of all kinds of task.
+"""The base of all kinds of task, and of those that know their gradients in closed form.
 
 A task answers every question that a run has about what is learned, so that a new kind of task is one file. What a task
 needs torch for is computed when it is first asked for; building a task imports no torch unless its model is a module
@@ -144,6 +144,10 @@ class Task(Component, ABC):
         """
         return 0
 
+    def may_lack_kernel(self, training: Training) -> bool:
+        """Whether only building a kernel shows that the task can be trained as the scenario asks."""
+        return False
+
     def partition_rows(self) -> dict[str, IntArray] | None:
         """Columns client_id, label and count of the clients' training samples, for the report; None without labels."""
         return None
@@ -162,6 +166,40 @@ class Task(Component, ABC):
                 where="evaluation.metrics",
                 hint="leave it out, or use a supervised task",
             )
+
+
+class AnalyticTask(Task):
+    """A task whose gradients and metrics are formulas; it needs no samples, and batch sizes have no meaning."""
+
+    @property
+    @abstractmethod
+    def noisy(self) -> bool:
+        """Whether any gradient carries noise."""
+
+    @abstractmethod
+    def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
+        """Exact gradients of the clients' objectives (B of them), each at its own row of ``points`` (B, P)."""
+
+    @abstractmethod
+    def losses(self, clients: IntArray, points: Tensor) -> Tensor:
+        """Objectives of the clients (B of them), each at its own row of ``points`` (B, P); (B,)."""
+
+    @abstractmethod
+    def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
+        """Noise of local step ``step`` of these dispatches, (B, P) float64.
+
+        A pure function of client, sequence and step.
+
+        Args:
+            stream: source of the random numbers (purpose GRADIENT_NOISE).
+            clients: clients of the dispatches, (B,).
+            sequences: how many dispatches each client had before, (B,).
+            step: number of the local step, from 0.
+        """
+
+    @abstractmethod
+    def measure(self, model: Tensor) -> dict[str, float]:
+        """Metrics of one model (P,), on any device and of any precision."""
 
 
 def steps_per_epoch(samples: IntArray, batch_size: int) -> IntArray:

@@ -16,8 +16,7 @@ from fedsim.learning.kernels.split_linear import SplitLinearKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import Task
-from fedsim.tasks.kinds.quadratic import QuadraticTask
+from fedsim.tasks.base import AnalyticTask, Task
 
 __all__ = [
     "Choice",
@@ -54,7 +53,7 @@ def choose(
     Raises:
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
     """
-    if isinstance(task, QuadraticTask):
+    if isinstance(task, AnalyticTask):
         return Choice(QuadraticKernel(task, seed), 1)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.kinds.quadratic import QuadraticTask
+from fedsim.tasks.base import AnalyticTask
 
 _LARGEST_GROUP = 1024
 # Offset between the noise counters of two phases.
@@ -17,7 +17,7 @@ _PHASE_STRIDE = 1 << 20
 class _QuadraticSession(Session):
     def __init__(
         self,
-        task: QuadraticTask,
+        task: AnalyticTask,
         stream: Stream,
         clients: IntArray,
         sequences: IntArray,
@@ -51,7 +51,7 @@ class QuadraticKernel(Kernel):
     revision = 1
     group_invariant = True
 
-    def __init__(self, task: QuadraticTask, seed: int) -> None:
+    def __init__(self, task: AnalyticTask, seed: int) -> None:
         self._task = task
         self._stream = Stream(seed, Purpose.GRADIENT_NOISE)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.parameters import Parameters
 from fedsim.randomness import Stream
-from fedsim.scenario.model import NoiseEntry
-from fedsim.scenario.model import QuadraticTask as QuadraticParameters
-from fedsim.tasks.base import IntArray, Task, TaskContext
+from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext
 from fedsim.tasks.layout import Layout
 
 if TYPE_CHECKING:
@@ -24,21 +24,57 @@ FloatArray = npt.NDArray[np.float64]
 _STEPS = 1 << 24
 
 
-class QuadraticTask(Task):
-    """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x, which need no samples.
+class NoiseEntry(Parameters):
+    """The gradient noise of one local step."""
+
+    client: int = Field(ge=0)
+    """Client that takes the step."""
+    sequence: int = Field(ge=0)
+    """How many dispatches the client had before this one."""
+    step: int = Field(ge=0)
+    """Number of the local step in its dispatch, from 0."""
+    noise: list[float]
+    """Vector (d,) added to the gradient."""
+
+
+class QuadraticParams(Parameters):
+    """Client i minimizes f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
+
+    centers: list[float] | list[list[float]] | None = None
+    """Centers b_i: a list of N vectors, or of N numbers if there is one dimension. Zero if only slopes are given."""
+    curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
+    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 if centers are
+    given, else 0."""
+    slopes: list[float] | list[list[float]] | None = None
+    """Slopes s_i: N vectors (or numbers) for linear objectives; zero when not given."""
+    noise_std: float | list[float] = 0.0
+    """Standard deviation of normal noise added to every gradient: one number, or one per dimension."""
+    noise_tape: list[NoiseEntry] = []
+    """Noise written out: added to the gradients of exactly these steps."""
+    initial: float | list[float] = 0.0
+    """Initial model: one number for all dimensions, or a vector."""
+    names: dict[str, int] = {}
+    """Named blocks of the vector with their lengths, in order, so that a part may be personal; one block x
+    when not given."""
+    samples: list[int] | None = None
+    """Number of samples each client claims to have, for methods that weight by it; 1 each when not given."""
+
+
+class QuadraticTask(AnalyticTask):
+    """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
 
     All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the numbers are
-    dyadic. Batch sizes have no meaning.
+    dyadic.
 
     Raises:
         UserError: the given lists do not fit together.
     """
 
     name: ClassVar[str] = "quadratic"
-    Params = QuadraticParameters
+    Params = QuadraticParams
     model_family = "quadratic"
 
-    def __init__(self, params: QuadraticParameters) -> None:
+    def __init__(self, params: QuadraticParams) -> None:
         self.params = params
         centers, slopes = (_rows(getattr(params, name), name) for name in ("centers", "slopes"))
         given = centers if centers is not None else slopes
@@ -72,7 +108,7 @@ class QuadraticTask(Task):
         self._tape = _tape(params.noise_tape, clients, size)
 
     @classmethod
-    def build(cls, params: QuadraticParameters, context: TaskContext) -> QuadraticTask:
+    def build(cls, params: QuadraticParams, context: TaskContext) -> QuadraticTask:
         """The task; nothing else of the scenario matters to it."""
         return cls(params)
 
@@ -120,16 +156,7 @@ class QuadraticTask(Task):
         return bool(self._tape) or bool((self._noise_std > 0).any())
 
     def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
-        """Noise of one local step of these dispatches: normal noise and entries of the tape, (B, d) float64.
-
-        A pure function of client, sequence and step.
-
-        Args:
-            stream: source of the random numbers (purpose GRADIENT_NOISE).
-            clients: clients of the dispatches, (B,).
-            sequences: how many dispatches each client had before, (B,).
-            step: number of the local step, from 0.
-        """
+        """Normal noise and the entries of the tape, (B, d) float64."""
         size = self.layout.size
         result = np.zeros((len(clients), size))
         if (self._noise_std > 0).any():
@@ -141,7 +168,7 @@ class QuadraticTask(Task):
         return _tensor(result)
 
     def measure(self, model: Tensor) -> dict[str, float]:
-        """Exact metrics of one model (P,), on any device and of any precision, computed in float64.
+        """Exact metrics in float64.
 
         ``loss`` is the global objective, the mean of the clients' objectives; ``gradient_norm`` the Euclidean norm of
         its gradient; ``distance`` the Euclidean distance from its minimizer, if there is one.
