@@ -1,8 +1,7 @@
 """The base of all kinds of task, and of those that know their gradients in closed form.
 
-A task answers every question that a run has about what is learned, so that a new kind of task is one file. What a task
-needs torch for is computed when it is first asked for; building a task imports no torch unless its model is a module
-of the user's own.
+A task answers every question that a run has about what is learned, so that a new kind of task is one file. Whatever
+needs torch is computed on first use; building a task imports torch only for a user's own module.
 """
 
 from __future__ import annotations
@@ -128,9 +127,9 @@ class Task(Component, ABC):
     def memory_bytes(self, training: Training, kept: int) -> npt.NDArray[np.float64]:
         """Memory that training needs on each client's device in bytes, (N,).
 
-        Counted are the model, its gradient, the optimizer's buffers, ``kept`` numbers that the method keeps there, and
-        what a step on one mini-batch keeps for its backward pass: the least that any implementation needs, without
-        what a framework takes besides.
+        This is the least that any implementation needs, without a framework's overhead: the model, its gradient, the
+        optimizer's buffers, ``kept`` numbers of the method, and what a step on one mini-batch keeps for its backward
+        pass.
         """
         buffers: int = training.optimizer.create().buffers
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
@@ -153,7 +152,7 @@ class Task(Component, ABC):
         return None
 
     def check(self, training: Training, evaluation: Evaluation) -> None:
-        """Refuse settings of a scenario that the task cannot meet.
+        """Refuse settings of a scenario that the task does not support.
 
         Raises:
             UserError: samples cannot be augmented, clients cannot be measured or a mini-batch cannot be trained on.

@@ -78,8 +78,8 @@ class Dataset:
             object.__setattr__(self, "kind", "binary")
         if not self.class_names:
             object.__setattr__(self, "class_names", tuple(map(str, range(self.classes))))
-        self._check_part("training", self.train_x, self.train_y, self.train_groups)
-        self._check_part("test", self.test_x, self.test_y, self.test_groups)
+        self._check_split("training", self.train_x, self.train_y, self.train_groups)
+        self._check_split("test", self.test_x, self.test_y, self.test_groups)
         train_shape, test_shape = self.train_x.shape[1:], self.test_x.shape[1:]
         if not len(self.train_y):
             raise self._damaged("it has no training samples")
@@ -102,36 +102,38 @@ class Dataset:
                 raise AttributeError(name)
             array = unread.read()
             if array.shape != unread.shape or array.dtype != unread.dtype:
-                raise self._damaged(f"its samples have another shape or type than {unread.shape}")
+                raise self._damaged(
+                    f"its samples differ in shape or type from the announced {unread.shape}"
+                )
             self._check_finite(name.removesuffix("_x").replace("train", "training"), array)
             object.__setattr__(self, name, array)
             return array
 
-    def _check_part(
+    def _check_split(
         self,
-        part: str,
+        split: str,
         x: npt.NDArray[Any],
         y: npt.NDArray[np.int64],
         groups: npt.NDArray[np.int64] | None,
     ) -> None:
         if len(x) != len(y):
-            raise self._damaged(f"{len(x)} {part} samples but {len(y)} labels")
+            raise self._damaged(f"{len(x)} {split} samples but {len(y)} labels")
         if len(y) and not (y.min() >= 0 and y.max() < self.classes):
             raise self._damaged(
-                f"{part} labels run from {y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
+                f"{split} labels run from {y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
             )
         if not isinstance(x, _Deferred):
-            self._check_finite(part, x)
+            self._check_finite(split, x)
         if groups is not None and (
             len(groups) != len(y)
             or (len(groups) and (groups.min() < 0 or groups.max() >= len(self.group_names)))
         ):
-            raise self._damaged(f"the groups of the {part} samples do not fit the samples")
+            raise self._damaged(f"the groups of the {split} samples do not fit the samples")
 
-    def _check_finite(self, part: str, x: npt.NDArray[Any]) -> None:
+    def _check_finite(self, split: str, x: npt.NDArray[Any]) -> None:
         row = first_not_finite(x)
         if row is not None:
-            raise self._damaged(f"{part} sample {row} is not finite")
+            raise self._damaged(f"{split} sample {row} is not finite")
 
     def _damaged(self, what: str) -> UserError:
         hint = "fix its files, or the part that reads them"

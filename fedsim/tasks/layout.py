@@ -1,4 +1,4 @@
-"""The flat parameter vector: which tensor lies where."""
+"""The flat parameter vector: where each tensor lies."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Outline:
 
     Attributes:
         parameters: names and shapes, in the module's order.
-        buffers: the same of the floating-point buffers that are part of the model.
+        buffers: names and shapes of the floating-point buffers that are part of the model.
         batch_statistics: whether training may need several samples, as batch normalization does.
     """
 

@@ -59,16 +59,6 @@ class Partition:
         """Training samples of each client, (N,) int64."""
         return np.diff(self.train_offsets)
 
-    def train(self, client: int) -> IntArray:
-        """Training rows of one client."""
-        return self.train_rows[self.train_offsets[client] : self.train_offsets[client + 1]]
-
-    def test(self, client: int) -> IntArray:
-        """Own test rows of one client; empty if clients have none."""
-        if self.test_offsets is None or self.test_rows is None:
-            return np.empty(0, dtype=np.int64)
-        return self.test_rows[self.test_offsets[client] : self.test_offsets[client + 1]]
-
 
 class PartitionParameters(Parameters):
     """Parameters that all partitions share."""

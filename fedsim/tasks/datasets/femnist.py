@@ -49,18 +49,18 @@ class Femnist(DatasetComponent):
         )
 
 
-def _labels(part: LeafPart, source: Path) -> npt.NDArray[np.int64]:
+def _labels(samples: LeafPart, source: Path) -> npt.NDArray[np.int64]:
     """The labels, (n,)."""
-    wrong = [label for label in part.y if type(label) is not int]
+    wrong = [label for label in samples.y if type(label) is not int]
     if wrong:
         raise damaged(source, f"the label {wrong[0]!r} is not a whole number")
-    return np.array(part.y, dtype=np.int64)
+    return np.array(samples.y, dtype=np.int64)
 
 
-def _images(part: LeafPart, source: Path) -> npt.NDArray[Any]:
+def _images(samples: LeafPart, source: Path) -> npt.NDArray[Any]:
     """The pixels as the 8-bit numbers that they were before LEAF divided them by 255, (n, 1, 28, 28)."""
     try:
-        pixels = np.array(part.x, dtype=np.float64).reshape(len(part.x), _PIXELS)
+        pixels = np.array(samples.x, dtype=np.float64).reshape(len(samples.x), _PIXELS)
     except ValueError as error:
         raise damaged(source, f"a sample does not have {_PIXELS} numbers") from error
     if not ((pixels >= 0) & (pixels <= 1)).all():

@@ -88,11 +88,11 @@ class Shakespeare(DatasetComponent):
             cut = round(len(codes) * (1 - self.params.test_share))
             if cut < length:
                 continue
-            for part, part_codes in enumerate((codes[:cut], codes[cut:])):
-                if len(part_codes) >= length:
-                    views = np.lib.stride_tricks.sliding_window_view(part_codes, length)
-                    windows[part].append(views[:: self.params.stride])
-                    groups[part].extend([len(roles)] * len(windows[part][-1]))
+            for split, text_codes in enumerate((codes[:cut], codes[cut:])):
+                if len(text_codes) >= length:
+                    views = np.lib.stride_tricks.sliding_window_view(text_codes, length)
+                    windows[split].append(views[:: self.params.stride])
+                    groups[split].extend([len(roles)] * len(windows[split][-1]))
             roles.append(role)
         if not windows[0] or not windows[1]:
             raise UserError(

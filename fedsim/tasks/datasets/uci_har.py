@@ -1,4 +1,4 @@
-"""UCI HAR: what people do, from the motion of their phone."""
+"""UCI HAR: activities recognized from the motion of a phone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UciHar(DatasetComponent):
         x, is_test = x.astype(np.float32), arrays["is_test"].astype(bool)
         subject = arrays["subject"].astype(np.int64)
         if is_test.all() or subject.min() < 0 or subject.max() >= len(subject):
-            raise damaged(path, "all windows are for tests, or subjects are not numbered from 0")
+            raise damaged(path, "all windows are test samples, or subjects are not numbered from 0")
         mean = x[~is_test].mean(axis=(0, 2), dtype=np.float64)[:, None]
         std = x[~is_test].std(axis=(0, 2), dtype=np.float64)[:, None]
         return split_dataset(

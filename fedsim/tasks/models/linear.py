@@ -36,8 +36,8 @@ class Linear(ModelComponent):
     """Binary logistic regression, linear in a shared and a personal block, with an optional non-convex penalty.
 
     The study of Chen et al., Sharper Convergence Guarantees for Federated Learning with Partial Model
-    Personalization, section 5: f_i = mean of log(1 + exp(-c (a . u + b . v_i)))
-    + rho (||u||^2 / (1 + ||u||^2) + ||v_i||^2 / (1 + ||v_i||^2)).
+    Personalization, section 5: f_i = mean of log(1 + exp(-c (a . u + b . v_i))) +
+    rho (||u||^2 / (1 + ||u||^2) + ||v_i||^2 / (1 + ||v_i||^2)).
     """
 
     name: ClassVar[str] = "linear"

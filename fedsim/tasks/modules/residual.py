@@ -17,8 +17,8 @@ class Block(nn.Module):
     """Basic block: two 3 x 3 convolutions with a shortcut around them (He et al. 2016).
 
     Attributes:
-        projection: 1 x 1 convolution with norm on the shortcut where the shape changes; None keeps it free
-            of parameters (every second pixel, new channels zero).
+        projection: 1 x 1 convolution with norm on a shortcut that changes the shape; None if the shortcut has no
+            parameters (every second pixel, new channels zero).
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, projected: bool, norm: Norm) -> None:

@@ -51,8 +51,8 @@ class ClassPartitionParameters(CountedParameters):
 class ClassPartition(Partitioner):
     """Class partition (Li et al., FedCompass, ICLR 2024, Algorithm 4).
 
-    Every client draws a number of classes from ``classes_min .. classes_max`` and so many random classes,
-    until each class has a holder; the holders of a class divide it by weights ~ |N(share_mean,
+    Every client draws a number of classes from ``classes_min .. classes_max`` and that many random classes; this is
+    repeated until each class has a holder. The holders of a class divide it by weights ~ |N(share_mean,
     share_std^2)|, rounded by largest remainders.
     """
 

@@ -84,8 +84,8 @@ def _balanced(
     for client in rng.permutation(clients).tolist():
         missing = int(quotas[client])
         while missing:
-            wish = np.where(left > 0, mixes[client], 0.0)
-            drawn = np.minimum(rng.multinomial(missing, wish / wish.sum()), left)
+            preferences = np.where(left > 0, mixes[client], 0.0)
+            drawn = np.minimum(rng.multinomial(missing, preferences / preferences.sum()), left)
             counts[client] += drawn
             left -= drawn
             missing -= int(drawn.sum())

@@ -38,7 +38,7 @@ class DualDirichlet(Partitioner):
     params: DualDirichletParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw until every class is wanted and every client has enough."""
+        """Draw until every class has a holder and every client has enough samples."""
         params, clients = self.params, self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)

@@ -36,7 +36,7 @@ class MajorityLabel(Partitioner):
     params: MajorityLabelParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Walk over the samples in their order."""
+        """Assign the samples in order."""
         clients, samples = self.params.clients, len(dataset.train_y)
         if clients < dataset.classes:
             raise UserError(
@@ -47,7 +47,7 @@ class MajorityLabel(Partitioner):
         anywhere = rng.uniform(size=samples) < self.params.similarity
         drawn = rng.integers(clients, size=samples)
         owned = np.arange(clients) * dataset.classes // clients
-        # Entries (size, client); one whose size is out of date is renewed when it comes up.
+        # Entries (size, client); an entry with an outdated size is corrected when it reaches the top.
         heaps = [
             [(0, client) for client in np.flatnonzero(owned == label).tolist()]
             for label in range(dataset.classes)

@@ -1,4 +1,4 @@
-"""The groups that the data come in."""
+"""One client per natural group of the data."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Natural(Partitioner):
     params: NaturalParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Number the groups that are used, in their order."""
+        """Number the chosen groups in order."""
         if dataset.train_groups is None:
             raise UserError(
                 f"dataset {dataset.name} has no natural groups",
                 where="task.partition",
-                hint="use iid, dirichlet or another partition that makes its own",
+                hint="use iid, dirichlet or another partition that distributes samples by a rule",
             )
         counts = np.bincount(dataset.train_groups, minlength=len(dataset.group_names))
         chosen = np.flatnonzero(counts >= self.params.min_samples)

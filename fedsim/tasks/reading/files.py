@@ -195,7 +195,7 @@ def download(name: str, remote: Remote) -> Path:
                     path=cache,
                     downloader=pooch.HTTPDownloader(progressbar=_bar(progress, file), timeout=30),
                 )
-            # Whatever goes wrong on the way (name look-up, refusal, wrong hash, full disk) ends this address.
+            # Any failure (name look-up, refusal, wrong hash, full disk) moves on to the next address.
             except (OSError, ValueError) as error:
                 problems.append(f"{url}: {shorten(str(error), 160)}")
             else:
