@@ -26,13 +26,19 @@ NOTICE = "<!-- Written by docs/generate.py; change the code's docstrings instead
 
 INTRODUCTION = """\
 A scenario is one YAML file. Durations are numbers of seconds or text such as `90s`, `15min`, `2h`, `7d`; sizes are
+<<<<<<< HEAD
 bytes or `25MB`, `4KiB`; rates are bits per second or `20Mbps`. Paths are relative to the scenario file.
-`fedsim scenario show FILE` prints every default; `fedsim scenario schema` prints a JSON Schema, with which editors complete
+`fedsim scenario show FILE` prints every default; `fedsim scenario schema` prints a JSON Schema, with which editors
+complete and check. Any value can be set on the command line by its dotted path: `-s training.optimizer.lr=0.05`.
+=======
+bytes or `25MB`, `4KiB`; rates are bits per second or `20Mbps`. Paths are relative to the scenario file. `fedsim
+scenario show FILE` prints every default; `fedsim scenario schema` prints a JSON Schema, with which editors complete
 and check. Any value can be set on the command line by its dotted path: `-s training.optimizer.lr=0.05`.
+>>>>>>> core
 
-A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters; without
-parameters, the name alone is enough. `name: my_file.py:MyClass` is your own part, in a file beside the scenario. If a part
-has a default, its name may be left out.
+A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters;
+without parameters, the name alone is enough. `name: my_file.py:MyClass` is your own part, in a file beside the
+scenario. If a part has a default, its name may be left out.
 """
 
 KINDS = {
@@ -47,6 +53,10 @@ KINDS = {
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
+<<<<<<< HEAD
+=======
+    "importer": "Trace importers (`fedsim traces import`)",
+>>>>>>> core
 }
 
 
@@ -126,7 +136,8 @@ def commands_page() -> str:
     lines = [
         NOTICE,
         "# Commands\n",
-        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, 128 + n ended by signal n.\n",
+        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, "
+        "128 + n ended by signal n.\n",
     ]
     with click.Context(cli, info_name="fedsim", **cli.context_settings) as context:
         for name in COMMANDS:
