@@ -1,4 +1,4 @@
-"""Dispatches on uncontended networks as events: one per dispatch, at the end that its plan foresees."""
+"""Dispatches on links that are not shared, as events: one per dispatch, at the end of its plan."""
 
 from __future__ import annotations
 
@@ -25,23 +25,19 @@ class Dispatches(Protocol):
         """Start a dispatch now; its client is online until ``online_until_ns``."""
 
     def stop(self, dispatch: Dispatch) -> Plan:
-        """Break a dispatch off now; what had become of it by now.
+        """Stop a dispatch now; returns its course up to now.
 
         A dispatch that has not ended yet has not arrived, even if it would have arrived at this very instant.
         """
         ...
 
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
-        """:meth:`stop` all dispatches under way, in order of dispatching."""
+        """Stop all dispatches under way, in order of dispatching."""
         ...
 
 
 class _End(simpy.Event):
-    """The end of a dispatch; ends of one instant are processed in order of dispatching.
-
-    To SimPy this is an event that has been triggered already; SimPy's own constructor does more than that needs, and
-    slots make events cheaper.
-    """
+    """The end of a dispatch, an event that SimPy considers triggered; slots and the plain constructor make it cheap."""
 
     __slots__ = ("callbacks", "deadline_ns", "dispatch", "plan")
 
@@ -62,17 +58,11 @@ class _End(simpy.Event):
 
 
 class PlannedDispatches(Dispatches):
-    """Dispatches whose plans are known at the hand-out.
-
-    Args:
-        engine: simulated time.
-        workloads: the work of each dispatch.
-        on_end: called when a dispatch ends by itself.
-    """
+    """Dispatches whose plans are known when they are handed out; ``on_end`` is called when one ends by itself."""
 
     def __init__(self, engine: Engine, workloads: Workloads, on_end: OnEnd) -> None:
         self._env = engine.env
-        # Priorities are integers to SimPy, whatever it calls them.
+        # SimPy's type of a priority is narrower than the integers that it accepts.
         self._schedule: Any = engine.env.schedule
         self._workloads = workloads
         self._planners = {
@@ -83,20 +73,18 @@ class PlannedDispatches(Dispatches):
         self._only_planner = self._planners[workloads.usual] if workloads.always_usual else None
         self._on_end = on_end
         self._under_way: dict[int, _End] = {}
-        # SimPy reads this list and never writes to it, so that all events can share one.
+        # SimPy reads this list and never writes to it, so all events can share one.
         self._callbacks = [self._ended]
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        now = dispatch.dispatched_ns
-        plan = (self._only_planner or self._planner(dispatch)).plan(
-            dispatch.client, dispatch.sequence, now, dispatch.steps, deadline_ns, online_until_ns
-        )
+        planner = self._only_planner or self._planner(dispatch)
+        plan = planner.plan(dispatch, deadline_ns, online_until_ns)
         dispatch_id = dispatch.dispatch_id
         self._under_way[dispatch_id] = end = _End(dispatch, plan, deadline_ns, self._callbacks)
         end_ns = plan[0]
         if end_ns < NEVER:
-            self._schedule(end, dispatch_id, end_ns - now)
+            self._schedule(end, dispatch_id, end_ns - dispatch.dispatched_ns)
 
     def _planner(self, dispatch: Dispatch) -> Planner:
         return self._planners[self._workloads.of(dispatch)]
@@ -109,14 +97,7 @@ class PlannedDispatches(Dispatches):
     @override
     def stop(self, dispatch: Dispatch) -> Plan:
         end = self._under_way.pop(dispatch.dispatch_id)
-        plan = self._planner(dispatch).live(
-            dispatch.client,
-            dispatch.sequence,
-            dispatch.dispatched_ns,
-            dispatch.steps,
-            end.deadline_ns,
-            stop_ns=int(self._env.now),
-        )
+        plan = self._planner(dispatch).live(dispatch, end.deadline_ns, stop_ns=int(self._env.now))
         return plan._replace(arrives=False)
 
     @override

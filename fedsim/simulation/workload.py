@@ -57,7 +57,7 @@ class Workload:
         self._policy = population.on_disconnect
         self._compute = population.compute
         self._availability = population.availability
-        self._failures = failures
+        self.failures = failures
         self._send_partial_work = send_partial_work
         self._partial_unit = partial_unit
         self._drawn = drawn
@@ -71,7 +71,7 @@ class Workload:
         if not self.crashes:
             return NEVER
         u = self._crash_stream.uniform(client, sequence)
-        after_ns = -math.log(u) / self._failures.crash_rate * _NS_PER_HOUR
+        after_ns = -math.log(u) / self.failures.crash_rate * _NS_PER_HOUR
         return start_ns + int(after_ns) if after_ns < NEVER else NEVER
 
     def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
@@ -79,7 +79,7 @@ class Workload:
         if not self.loses_uploads:
             return False
         u = self._loss_stream.uniform(client, sequence * self.upload_attempts + attempt)
-        return u < self._failures.upload_loss
+        return u < self.failures.upload_loss
 
     # -- local steps ----------------------------------------------------------------------------------------------
 
