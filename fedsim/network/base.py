@@ -118,7 +118,8 @@ class NetworkContext:
     Attributes:
         clients: number of clients.
         bundle: trace bundle of the clients' devices, if any.
-        device_rows: row of each client in the bundle's ``devices`` table; shape ``(clients,)``.
+        device_rows: row of each client's device in the bundle's ``devices`` table, shape ``(clients,)``; empty without
+            a bundle.
         seed: the scenario's seed.
         folder: folder of the scenario.
     """
@@ -136,7 +137,7 @@ class NetworkContext:
         return self.bundle
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
-        """A random stream of the network."""
+        """A random stream of the devices."""
         return Stream(self.seed, purpose, *keys)
 
 

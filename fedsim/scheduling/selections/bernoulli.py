@@ -13,7 +13,7 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Selection, ServerPort
-from fedsim.scheduling.successive import weighted_order
+from fedsim.scheduling.drawing import weighted_order
 
 
 class Sine(Parameters):

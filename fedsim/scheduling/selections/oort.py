@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.scheduling.base import CohortParams, Dispatch, Selection, ServerPort
-from fedsim.scheduling.successive import weighted_order
+from fedsim.scheduling.drawing import weighted_order
 from fedsim.scheduling.tiers import profile
 from fedsim.units import NS_PER_S
 
