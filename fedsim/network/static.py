@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -160,34 +162,19 @@ class VaryingNetwork(StaticNetwork):
     function of client, direction and dispatch alone, so that a paused transfer resumes at its rate.
 
     Args:
-        latency_s, down_bps, up_bps, clients: as for :class:`StaticNetwork`.
-        down_cv: standard deviation of the rate over its mean before truncation, from the server; a number or one per
-            client; NaN (unknown) counts as 0.
-        up_cv: the same to the server.
+        cv: standard deviation of the rate over its mean before truncation, by direction and client; NaN (unknown)
+            counts as 0.
         streams: random numbers of the draws, one stream per direction.
+        links: as for :class:`StaticNetwork`.
 
     Raises:
         UserErrors: negative or missing values.
     """
 
-    def __init__(
-        self,
-        *,
-        latency_s: npt.ArrayLike,
-        down_bps: npt.ArrayLike,
-        up_bps: npt.ArrayLike,
-        clients: int,
-        down_cv: npt.ArrayLike,
-        up_cv: npt.ArrayLike,
-        streams: tuple[Stream, Stream],
-    ) -> None:
-        super().__init__(latency_s=latency_s, down_bps=down_bps, up_bps=up_bps, clients=clients)
-        cvs = [
-            np.nan_to_num(np.broadcast_to(np.asarray(cv, dtype=np.float64), (clients,)))
-            for cv in (down_cv, up_cv)
-        ]
-        self._cvs = tuple(column_view(cv) for cv in cvs)
-        self._keys = tuple(stream.keyed(clients) for stream in streams)
+    def __init__(self, *, cv: FloatArray, streams: Sequence[Stream], **links: Any) -> None:
+        super().__init__(**links)
+        self._cvs = tuple(column_view(column) for column in np.nan_to_num(cv))
+        self._keys = tuple(stream.keyed(cv.shape[1]) for stream in streams)
 
     def factor(self, client: int, direction: Direction, sequence: int) -> float:
         """Rate of a dispatch's transfers over the nominal rate; above 0."""

@@ -73,32 +73,18 @@ class RateSeries:
         rate = np.asarray(rate_bps, dtype=np.float64)
         self.names = tuple(names)
         _check_pieces(number, start, duration, rate, self.names)
-        ends = [on_end] * len(self.names) if isinstance(on_end, str) else list(on_end)
-        latency = np.broadcast_to(
-            np.asarray(np.nan if latency_s is None else latency_s, dtype=np.float64), rate.shape
-        )
-        modes = [_ON_END.index(end) for end in ends]
-        self._lay_out(number, start, start + duration, rate, latency, modes)
-
-    def _lay_out(
-        self,
-        number: IntArray,
-        start: IntArray,
-        end: IntArray,
-        rate: FloatArray,
-        latency: FloatArray,
-        modes: list[int],
-    ) -> None:
+        count = len(self.names)
+        ends = [on_end] * count if isinstance(on_end, str) else on_end
+        mode = np.array([_ON_END.index(end) for end in ends], dtype=np.int64)
+        latency = np.broadcast_to(np.nan if latency_s is None else latency_s, rate.shape)
+        latency = _carried_on(latency.astype(np.float64), number)
         # A series that does not repeat is closed by an endless piece on either side. Each series ends in a row that
         # is no piece: the end of its last piece and the work done by then.
-        count = len(modes)
-        mode = np.array(modes, dtype=np.int64)
         open_ended = mode != _WRAP
         last_end = np.zeros(count, np.int64)
-        np.maximum.at(last_end, number, end)
+        np.maximum.at(last_end, number, start + duration)
         known = ~np.isnan(rate)
-        latency = _carried_on(latency, number)[known]
-        number, start, rate = number[known], start[known], rate[known]
+        number, start, rate, latency = number[known], start[known], rate[known], latency[known]
         pieces = np.bincount(number, minlength=count)
         first = np.concatenate([[0], np.cumsum(pieces)[:-1]])
         rows = pieces + 1 + 2 * open_ended

@@ -17,7 +17,7 @@ from fedsim.simulation.engine import (
     ScheduledCall,
 )
 from fedsim.simulation.life import Activity, Life, LocalSteps, Plan, Reached, Transfer
-from fedsim.simulation.planned import Dispatches, OnEnd
+from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.workload import Workloads
 from fedsim.traces.availability import NEVER
 

@@ -1,4 +1,4 @@
-"""Plans of dispatches in closed form.
+"""Dispatches on links that are not shared: their plans in closed form, and their ends as events.
 
 If links are not shared, the whole course of a dispatch is known when it is handed out, so a dispatch is a single event.
 The server never sees a plan.
@@ -6,18 +6,43 @@ The server never sees a plan.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
 import numpy as np
+import simpy
+from typing_extensions import override
 
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import Life, Plan, Reached, Transfer
-from fedsim.simulation.workload import Workload
+from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import NEVER
 
 _BEYOND = 2 * NEVER - 1
 """Later than every instant, including NEVER."""
+OnEnd = Callable[[Dispatch, Plan], None]
 # Skips one call of the named tuple's constructor, which every dispatch would pay.
 _NEW_TUPLE = tuple.__new__
+
+
+class Dispatches(Protocol):
+    """The dispatches under way: downloading, computing, uploading, or waiting for their client."""
+
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        """Start a dispatch now; its client is online until ``online_until_ns``."""
+
+    def stop(self, dispatch: Dispatch) -> Plan:
+        """Stop a dispatch now; returns its course up to now.
+
+        A dispatch that has not ended yet has not arrived, even if it would have arrived at this very instant.
+        """
+        ...
+
+    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
+        """Stop all dispatches under way, in order of dispatching."""
+        ...
 
 
 class Planner:
@@ -156,3 +181,74 @@ class Planner:
                 activity = story.send(reached)
         except StopIteration:
             return life.plan()
+
+
+class _End(simpy.Event):
+    """The end of a dispatch, an event that SimPy considers triggered; slots and the plain constructor make it cheap."""
+
+    __slots__ = ("callbacks", "deadline_ns", "dispatch", "plan")
+
+    _ok = True
+    _value = None
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        plan: Plan,
+        deadline_ns: int | None,
+        callbacks: list[Any],
+    ) -> None:
+        self.callbacks = callbacks
+        self.dispatch = dispatch
+        self.plan = plan
+        self.deadline_ns = deadline_ns
+
+
+class PlannedDispatches(Dispatches):
+    """Dispatches whose plans are known when they are handed out; ``on_end`` is called when one ends by itself."""
+
+    def __init__(self, engine: Engine, workloads: Workloads, on_end: OnEnd) -> None:
+        self._env = engine.env
+        # SimPy's type of a priority is narrower than the integers that it accepts.
+        self._schedule: Any = engine.env.schedule
+        self._workloads = workloads
+        self._planners = {
+            workload: Planner(workload)
+            for workload in (workloads.usual, workloads.prologue, workloads.first)
+            if workload is not None
+        }
+        self._only_planner = self._planners[workloads.usual] if workloads.always_usual else None
+        self._on_end = on_end
+        self._under_way: dict[int, _End] = {}
+        # SimPy reads this list and never writes to it, so all events can share one.
+        self._callbacks = [self._ended]
+
+    @override
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        planner = self._only_planner or self._planner(dispatch)
+        plan = planner.plan(dispatch, deadline_ns, online_until_ns)
+        dispatch_id = dispatch.dispatch_id
+        self._under_way[dispatch_id] = end = _End(dispatch, plan, deadline_ns, self._callbacks)
+        end_ns = plan[0]
+        if end_ns < NEVER:
+            self._schedule(end, dispatch_id, end_ns - dispatch.dispatched_ns)
+
+    def _planner(self, dispatch: Dispatch) -> Planner:
+        return self._planners[self._workloads.of(dispatch)]
+
+    def _ended(self, event: Any) -> None:
+        dispatch = event.dispatch
+        if self._under_way.pop(dispatch.dispatch_id, None) is not None:
+            self._on_end(dispatch, event.plan)
+
+    @override
+    def stop(self, dispatch: Dispatch) -> Plan:
+        end = self._under_way.pop(dispatch.dispatch_id)
+        plan = self._planner(dispatch).live(dispatch, end.deadline_ns, stop_ns=int(self._env.now))
+        return plan._replace(arrives=False)
+
+    @override
+    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
+        for dispatch_id in sorted(self._under_way):
+            dispatch = self._under_way[dispatch_id].dispatch
+            yield dispatch, self.stop(dispatch)

@@ -33,7 +33,7 @@ from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Facts, Rules
 from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.life import Plan
-from fedsim.simulation.planned import Dispatches, PlannedDispatches
+from fedsim.simulation.plan import Dispatches, PlannedDispatches
 from fedsim.simulation.stall import stalled, stalled_after
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads

@@ -55,8 +55,9 @@ class Static(NetworkKind):
         }
         if not params.variation:
             return StaticNetwork(**links)
-        cvs = np.full((2, context.clients), params.variation)
         if params.variation == "bundle":
-            cvs = bundle_variations(context)[:, context.device_rows]
-        down, up = (context.stream(Purpose.NETWORK_JITTER, int(way)) for way in Direction)
-        return VaryingNetwork(**links, down_cv=cvs[0], up_cv=cvs[1], streams=(down, up))
+            cv = bundle_variations(context)[:, context.device_rows]
+        else:
+            cv = np.full((len(Direction), context.clients), params.variation)
+        streams = [context.stream(Purpose.NETWORK_JITTER, int(way)) for way in Direction]
+        return VaryingNetwork(cv=cv, streams=streams, **links)
