@@ -1,4 +1,4 @@
-"""The interfaces of schedules (when) and selections (whom), and the server as both see it.
+"""The interfaces of schedules (when) and selections (which clients), and the server as both see it.
 
 A schedule is a passive state machine: the simulation calls :meth:`Schedule.start` once and then one ``on_...`` method
 per event, and the schedule acts through its :class:`ServerPort`. The port holds only what a real server could know:

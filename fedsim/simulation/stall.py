@@ -14,7 +14,7 @@ DISPATCHES_PER_CLIENT = 100
 _FIXES = {
     Outcome.DROPPED: (
         "devices.availability",
-        "the devices leave before they are done: give them less work, or another on_disconnect",
+        "the clients go offline, or decline, before they are done: give them less work or more time",
     ),
     Outcome.CUT: ("server.schedule", "give the schedule a longer timeout or deadline"),
     Outcome.LATE: ("server.schedule", "give the schedule a longer deadline"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.devices.compute.variation import Perturbation
+from fedsim.devices.compute.base import Perturbation
 from fedsim.units import NEVER, NS_PER_US, to_ns
 
 if TYPE_CHECKING:

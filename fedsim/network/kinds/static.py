@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.network.base import Direction, NetworkContext, NetworkKind
 from fedsim.network.columns import (
     AccessParams,
@@ -39,7 +38,7 @@ class Static(NetworkKind):
     """Constant latency, and rates that are constant or drawn per dispatch; nothing is shared."""
 
     name: ClassVar[str] = "static"
-    Params: ClassVar[type[Parameters]] = StaticParams
+    Params = StaticParams
     params: StaticParams
 
     def build(self, context: NetworkContext) -> StaticNetwork:
