@@ -78,8 +78,7 @@ def weibull(ordered: Float64Array) -> Fit:
     scaled = logs - logs.max()
 
     def slope(shape: float) -> float:
-        # Derivative of the profile likelihood; the largest term is scaled to 1, so nothing overflows. SciPy's own fit
-        # searches both parameters without derivatives and takes fifty times as long.
+        # Derivative of the profile likelihood; the largest term is scaled to 1, so nothing overflows.
         weights = np.exp(shape * scaled)
         return float(np.average(logs, weights=weights) - 1 / shape - center)
 
@@ -107,10 +106,7 @@ class _TwoLognormals:
 
 
 def two_lognormals(ordered: Float64Array) -> Fit:
-    """A mixture of two lognormals, by expectation maximization from a split at the median.
-
-    scikit-learn's ``GaussianMixture`` comes to the same parameters, to four digits, in ten times the time.
-    """
+    """A mixture of two lognormals, by expectation maximization from a split at the median."""
     logs = np.log(ordered)
     middle = len(logs) // 2
     spread = max(float(logs.std()), 1e-6)

@@ -7,17 +7,20 @@ bundle of 1,000,000 with the same seed and options.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.problems import all_errors, problems
+from fedsim.scenario.source import Source
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, package_version
 from fedsim.traces.synthesis.columns import (
     ComputeParams,
@@ -76,8 +79,12 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         UserError: the population or one of its parameters is unknown or out of range.
     """
     family, preset = _family(spec)
-    compute = _part(ComputeParams, preset.compute if preset else {}, spec.compute, "compute")
-    network = _part(NetworkParams, preset.network if preset else {}, spec.network, "network")
+    compute: ComputeParams = _parameters(
+        ComputeParams, preset.compute if preset else {}, spec.compute, "compute"
+    )
+    network: NetworkParams = _parameters(
+        NetworkParams, preset.network if preset else {}, spec.network, "network"
+    )
     span_us = round(spec.days * DAY_S * 1e6)
     sessions = _sessions(family, spec, progress)
     numbers = pa.array(np.arange(spec.devices)).cast(pa.string())
@@ -177,29 +184,21 @@ def _family(spec: Synthesis) -> tuple[Family, Preset | None]:
         )
     family = known[name]
     given = preset.params if preset else {}
-    params = _part(family.Params, given, spec.availability, "availability")
+    params = _parameters(family.Params, given, spec.availability, "availability")
     made: Family = family(params) if family.Params is not Parameters else family()  # type: ignore[call-arg]
     return made, preset
 
 
-def _part(model: type[Any], preset: Mapping[str, Any], given: Mapping[str, Any], part: str) -> Any:
-    """The parameters of a part: the preset's, and over them those given."""
+def _parameters(
+    model: type[BaseModel], preset: dict[str, Any], given: dict[str, Any], section: str
+) -> Any:
+    """The parameters that the preset has, and over them those given."""
+    values = {**preset, **given}
     try:
-        return model.model_validate({**preset, **given})
+        return model.model_validate(values)
     except ValidationError as error:
-        known = ", ".join(model.model_fields) or "none"
-        raise UserErrors(
-            [
-                UserError(
-                    item["msg"],
-                    where=".".join([part, *map(str, item["loc"])]),
-                    hint=f"known parameters: {known}"
-                    if item["type"] == "extra_forbidden"
-                    else None,
-                )
-                for item in error.errors()
-            ]
-        ) from error
+        nested = [replace(item, path=(section, *item.path)) for item in problems(error, values)]
+        raise all_errors(nested, Source("parameters")) from error
 
 
 def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] | None) -> Sessions:
