@@ -81,7 +81,8 @@ class _Array(np.ndarray[Any, Any]):
         plain = np.dtype(dtype.code)
         if math.prod(shape) * plain.itemsize != len(raw):
             raise pickle.UnpicklingError("damaged NumPy array")
-        super().__setstate__((1, shape, plain, bool(fortran_order), raw))
+        checked: Any = (1, shape, plain, bool(fortran_order), raw)
+        super().__setstate__(checked)
 
 
 def _array(_class: Any, _shape: Any, _code: Any) -> _Array:

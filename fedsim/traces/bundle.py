@@ -167,6 +167,21 @@ class TraceBundle:
         """Names of the devices, an Arrow string array in row order."""
         return single_chunk(self.devices.column("device_id"))
 
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """Whether each device has a usable trace, shape (devices,); true if that is unknown."""
+        valid = pc.fill_null(single_chunk(self.devices.column("valid")), True)
+        return np.asarray(valid.to_numpy(zero_copy_only=False), np.bool_)
+
+    @property
+    def windows(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Start and end (us) of each device's observation, shape (devices,) each."""
+        return self.numpy("devices", "window_start_us"), self.numpy("devices", "window_end_us")
+
+    def has(self, table: str, column: str) -> bool:
+        """Whether the bundle has the table, and it the column."""
+        return table in self.tables and column in self.tables[table].column_names
+
     def table(self, name: str) -> Any:
         """The table ``name``.
 

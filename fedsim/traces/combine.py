@@ -47,7 +47,7 @@ def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     Raises:
         UserError: the bundle has fewer valid devices.
     """
-    valid = _valid_rows(bundle)
+    valid = np.flatnonzero(bundle.valid)
     if devices > len(valid):
         raise UserError(
             f"the trace bundle has {len(valid):,} usable devices, fewer than {devices:,}",
@@ -84,7 +84,7 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
     Raises:
         UserError: the bundle has no usable device; or it is to be shifted and does not wrap.
     """
-    valid = _valid_rows(bundle)
+    valid = np.flatnonzero(bundle.valid)
     if not len(valid):
         raise UserError("the trace bundle has no usable device", where=bundle.where)
     if shift and bundle.manifest.on_end != "wrap":
@@ -198,10 +198,6 @@ def join(
     given = {part: bundle for part, bundle in sources.items() if bundle is not None}
     manifest = _derived("join", given, options, seed, availability.manifest, {})
     return TraceBundle(manifest, tables)
-
-
-def _valid_rows(bundle: TraceBundle) -> Int64Array:
-    return np.flatnonzero(bundle.numpy("devices", "valid").astype(np.bool_))
 
 
 def _occurrence(rows: Int64Array) -> Int64Array:

@@ -46,16 +46,13 @@ def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Arra
     Raises:
         UserError: the availability contradicts itself.
     """
-    table = bundle.table("availability")
     rows = bundle.device_rows("availability")
     starts: Int64Array = bundle.numpy("availability", "start_us")
     ends: Int64Array = bundle.numpy("availability", "end_us")
-    window_start = bundle.numpy("devices", "window_start_us")
-    window_end = bundle.numpy("devices", "window_end_us")
-    if not _sound(rows, starts, ends, window_start, window_end):
+    if not _sound(rows, starts, ends, *bundle.windows):
         require_sound(bundle)
         raise UserError("its availability contradicts itself", where=bundle.where)
-    if "state" in table.column_names:
+    if bundle.has("availability", "state"):
         on = bundle.numpy("availability", "state") == 1
         if not on.all():
             rows, starts, ends = rows[on], starts[on], ends[on]
@@ -71,8 +68,7 @@ def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Arra
         heads = np.append(0, np.flatnonzero(rows[1:] != rows[:-1]) + 1)
         first[rows[heads]] = 2 * heads
         last[rows[heads]] = 2 * np.append(heads[1:], len(rows))
-    valid = bundle.numpy("devices", "valid").astype(np.bool_)
-    last[~valid] = first[~valid]
+    last = np.where(bundle.valid, last, first)
     edges = np.empty(2 * len(rows), np.int64)
     edges[::2], edges[1::2] = starts, ends
     return edges, first, last

@@ -252,7 +252,7 @@ class _TableChecker:
         )
         start, end = self.integers("window_start_us"), self.integers("window_end_us")
         # An invalid device may have an empty window: the source says nothing about it.
-        empty = (end < start) | (_valid(self.bundle) & (end == start))
+        empty = (end < start) | (self.bundle.valid & (end == start))
         self.add(empty, "the window [{}, {}) us has no length", start, end)
         if "period_us" in self.present:
             period = self.bundle.numpy("devices", "period_us")
@@ -270,7 +270,7 @@ class _TableChecker:
         outside = known & ((start < low) | (end > high))
         message = "[{}, {}) us is not inside the window [{}, {}) us of its device"
         self.add(outside, message, start, end, low, high)
-        invalid = known & ~_valid(self.bundle)[self.devices]
+        invalid = known & ~self.bundle.valid[self.devices]
         self.add(invalid, "belongs to a device that is not valid")
 
     def _compute(self) -> None:
@@ -323,8 +323,3 @@ class _TableChecker:
 def _numpy(values: Any) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return array
-
-
-def _valid(bundle: TraceBundle) -> BoolArray:
-    """Whether each device is valid; true if that is unknown."""
-    return _numpy(pc.fill_null(single_chunk(bundle.devices.column("valid")), True)).astype(np.bool_)

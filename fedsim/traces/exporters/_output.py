@@ -50,11 +50,6 @@ def whole_seconds(rows: Rows, counts: dict[str, int]) -> Rows:
     return Rows(rows.device[keep], start[keep], end[keep])
 
 
-def valid_devices(bundle: TraceBundle) -> npt.NDArray[np.bool_]:
-    """Whether each device has a usable trace. Shape (devices,)."""
-    return bundle.numpy("devices", "valid").astype(np.bool_)
-
-
 def texts(bundle: TraceBundle, column: str) -> list[str | None]:
     """A column of the devices as text; all None if the bundle does not have it."""
     if column not in bundle.devices.column_names:

@@ -11,7 +11,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
-from fedsim.traces.exporters._output import available_rows, offsets, valid_devices, whole_seconds
+from fedsim.traces.exporters._output import available_rows, offsets, whole_seconds
 
 
 class AvtExporter(Exporter):
@@ -31,7 +31,7 @@ class AvtExporter(Exporter):
         rows = whole_seconds(available_rows(bundle), counts)
         first = offsets(rows, bundle.device_count).tolist()
         times = np.column_stack([rows.start, rows.end]).tolist()
-        valid = valid_devices(bundle)
+        valid = bundle.valid
         lines = []
         for row in np.flatnonzero(valid):
             name = bundle.device_ids[row].as_py()

@@ -21,7 +21,6 @@ from fedsim.traces.exporters._output import (
     available_rows,
     offsets,
     texts,
-    valid_devices,
     whole_seconds,
 )
 from fedsim.traces.intervals import device_periods
@@ -103,7 +102,7 @@ def _behaviour(
 
     first = offsets(rows, bundle.device_count)
     start_s, end_s = rows.start.tolist(), rows.end.tolist()
-    valid = valid_devices(bundle)
+    valid = bundle.valid
     ids, models = _client_ids(bundle), texts(bundle, "model")
     records: dict[int, dict[str, Any]] = {}
     for row, client in enumerate(ids):

@@ -14,7 +14,7 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
-from fedsim.traces.exporters._output import US_PER_S, Ints, texts, valid_devices
+from fedsim.traces.exporters._output import US_PER_S, Ints, texts
 from fedsim.traces.importers.fta import COLUMNS
 
 
@@ -50,7 +50,7 @@ class FtaExporter(Exporter):
             state = bundle.numpy("availability", "state").astype(np.int64)
         if "end_reason" in table.column_names:
             reason = table.column("end_reason").cast(pa.string()).to_pylist()
-        valid = valid_devices(bundle)
+        valid = bundle.valid
         gaps = 0
         if not (state == 0).any():
             gap_device, gap_start, gap_end = _gaps(bundle, device, start, end, valid)

@@ -7,11 +7,9 @@ file. The Skype trace of the repository was polled about every 30 minutes.
 from __future__ import annotations
 
 from itertools import chain
-from typing import ClassVar
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import (
@@ -39,10 +37,10 @@ class AvtParams(ImporterParams):
 class Avt(Importer):
     """Availability in AVT; one window for all nodes, which repeats."""
 
-    name: ClassVar[str] = "avt"
-    description: ClassVar[str] = "AVT availability traces (Godfrey's repository), one line per node"
-    signature: ClassVar[str] = r"\.avt\n|\n\S+\t(\d+)\t *\d+ \d+"
-    Params: ClassVar[type[Parameters]] = AvtParams
+    name = "avt"
+    description = "AVT availability traces (Godfrey's repository), one line per node"
+    signature = r"\.avt\n|\n\S+\t(\d+)\t *\d+ \d+"
+    Params = AvtParams
 
     @classmethod
     def read(cls, sources: Sources, params: AvtParams) -> Imported:
@@ -56,9 +54,7 @@ class Avt(Importer):
                     ids.append(name)
                     times.append(_times(numbers, source.line(line)))
         if not ids:
-            raise UserError(
-                "has no nodes", where=sources.where, hint="an AVT file has one line per node"
-            )
+            raise sources.error("has no nodes", "an AVT file has one line per node")
         single_ids(ids, sources.where, "node")
         times_us = np.fromiter(chain.from_iterable(times), np.int64).reshape(-1, 2) * 1_000_000
         lengths = np.fromiter(map(len, times), np.int64) // 2
@@ -70,10 +66,9 @@ class Avt(Importer):
             end_us = int(times_us.max(initial=0))
             caveats.append("no window was given: it is taken to end with the last stop")
         if end_us <= 0:
-            raise UserError(
+            raise sources.error(
                 "has no intervals and no window" if params.window is None else "window is 0",
-                where=sources.where,
-                hint="give the length of the observation: -s window=2478200",
+                "give the length of the observation: -s window=2478200",
             )
         low, high = np.zeros(len(ids), np.int64), np.full(len(ids), end_us)
         intervals = normalize(

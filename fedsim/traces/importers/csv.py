@@ -5,13 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.ends import OnEnd
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
@@ -100,10 +99,10 @@ class Csv(Importer):
     ISO 8601 timestamps such as ``2024-05-01T08:00:00+02:00``.
     """
 
-    name: ClassVar[str] = "csv"
-    description: ClassVar[str] = "plain CSV: device,start,end and/or compute and network columns"
-    signature: ClassVar[str] = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
-    Params: ClassVar[type[Parameters]] = CsvParams
+    name = "csv"
+    description = "plain CSV: device,start,end and/or compute and network columns"
+    signature = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
+    Params = CsvParams
 
     @classmethod
     def read(cls, sources: Sources, params: CsvParams) -> Imported:
@@ -229,21 +228,21 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     for column in columns:
         if column.lower() not in COLUMNS:
             near = difflib.get_close_matches(column, COLUMNS, 1)
-            raise UserError(
+            raise source.error(
                 f"has the unknown column '{column}'"
                 + (f"; did you mean '{near[0]}'?" if near else ""),
-                where=source.line(1),
-                hint=f"known columns: {', '.join(COLUMNS)}",
+                f"known columns: {', '.join(COLUMNS)}",
+                line=1,
             )
     columns = {name.lower(): cells for name, cells in columns.items()}
     if "device" not in columns or len(columns) < 2 or ("start" in columns) != ("end" in columns):
-        raise UserError(
+        raise source.error(
             f"has the columns {', '.join(columns)}",
-            where=source.line(1),
-            hint="it needs device, and start with end, or compute or network columns",
+            "it needs device, and start with end, or compute or network columns",
+            line=1,
         )
     if not lines:
-        raise UserError("has no rows", where=source.where)
+        raise source.error("has no rows")
     return columns, lines
 
 

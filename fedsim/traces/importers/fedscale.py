@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
@@ -51,10 +50,10 @@ class FedScale(Importer):
     files, clients of only one of them are dropped.
     """
 
-    name: ClassVar[str] = "fedscale"
-    description: ClassVar[str] = "FedScale client behavior and device capacity (pickle or JSON)"
-    signature: ClassVar[str] = r"active.*finish_time|finish_time.*active|computation.*communication"
-    Params: ClassVar[type[Parameters]] = FedScaleParams
+    name = "fedscale"
+    description = "FedScale client behavior and device capacity (pickle or JSON)"
+    signature = r"active.*finish_time|finish_time.*active|computation.*communication"
+    Params = FedScaleParams
 
     @classmethod
     def read(cls, sources: Sources, params: FedScaleParams) -> Imported:
@@ -127,13 +126,12 @@ def _load(sources: Sources) -> tuple[_File | None, _File | None]:
         first = next(iter(records.values()))
         kind = next((kind for field, kind in kinds.items() if field in first), None)
         if kind is None:
-            raise UserError(
+            raise source.error(
                 f"has neither 'active' nor 'computation' in its first record, but: {', '.join(map(str, first))}",
-                where=source.where,
-                hint="give FedScale's client_behave_trace or client_device_capacity",
+                "give FedScale's client_behave_trace or client_device_capacity",
             )
         if kind in files:
-            raise UserError(f"a second {kind} file", where=source.where, hint="give one")
+            raise source.error(f"a second {kind} file", "give one")
         files[kind] = _File(source, records)
     return files.get("behavior"), files.get("capacity")
 

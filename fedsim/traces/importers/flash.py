@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
@@ -74,12 +73,10 @@ class Flash(Importer):
     repeats with the length of its own trace. FLASH counts both ends of an interval as ready, here the end is excluded.
     """
 
-    name: ClassVar[str] = "flash"
-    description: ClassVar[str] = (
-        "FLASH raw phone states (with an eligibility rule), cached timers, speeds"
-    )
-    signature: ClassVar[str] = r'"messages": *"|"ready_time"|"down_u"'
-    Params: ClassVar[type[Parameters]] = FlashParams
+    name = "flash"
+    description = "FLASH raw phone states (with an eligibility rule), cached timers, speeds"
+    signature = r'"messages": *"|"ready_time"|"down_u"'
+    Params = FlashParams
 
     @classmethod
     def read(cls, sources: Sources, params: FlashParams) -> Imported:
@@ -127,13 +124,12 @@ def _load(sources: Sources) -> dict[str, tuple[SourceFile, Records]]:
         first = next(iter(records.values()))
         kind = next((field for field in kinds if field in first), None)
         if kind is None:
-            raise UserError(
+            raise source.error(
                 f"has none of {', '.join(kinds)} in its first record, but: {', '.join(first)}",
-                where=source.where,
-                hint="give FLASH's state_traces, cached_timers or speed_distri file",
+                "give FLASH's state_traces, cached_timers or speed_distri file",
             )
         if kind in parts:
-            raise UserError(f"a second {kinds[kind]} file", where=source.where, hint="give one")
+            raise source.error(f"a second {kinds[kind]} file", "give one")
         for key, record in records.items():
             if kind not in record:
                 raise UserError(f"has no '{kind}'", where=f"{source.where}, device {key}")

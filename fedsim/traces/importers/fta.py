@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import DAY_US, availability_table, devices_table
@@ -56,10 +55,10 @@ class Fta(Importer):
     one, the available one wins and the other is dropped; the part of the window that no row covers is unavailable.
     """
 
-    name: ClassVar[str] = "fta"
-    description: ClassVar[str] = "Failure Trace Archive event_trace tables"
-    signature: ClassVar[str] = r"event_start_time|\n(\d+\t){2}[^\t\n]+\t[^\t\n]+\t[^\t\n]+\t[01]\t"
-    Params: ClassVar[type[Parameters]] = FtaParams
+    name = "fta"
+    description = "Failure Trace Archive event_trace tables"
+    signature = r"event_start_time|\n(\d+\t){2}[^\t\n]+\t[^\t\n]+\t[^\t\n]+\t[01]\t"
+    Params = FtaParams
 
     @classmethod
     def read(cls, sources: Sources, params: FtaParams) -> Imported:
@@ -73,10 +72,9 @@ class Fta(Importer):
                 known = ", ".join(
                     sorted(pc.unique(events.columns["component_id"]).to_pylist())[:10]
                 )
-                raise UserError(
+                raise sources.error(
                     f"has no events of the component {params.component}",
-                    where=sources.where,
-                    hint=f"its components are: {known}",
+                    f"its components are: {known}",
                 )
             events = events.chosen(keep)
         columns = events.columns
@@ -115,7 +113,7 @@ class Fta(Importer):
         valid = high > low
         counts["devices_without_span"] = int(np.count_nonzero(~valid))
         if not valid.any():
-            raise UserError("no node has an interval", where=sources.where)
+            raise sources.error("no node has an interval")
         high[~valid] = low[~valid]
         end_reason = columns["event_end_reason"].take(pa.array(origin)).cast(pa.string())
         known = pc.invert(pc.is_in(end_reason, value_set=pa.array(["NULL", ""])))
@@ -180,16 +178,16 @@ class _Events:
             fields = pc.count_substring(text, "\t").to_numpy(zero_copy_only=False) + 1
             bad = np.flatnonzero(fields != len(COLUMNS))
             if len(bad):
-                raise UserError(
+                raise source.error(
                     f"has {fields[bad[0]]} tab-separated fields, not {len(COLUMNS)}",
-                    where=source.line(int(kept[bad[0]]) + 1),
-                    hint=f"an event_trace has: {', '.join(COLUMNS)}",
+                    f"an event_trace has: {', '.join(COLUMNS)}",
+                    line=int(kept[bad[0]]) + 1,
                 )
             texts.append(text)
             lines.append(kept + 1)
         text = pa.concat_arrays(texts)
         if not len(text):
-            raise UserError("has no events", where=sources.where)
+            raise sources.error("has no events")
         cells = pc.utf8_trim_whitespace(pc.split_pattern(text, "\t").flatten())
         columns = {
             name: cells.take(pa.array(np.arange(position, len(cells), len(COLUMNS))))

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.components import Parameters
-from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._numbers import Floats, Ints, Number
 from fedsim.traces.importers._series import (
@@ -80,10 +78,10 @@ class Ucc5g(Importer):
     until the next one.
     """
 
-    name: ClassVar[str] = "ucc5g"
-    description: ClassVar[str] = "UCC 5G production traces (CSV, folder or zip)"
-    signature: ClassVar[str] = r"NetworkMode.*DL_bitrate"
-    Params: ClassVar[type[Parameters]] = Ucc5gParams
+    name = "ucc5g"
+    description = "UCC 5G production traces (CSV, folder or zip)"
+    signature = r"NetworkMode.*DL_bitrate"
+    Params = Ucc5gParams
 
     @classmethod
     def read(cls, sources: Sources, params: Ucc5gParams) -> Imported:
@@ -110,10 +108,9 @@ class Ucc5g(Importer):
         for name, source in named_sources(chosen, (".csv",)):
             series.extend(_series(name, source, _log(source), counts))
         if not series:
-            raise UserError(
+            raise sources.error(
                 "holds only traces of video players, whose rates are not those of the link",
-                where=sources.where,
-                hint="import the Download traces, or set app_limited=true",
+                "import the Download traces, or set app_limited=true",
             )
         caveats = ["a row is an average over about a second: shorter outages are unseen"]
         if params.app_limited:
@@ -124,22 +121,22 @@ class Ucc5g(Importer):
 def _log(source: SourceFile) -> _Log:
     columns, lines = source.table()
     if lacking := [column for column in REQUIRED if column not in columns]:
-        raise UserError(
+        raise source.error(
             f"has no column {', '.join(lacking)}",
-            where=source.line(1),
-            hint=f"a UCC 5G log has the columns: {', '.join(REQUIRED)}",
+            f"a UCC 5G log has the columns: {', '.join(REQUIRED)}",
+            line=1,
         )
     if not lines:
-        raise UserError("has no rows", where=source.where)
+        raise source.error("has no rows")
     stamp = pc.strptime(
         pa.array(columns["Timestamp"]), format="%Y.%m.%d_%H.%M.%S", unit="s", error_is_null=True
     ).cast(pa.int64())
     if stamp.null_count:
         row = int(np.argmax(stamp.is_null().to_numpy(zero_copy_only=False)))
-        raise UserError(
+        raise source.error(
             f"Timestamp is '{columns['Timestamp'][row]}'",
-            where=source.line(lines[row]),
-            hint="write it as 2020.02.27_18.39.27",
+            "write it as 2020.02.27_18.39.27",
+            line=lines[row],
         )
     numbers = {
         number.name: number.read(columns[number.name], lambda row: source.line(lines[row]))
@@ -180,8 +177,6 @@ def _series(name: str, source: SourceFile, log: _Log, counts: dict[str, int]) ->
         try:
             held, _ = hold_unknown(mean_by_time(time_us, kbps))
         except ValueError:
-            raise UserError(
-                f"no row gives {column} while data were being downloaded", where=source.where
-            ) from None
+            raise source.error(f"no row gives {column} while data were being downloaded") from None
         result.append(Series(name, direction, edges_us, held * 1000.0, **other))
     return result

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from fedsim.randomness import Stream
@@ -14,7 +12,7 @@ class Always(Family):
     """Online for the whole window."""
 
     name = "always"
-    description: ClassVar[str] = "every device is online all the time"
+    description = "every device is online all the time"
 
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
         """One interval per device."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
@@ -19,7 +17,7 @@ class Bernoulli(Family):
     """Online in each slot with probability p, whatever happened in the slot before."""
 
     name = "bernoulli"
-    description: ClassVar[str] = "independent slots, online with probability p in each"
+    description = "independent slots, online with probability p in each"
 
     class Params(Parameters):
         """Parameters of the slots."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field, model_validator
 
@@ -18,7 +16,7 @@ class Cosine(Family):
     """Online in each slot with probability m (1 + A cos(2 pi (h - h0) / 24)), h the hour of the day."""
 
     name = "cosine"
-    description: ClassVar[str] = "independent slots, probability m (1 + A cos(2 pi (h - h0) / 24))"
+    description = "independent slots, probability m (1 + A cos(2 pi (h - h0) / 24))"
 
     class Params(Parameters):
         """Parameters of the cosine; the defaults are the fit to 1,000 phones (FLASH)."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
@@ -22,9 +20,7 @@ class Markov(Family):
     """
 
     name = "markov"
-    description: ClassVar[str] = (
-        "exponential sessions and gaps (a baseline that real traces reject)"
-    )
+    description = "exponential sessions and gaps (a baseline that real traces reject)"
 
     class Params(Parameters):
         """Parameters of the chain; the defaults are the means of 1,000 phones (FLASH)."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
@@ -17,7 +15,7 @@ class Periodic(Family):
     """Device d belongs to group d mod G; group g is online from g/G of each period on, for a share of it."""
 
     name = "periodic"
-    description: ClassVar[str] = "groups of devices that take turns within a period"
+    description = "groups of devices that take turns within a period"
 
     class Params(Parameters):
         """Parameters of the turns."""

@@ -9,8 +9,6 @@ often at that hour.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 from scipy.special import betaincinv, ndtr
@@ -39,7 +37,7 @@ class Renewal(Family):
     """Alternating lognormal sessions and gaps with differences between devices and a daily rhythm."""
 
     name = "renewal"
-    description: ClassVar[str] = (
+    description = (
         "lognormal sessions and gaps, devices that differ, daily rhythm; calibrated by the presets"
     )
 
