@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.ordering import Intervals, polling_interval
+from fedsim.traces.ordering import Intervals, Ints, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
 
 DAY_US = 86_400_000_000
@@ -27,8 +27,8 @@ def nullable(values: npt.NDArray[Any]) -> Any:
 def devices_table(
     ids: Sequence[str],
     *,
-    window_end_us: npt.NDArray[np.int64] | int,
-    window_start_us: npt.NDArray[np.int64] | int = 0,
+    window_end_us: Ints | int,
+    window_start_us: Ints | int = 0,
     kind: str | None = None,
     **columns: Any,
 ) -> Any:
@@ -46,32 +46,51 @@ def devices_table(
     return make_table("devices", values | columns)
 
 
-def availability_table(
-    intervals: Intervals,
-    ids: Any,
-    *,
-    window_start_us: npt.NDArray[np.int64] | None = None,
-    window_end_us: npt.NDArray[np.int64] | None = None,
-    **columns: Any,
-) -> Any:
-    """A table of availability, of state 1 unless ``columns`` say otherwise.
-
-    With the windows of the devices given, an interval that reaches an edge of its window is marked as censored there.
-    """
+def availability_table(intervals: Intervals, ids: Any, **columns: Any) -> Any:
+    """A table of availability, of state 1 and not censored unless ``columns`` say otherwise."""
     count = len(intervals.device)
-    censored = np.zeros(count, np.int8)
-    if window_start_us is not None:
-        censored |= (intervals.start <= window_start_us[intervals.device]).astype(np.int8)
-    if window_end_us is not None:
-        censored |= (intervals.end >= window_end_us[intervals.device]).astype(np.int8) << 1
     values = {
         "device_id": id_column(intervals.device, ids),
         "start_us": intervals.start,
         "end_us": intervals.end,
         "state": np.ones(count, np.int8),
-        "censored": censored,
+        "censored": np.zeros(count, np.int8),
     }
     return make_table("availability", values | columns)
+
+
+def observed_tables(
+    ids: Sequence[str],
+    device: Ints,
+    start_us: Ints,
+    end_us: Ints,
+    window: tuple[Ints | int, Ints | int],
+    counts: dict[str, int],
+    **columns: Any,
+) -> tuple[dict[str, Any], Intervals]:
+    """Tables ``devices`` and ``availability`` of intervals in any order, and the intervals put in order.
+
+    Args:
+        ids: names of the devices.
+        device: row of the device of each interval.
+        start_us: starts.
+        end_us: ends, exclusive.
+        window: start and end (us) of the observation, for all devices or per device. Intervals are cut to it; one that
+            reaches an edge is marked as censored there.
+        counts: receives what was dropped or merged, by kind; see :func:`~fedsim.traces.ordering.normalize`.
+        columns: other columns of ``devices``.
+    """
+    low, high = (np.broadcast_to(np.asarray(edge, np.int64), len(ids)) for edge in window)
+    intervals = normalize(device, start_us, end_us, window_start=low, window_end=high)
+    counts |= intervals.counts
+    before = intervals.start <= low[intervals.device]
+    after = intervals.end >= high[intervals.device]
+    censored = before.astype(np.int8) | after.astype(np.int8) << 1
+    tables = {
+        "devices": devices_table(ids, window_start_us=low, window_end_us=high, **columns),
+        "availability": availability_table(intervals, ids, censored=censored),
+    }
+    return tables, intervals
 
 
 def per_device(ids: Sequence[str], table: str, rows: Any = None, **columns: Any) -> Any:

@@ -192,6 +192,32 @@ class Sources:
         """A mistake in the files taken together."""
         return UserError(message, where=self.where or None, hint=hint)
 
+    def by_field(
+        self, fields: Mapping[str, str], what: str, hint: str
+    ) -> dict[str, tuple[SourceFile, dict[str, Mapping[str, Any]]]]:
+        """Files of records by the field that shows what they hold.
+
+        Args:
+            fields: what a file with this field is called.
+            what: what its records are, in the plural.
+            hint: which files to give.
+
+        Raises:
+            UserError: a file has none of the fields in its first record, or two have the same.
+        """
+        files: dict[str, tuple[SourceFile, dict[str, Mapping[str, Any]]]] = {}
+        for source in self:
+            records = source.objects(what)
+            first = next(iter(records.values()))
+            kind = next((field for field in fields if field in first), None)
+            if kind is None:
+                known, names = ", ".join(fields), ", ".join(map(str, first))
+                raise source.error(f"has none of {known} in its first record, but: {names}", hint)
+            if kind in files:
+                raise source.error(f"a second {fields[kind]} file", "give one")
+            files[kind] = source, records
+        return files
+
     def describe(self) -> str:
         """Names of the files with their SHA-256, as the ``source`` of a manifest."""
         parts = []

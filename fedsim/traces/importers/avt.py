@@ -12,14 +12,8 @@ import numpy as np
 
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
-from fedsim.traces.importers._assemble import (
-    availability_table,
-    devices_table,
-    note_polling,
-    single_ids,
-)
+from fedsim.traces.importers._assemble import note_polling, observed_tables, single_ids
 from fedsim.traces.importers._numbers import TIME_S, Number
-from fedsim.traces.ordering import normalize
 from fedsim.units import Duration
 
 TIME = Number("a time", "s", TIME_S, whole=True)
@@ -70,18 +64,11 @@ class Avt(Importer):
                 "has no intervals and no window" if params.window is None else "window is 0",
                 "give the length of the observation: -s window=2478200",
             )
-        low, high = np.zeros(len(ids), np.int64), np.full(len(ids), end_us)
-        intervals = normalize(
-            device, times_us[:, 0], times_us[:, 1], window_start=low, window_end=high
+        counts: dict[str, int] = {}
+        tables, intervals = observed_tables(
+            ids, device, times_us[:, 0], times_us[:, 1], (0, end_us), counts
         )
-        counts = dict(intervals.counts)
         note_polling(intervals, counts, caveats)
-        tables = {
-            "devices": devices_table(ids, window_end_us=end_us),
-            "availability": availability_table(
-                intervals, ids, window_start_us=low, window_end_us=high
-            ),
-        }
         return Imported(tables, counts, caveats, eligibility="up")
 
 

@@ -16,14 +16,13 @@ from fedsim.traces.ends import OnEnd
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
-    availability_table,
     devices_table,
     note_polling,
     nullable,
+    observed_tables,
     per_device,
 )
 from fedsim.traces.importers._numbers import TIME_S, Floats, Ints, Number
-from fedsim.traces.ordering import normalize
 from fedsim.traces.tables import POSITIVE, SHARE, Bounds, id_column, make_table
 from fedsim.units import DURATION_UNITS, Duration
 
@@ -113,12 +112,11 @@ class Csv(Importer):
         tables: dict[str, Any] = {}
         horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
         clock = _Clock(params)
-        if "start" in table:
-            horizon_us, tables["availability"] = _availability(
-                table, clock, params, counts, caveats
-            )
         texts: dict[str, Any] = {name: table.text(name) for name in TEXTS[:3] if name in table}
-        tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
+        if "start" in table:
+            horizon_us, tables = _availability(table, clock, params, counts, caveats, texts)
+        else:
+            tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
         if any(column in table for column in COMPUTE):
             tables["compute"] = _compute(table, params)
         if any(column in table for column in NETWORK):
@@ -366,8 +364,9 @@ def _availability(
     params: CsvParams,
     counts: dict[str, int],
     caveats: list[str],
-) -> tuple[int, Any]:
-    """Time covered (us), and the table of availability."""
+    texts: dict[str, Any],
+) -> tuple[int, dict[str, Any]]:
+    """Time covered (us), and the tables of devices and availability."""
     start, end = clock.read(table)
     half = np.flatnonzero(np.isnan(start) != np.isnan(end))
     if len(half):
@@ -391,14 +390,12 @@ def _availability(
             where=table.where,
             hint="give the length of the observation with -s window=..., such as 7d",
         )
-    low, high = np.zeros(len(table.ids), np.int64), np.full(len(table.ids), horizon_us)
-    intervals = normalize(device, start_us, end_us, window_start=low, window_end=high)
-    counts |= intervals.counts
+    tables, intervals = observed_tables(
+        table.ids, device, start_us, end_us, (0, horizon_us), counts, **texts
+    )
     counts["never_available"] = len(table.ids) - len(np.unique(intervals.device))
     note_polling(intervals, counts, caveats)
-    return horizon_us, availability_table(
-        intervals, table.ids, window_start_us=low, window_end_us=high
-    )
+    return horizon_us, tables
 
 
 def _compute(table: _Table, params: CsvParams) -> Any:

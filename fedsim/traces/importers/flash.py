@@ -23,10 +23,10 @@ from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
     availability_table,
     devices_table,
+    observed_tables,
     texts,
 )
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
-from fedsim.traces.ordering import normalize
 from fedsim.traces.tables import POSITIVE, id_column, make_table
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -115,32 +115,24 @@ class Flash(Importer):
         )
 
 
-def _load(sources: Sources) -> dict[str, tuple[SourceFile, Records]]:
+def _load(sources: Sources) -> Mapping[str, tuple[SourceFile, Records]]:
     """Files by the field that says what they are."""
-    parts: dict[str, tuple[SourceFile, Records]] = {}
-    kinds = {"messages": "raw state", "ready_time": "timer", "down_u": "speed"}
-    for source in sources:
-        records = source.objects("devices")
-        first = next(iter(records.values()))
-        kind = next((field for field in kinds if field in first), None)
-        if kind is None:
-            raise source.error(
-                f"has none of {', '.join(kinds)} in its first record, but: {', '.join(first)}",
-                "give FLASH's state_traces, cached_timers or speed_distri file",
-            )
-        if kind in parts:
-            raise source.error(f"a second {kinds[kind]} file", "give one")
+    files = sources.by_field(
+        {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
+        "devices",
+        "give FLASH's state_traces, cached_timers or speed_distri file",
+    )
+    for kind, (source, records) in files.items():
         for key, record in records.items():
             if kind not in record:
                 raise UserError(f"has no '{kind}'", where=f"{source.where}, device {key}")
-        parts[kind] = source, records
-    if {"messages", "ready_time"} <= set(parts):
+    if {"messages", "ready_time"} <= set(files):
         raise UserError(
             "raw states and timers give the same availability twice",
-            where=parts["ready_time"][0].where,
+            where=files["ready_time"][0].where,
             hint="give one of the two",
         )
-    return parts
+    return files
 
 
 def _raw_tables(
@@ -305,24 +297,19 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
     for bound in window_s:
         bounds_s.read(bound.tolist(), lambda row: f"{source.where}, device {ids[row]}")
     window = microseconds(window_s)
-    intervals = normalize(
+    counts["invalid_devices"] = int(np.count_nonzero(~valid))
+    counts["intervals_of_invalid_devices"] = ignored
+    tables, _ = observed_tables(
+        ids,
         device,
         microseconds(start_s),
         microseconds(end_s),
-        window_start=window[0],
-        window_end=window[1],
+        (window[0], window[1]),
+        counts,
+        kind="phone",
+        valid=valid,
     )
-    counts |= intervals.counts
-    counts["invalid_devices"] = int(np.count_nonzero(~valid))
-    counts["intervals_of_invalid_devices"] = ignored
-    return {
-        "devices": devices_table(
-            ids, window_start_us=window[0], window_end_us=window[1], kind="phone", valid=valid
-        ),
-        "availability": availability_table(
-            intervals, ids, window_start_us=window[0], window_end_us=window[1]
-        ),
-    }
+    return tables
 
 
 def _speed_table(
