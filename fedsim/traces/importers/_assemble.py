@@ -94,7 +94,7 @@ def observed_tables(
 
 
 def per_device(ids: Sequence[str], table: str, rows: Any = None, **columns: Any) -> Any:
-    """A table with one row per device: those of ``rows``, or all.
+    """A table whose rows belong to the devices ``rows``; by default one row per device.
 
     A text stands for a column that holds it in every row; NaN in a column of floats is null.
     """

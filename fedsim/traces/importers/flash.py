@@ -24,10 +24,11 @@ from fedsim.traces.importers._assemble import (
     availability_table,
     devices_table,
     observed_tables,
+    per_device,
     texts,
 )
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
-from fedsim.traces.tables import POSITIVE, id_column, make_table
+from fedsim.traces.tables import POSITIVE, id_column
 
 Records = Mapping[str, Mapping[str, Any]]
 
@@ -243,14 +244,13 @@ def _events_table(
     # The event's own text if it is a battery level, without its sign.
     level = pc.replace_substring(event, "%", "").cast(pa.string())
     state = pa.array([value for _, value in EVENTS.values()] + [None], pa.string())
-    return make_table(
+    return per_device(
+        ids,
         "device_events",
-        {
-            "device_id": id_column(device, ids),
-            "time_us": time_us,
-            "key": id_column(key_of[code], key_names),
-            "value": pc.coalesce(state.take(pa.array(code)), level),
-        },
+        device,
+        time_us=time_us,
+        key=id_column(key_of[code], key_names),
+        value=pc.coalesce(state.take(pa.array(code)), level),
     )
 
 
@@ -329,12 +329,11 @@ def _speed_table(
     device = np.repeat(rows, 2).astype(np.int64)
     mean = np.column_stack([columns["down_u"], columns["up_u"]]).ravel()
     sigma = np.column_stack([columns["down_sigma"], columns["up_sigma"]]).ravel()
-    return make_table(
+    return per_device(
+        ids,
         "network",
-        {
-            "device_id": id_column(device, ids),
-            "direction": id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
-            "bandwidth_bps": mean * 8000.0,
-            "bandwidth_cv": (sigma / mean).astype(np.float32),
-        },
+        device,
+        direction=id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
+        bandwidth_bps=mean * 8000.0,
+        bandwidth_cv=(sigma / mean).astype(np.float32),
     )

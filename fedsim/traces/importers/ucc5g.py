@@ -7,16 +7,14 @@ Metrics", MMSys 2020.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import Floats, Ints, Number
+from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import (
     Series,
     hold_unknown,
@@ -60,16 +58,6 @@ class Ucc5gParams(ImporterParams):
     what the link could carry."""
 
 
-@dataclass(frozen=True)
-class _Log:
-    """The columns of one file that are used; numbers are NaN where missing."""
-
-    time_us: Ints
-    numbers: Mapping[str, Floats]
-    radio: list[str]
-    idle: npt.NDArray[np.bool_]
-
-
 class Ucc5g(Importer):
     """One link per file, down and up, with radio, round-trip time and loss where they were measured.
 
@@ -106,7 +94,7 @@ class Ucc5g(Importer):
         ]
         counts |= {"files": len(chosen), "app_limited_files": len(files) - len(chosen)}
         for name, source in named_sources(chosen, (".csv",)):
-            series.extend(_series(name, source, _log(source), counts))
+            series += _series(name, source, counts)
         if not series:
             raise sources.error(
                 "holds only traces of video players, whose rates are not those of the link",
@@ -118,7 +106,8 @@ class Ucc5g(Importer):
         return Imported(series_tables(series, kind="phone"), counts, caveats)
 
 
-def _log(source: SourceFile) -> _Log:
+def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Series]:
+    """The two directions of one file."""
     columns, lines = source.table()
     if lacking := [column for column in REQUIRED if column not in columns]:
         raise source.error(
@@ -143,40 +132,31 @@ def _log(source: SourceFile) -> _Log:
         for number in NUMBERS
         if number.name in columns
     }
-    return _Log(
-        stamp.to_numpy() * SECOND_US,
-        numbers,
-        [mode.lower() for mode in columns["NetworkMode"]],
-        np.array(["D" not in state for state in columns["State"]]),
-    )
-
-
-def _series(name: str, source: SourceFile, log: _Log, counts: dict[str, int]) -> list[Series]:
-    counts["rows"] += len(log.time_us)
-    counts["out_of_order"] += int(np.count_nonzero(np.diff(log.time_us) < 0))
-    counts["idle_rows"] += int(np.count_nonzero(log.idle))
-    order = np.argsort(log.time_us, kind="stable")
-    time_us = log.time_us[order] - log.time_us.min()
+    time_us = stamp.to_numpy() * SECOND_US
+    idle = np.array(["D" not in state for state in columns["State"]])
+    counts["rows"] += len(time_us)
+    counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
+    counts["idle_rows"] += int(np.count_nonzero(idle))
+    order = np.argsort(time_us, kind="stable")
+    time_us = time_us[order] - time_us.min()
     first = np.flatnonzero(np.append(True, time_us[1:] != time_us[:-1]))
     counts["same_second"] += len(time_us) - len(first)
     edges_us = np.append(time_us[first], time_us[-1] + SECOND_US)
     counts["seconds_without_row"] += int(edges_us[-1] // SECOND_US) - len(first)
     other: dict[str, Any] = {
-        "radio": [_RADIO.get(log.radio[order[row]]) for row in first],
+        "radio": [_RADIO.get(columns["NetworkMode"][row].lower()) for row in order[first]],
         "where": source.where,
     }
-    if "PINGAVG" in log.numbers:
-        other["rtt_s"] = mean_by_time(time_us, log.numbers["PINGAVG"][order]) / 1000.0
-    if "PINGLOSS" in log.numbers:
-        other["loss"] = np.minimum(mean_by_time(time_us, log.numbers["PINGLOSS"][order]) / 100, 1)
+    if "PINGAVG" in numbers:
+        other["rtt_s"] = mean_by_time(time_us, numbers["PINGAVG"][order]) / 1000.0
+    if "PINGLOSS" in numbers:
+        other["loss"] = np.minimum(mean_by_time(time_us, numbers["PINGLOSS"][order]) / 100, 1)
     result = []
     for direction, column in RATES.items():
-        kbps = log.numbers[column]
+        kbps = numbers[column]
         counts["missing_rates"] += int(np.count_nonzero(np.isnan(kbps)))
-        kbps = np.where(log.idle, np.nan, kbps)[order]
-        try:
-            held, _ = hold_unknown(mean_by_time(time_us, kbps))
-        except ValueError:
-            raise source.error(f"no row gives {column} while data were being downloaded") from None
+        error = source.error(f"no row gives {column} while data were being downloaded")
+        kbps = mean_by_time(time_us, np.where(idle, np.nan, kbps)[order])
+        held, _ = hold_unknown(kbps, error)
         result.append(Series(name, direction, edges_us, held * 1000.0, **other))
     return result

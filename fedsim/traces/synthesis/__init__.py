@@ -32,7 +32,7 @@ from fedsim.traces.synthesis.columns import (
     network_series_tables,
     network_table,
 )
-from fedsim.traces.synthesis.family import Family, Sessions, known_families
+from fedsim.traces.synthesis.family import Family, Sessions, concatenated, known_families
 from fedsim.traces.synthesis.presets import PRESETS, Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
 
@@ -134,7 +134,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         importer_version=package_version(),
         options={
             "family": type(family).name,
-            "availability": getattr(family, "params", Parameters()).model_dump(mode="json"),
+            "availability": family.params.model_dump(mode="json"),
             "compute": compute.model_dump(mode="json"),
             "network": network.model_dump(mode="json"),
             "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
@@ -155,21 +155,16 @@ def command_line(spec: Synthesis) -> str:
     """The command that makes the same bundle in a folder of its name."""
     words = ["fedsim", "traces", "synthesize", spec.population, "--devices", str(spec.devices)]
     words += ["--days", f"{spec.days:g}", "--seed", str(spec.seed)]
-    for option in ("compute_series", "network_series"):
-        if getattr(spec, option) is not None:
-            words.append(f"--{option.replace('_', '-')}")
-    settings = {
-        "availability": spec.availability,
-        "compute": spec.compute,
-        "network": spec.network,
-        "compute_series": spec.compute_series
-        and spec.compute_series.model_dump(exclude_defaults=True),
-        "network_series": spec.network_series
-        and spec.network_series.model_dump(exclude_defaults=True),
-    }
-    for part, values in settings.items():
-        for key, value in (values or {}).items():
-            words += ["-s", f"{part}.{key}={value}"]
+    settings = spec.model_dump(
+        include={"availability", "compute", "network", "compute_series", "network_series"},
+        exclude_defaults=True,
+    )
+    for table in ("compute_series", "network_series"):
+        if getattr(spec, table) is not None:
+            words.append(f"--{table.replace('_', '-')}")
+    for section, values in settings.items():
+        for key, value in values.items():
+            words += ["-s", f"{section}.{key}={value}"]
     return shlex.join([*words, "-o", spec.name or spec.population])
 
 
@@ -185,8 +180,7 @@ def _family(spec: Synthesis) -> tuple[Family, Preset | None]:
     family = known[name]
     given = preset.params if preset else {}
     params = _parameters(family.Params, given, spec.availability, "availability")
-    made: Family = family(params) if family.Params is not Parameters else family()  # type: ignore[call-arg]
-    return made, preset
+    return family(params), preset
 
 
 def _parameters(
@@ -209,4 +203,4 @@ def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] |
         parts.append(family.sessions(np.arange(low, high), spec.days * DAY_S, stream))
         if progress is not None:
             progress(high)
-    return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return concatenated(parts)

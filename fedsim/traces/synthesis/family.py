@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -42,6 +43,9 @@ class Family(Component):
 
     description: ClassVar[str] = ""
 
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
     @abstractmethod
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
         """The times online of some devices.
@@ -56,6 +60,22 @@ class Family(Component):
 def known_families() -> dict[str, type[Family]]:
     """All families by name."""
     return discover("fedsim.traces.synthesis.families", Family)
+
+
+def concatenated(parts: Sequence[Sessions]) -> Sessions:
+    """The sessions of consecutive devices as one."""
+    return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def sessions_from_cycles(
+    cycles: Sequence[tuple[Int64Array, Float64Array, Float64Array]], span_s: float
+) -> Sessions:
+    """:func:`sessions_from_seconds` of groups of devices, starts and ends; no group is no session."""
+    none = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+    device, start_s, end_s = (
+        np.concatenate(columns) for columns in zip(none, *cycles, strict=True)
+    )
+    return sessions_from_seconds(device, start_s, end_s, span_s)
 
 
 def sessions_from_seconds(

@@ -27,9 +27,6 @@ class Periodic(Family):
         share: float = Field(0.25, gt=0, le=1)
         """Share of the period in which a group is online."""
 
-    def __init__(self, params: Params) -> None:
-        self.params = params
-
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
         """No randomness: the same turns in every period."""
         period, groups = self.params.period, self.params.groups

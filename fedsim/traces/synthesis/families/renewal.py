@@ -20,7 +20,7 @@ from fedsim.traces.synthesis.family import (
     Float64Array,
     Int64Array,
     Sessions,
-    sessions_from_seconds,
+    sessions_from_cycles,
 )
 from fedsim.units import Duration
 
@@ -69,8 +69,7 @@ class Renewal(Family):
         lead: Duration = Field(5 * DAY_S, ge=0)
         """How long before the window the devices start (s), so that the window does not show how they started."""
 
-    def __init__(self, params: Params) -> None:
-        self.params = params
+    params: Params
 
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
         """All devices advance together, one session and one gap per step, until each has left the window."""
@@ -84,7 +83,7 @@ class Renewal(Family):
         offline = stream.uniforms(devices, _STATE) >= share
         first_gap = _lognormal(stream.normals(devices, _FIRST_GAP), gap_mu, params.gap_sigma)
         time = np.where(offline, self._after_gap(time, first_gap, phase_h), time)
-        found_device, found_start, found_end = [], [], []
+        cycles = []
         draw = _FIRST_CYCLE
         alive = time < span_s
         while True:
@@ -97,19 +96,11 @@ class Renewal(Family):
             gap = _lognormal(stream.normals(devices, draw + 1), gap_mu, params.gap_sigma)
             end = time + session
             seen = end > 0
-            found_device.append(devices[seen])
-            found_start.append(time[seen])
-            found_end.append(end[seen])
+            cycles.append((devices[seen], time[seen], end[seen]))
             time = self._after_gap(end, gap, phase_h)
             alive = time < span_s
             draw += 2
-        empty = np.zeros(0)
-        return sessions_from_seconds(
-            np.concatenate([*found_device, empty.astype(np.int64)]),
-            np.concatenate([*found_start, empty]),
-            np.concatenate([*found_end, empty]),
-            span_s,
-        )
+        return sessions_from_cycles(cycles, span_s)
 
     def _profiles(self, devices: Int64Array, stream: Stream) -> tuple[Float64Array, Float64Array]:
         """Share of time online and sessions per day of each device."""
