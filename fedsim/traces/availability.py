@@ -112,8 +112,7 @@ class AvailabilityIndex:
             UserError: the availability contradicts itself (overlaps, reversed intervals, unknown devices ...).
         """
         edges, first_of, last_of = device_edges(bundle)
-        window_start = bundle.numpy("devices", "window_start_us")
-        window_end = bundle.numpy("devices", "window_end_us")
+        window_start, window_end = bundle.windows
         if device_rows is None:
             device_rows = np.arange(bundle.device_count)
         rows = np.asarray(device_rows, dtype=np.int64)

@@ -94,9 +94,9 @@ def implausible_times(bundle: TraceBundle) -> str | None:
     if not bundle.device_count or not len(bundle.tables.get("availability", ())):
         return None
     length = bundle.numpy("availability", "end_us") - bundle.numpy("availability", "start_us")
-    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
+    window_start, window_end = bundle.windows
     typical_s = float(np.nanmedian(length)) / 1e6
-    window_s = float(np.median(window)) / 1e6
+    window_s = float(np.median(window_end - window_start)) / 1e6
     facts = f"half of the intervals are {{}} than {typical_s:,.3g} s"
     if typical_s < SHORTEST_TYPICAL_S:
         return f"{facts.format('shorter')}: were seconds taken for milliseconds or microseconds?"
@@ -265,8 +265,7 @@ class _TableChecker:
     def _availability(self) -> None:
         known = self.devices >= 0
         start, end = self.integers("start_us"), self.integers("end_us")
-        low = self.bundle.numpy("devices", "window_start_us")[self.devices]
-        high = self.bundle.numpy("devices", "window_end_us")[self.devices]
+        low, high = (edge[self.devices] for edge in self.bundle.windows)
         outside = known & ((start < low) | (end > high))
         message = "[{}, {}) us is not inside the window [{}, {}) us of its device"
         self.add(outside, message, start, end, low, high)

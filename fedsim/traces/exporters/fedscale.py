@@ -90,8 +90,8 @@ def _behaviour(
     bundle: TraceBundle, params: FedScaleExportParams, counts: dict[str, int]
 ) -> dict[int, dict[str, Any]]:
     rows = available_rows(bundle)
-    window_start = bundle.numpy("devices", "window_start_us")
-    period = device_periods(bundle, bundle.numpy("devices", "window_end_us") - window_start)
+    window_start, window_end = bundle.windows
+    period = device_periods(bundle, window_end - window_start)
     if params.align == "device":
         shift = window_start[rows.device]
         rows = Rows(rows.device, rows.start - shift, rows.end - shift)

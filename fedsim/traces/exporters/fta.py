@@ -46,9 +46,9 @@ class FtaExporter(Exporter):
         start = bundle.numpy("availability", "start_us")
         end = bundle.numpy("availability", "end_us")
         state, reason = np.ones(len(device), np.int64), [None] * len(device)
-        if "state" in table.column_names:
+        if bundle.has("availability", "state"):
             state = bundle.numpy("availability", "state").astype(np.int64)
-        if "end_reason" in table.column_names:
+        if bundle.has("availability", "end_reason"):
             reason = table.column("end_reason").cast(pa.string()).to_pylist()
         valid = bundle.valid
         gaps = 0
@@ -106,8 +106,7 @@ def _gaps(
 ) -> tuple[Ints, Ints, Ints]:
     """Pieces of the valid devices' windows that no interval covers."""
     rows = np.flatnonzero(valid)
-    low = bundle.numpy("devices", "window_start_us")[rows]
-    high = bundle.numpy("devices", "window_end_us")[rows]
+    low, high = (edge[rows] for edge in bundle.windows)
     # Each window's edges as empty intervals: then every gap lies between two neighbours.
     order_device = np.concatenate([device, rows, rows])
     order_start = np.concatenate([start, low, high])
