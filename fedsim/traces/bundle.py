@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fedsim.checksums import file_sha256, is_unchanged, stamped
 from fedsim.durable import replacing_folder, write_text
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.ends import OnEnd
 from fedsim.traces.tables import TABLES, make_table, single_chunk
 
@@ -168,13 +169,13 @@ class TraceBundle:
         return single_chunk(self.devices.column("device_id"))
 
     @property
-    def valid(self) -> npt.NDArray[np.bool_]:
+    def valid(self) -> Bools:
         """Whether each device has a usable trace, shape (devices,); true if that is unknown."""
         valid = pc.fill_null(single_chunk(self.devices.column("valid")), True)
         return np.asarray(valid.to_numpy(zero_copy_only=False), np.bool_)
 
     @property
-    def windows(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def windows(self) -> tuple[Ints, Ints]:
         """Start and end (us) of each device's observation, shape (devices,) each."""
         return self.numpy("devices", "window_start_us"), self.numpy("devices", "window_end_us")
 
@@ -201,7 +202,7 @@ class TraceBundle:
         array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
         return array
 
-    def device_rows(self, table: str) -> npt.NDArray[np.int64]:
+    def device_rows(self, table: str) -> Ints:
         """Row number in ``devices`` of each row of ``table``; -1 where the id is null or no device. Shape (rows,)."""
         column, ids = self.table(table).column("device_id"), self.device_ids
         if not pa.types.is_dictionary(column.type):

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ from scipy.stats import rankdata
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.bundle import Manifest, TraceBundle, package_version
 from fedsim.traces.intervals import ranks
 from fedsim.traces.statistics import device_bandwidths, device_shares, device_speeds
@@ -39,8 +39,6 @@ DEVICE_TABLES = (
 )
 SHARED_TABLES = ("network_series", "rtt_matrix")
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 
 # Fields of the manifest that a derived bundle has from its first source.
 _KEPT = ("epoch", "clock", "epoch_weekday", "horizon_us", "on_end", "eligibility")
@@ -189,9 +187,7 @@ def join(
     return TraceBundle(_derived("join", given, options, seed), tables)
 
 
-def _copies(
-    bundle: TraceBundle, names: Sequence[str], rows: Int64Array, ids: Any
-) -> dict[str, Any]:
+def _copies(bundle: TraceBundle, names: Sequence[str], rows: Ints, ids: Any) -> dict[str, Any]:
     """The rows of some tables that belong to the drawn devices, once for each draw, under the new ids."""
     tables = {}
     for name in names:
@@ -212,7 +208,7 @@ def _shared(bundle: TraceBundle) -> dict[str, Any]:
     return {name: bundle.tables[name] for name in SHARED_TABLES if name in bundle.tables}
 
 
-def _shifted(table: Any, ids: Any, low: Int64Array, whole: Int64Array, shift_us: Int64Array) -> Any:
+def _shifted(table: Any, ids: Any, low: Ints, whole: Ints, shift_us: Ints) -> Any:
     """Availability moved earlier by each device's shift within its whole days, cut where it leaves them."""
     device = single_chunk(table.column("device_id")).indices.to_numpy()
     span, origin, shift = whole[device], low[device], shift_us[device]
@@ -243,12 +239,12 @@ def _shifted(table: Any, ids: Any, low: Int64Array, whole: Int64Array, shift_us:
 def _paired(
     bundle: TraceBundle,
     table: str,
-    base: Float64Array | None,
+    base: Floats | None,
     spearman: float,
     count: int,
     seed: int,
     key: int,
-) -> Int64Array:
+) -> Ints:
     """For each of ``count`` devices a device of ``bundle`` that has rows in ``table``."""
     if table not in bundle.tables:
         raise UserError(f"the trace bundle has no table {table}", where=bundle.where)
@@ -276,7 +272,7 @@ def _paired(
     score = ndtri((rank - 0.5) / count)
     drawn = pearson * score + np.sqrt(1 - pearson**2) * stream.normals(np.arange(count), 2)
     place = (ndtr(drawn) * len(ordered)).astype(np.int64)
-    chosen: Int64Array = ordered[np.minimum(place, len(ordered) - 1)]
+    chosen: Ints = ordered[np.minimum(place, len(ordered) - 1)]
     return chosen
 
 

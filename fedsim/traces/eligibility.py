@@ -24,8 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.ordering import Bools, Intervals, Ints, normalize
+from fedsim.traces.ordering import Intervals, normalize
 from fedsim.traces.tables import id_column, make_table
 
 SWITCH = ("off", "on")

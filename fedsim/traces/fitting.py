@@ -11,13 +11,13 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.optimize import brentq
 
+from fedsim.traces.arrays import Floats
+
 MOST_SAMPLES = 100_000
 EM_STEPS = 300
 EM_TOLERANCE = 1e-9
 NARROWEST = 0.02
 """Least standard deviation of a part of a mixture, relative to that of all logarithms."""
-
-Float64Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Fit:
     parameters: dict[str, float]
     ks: float
     aic: float
-    cdf: Callable[[Float64Array], Float64Array]
+    cdf: Callable[[Floats], Floats]
 
 
-def thinned(samples: npt.NDArray[np.floating], most: int = MOST_SAMPLES) -> Float64Array:
+def thinned(samples: npt.NDArray[np.floating], most: int = MOST_SAMPLES) -> Floats:
     """At most ``most`` of the samples, evenly spaced in order of size, so that nothing depends on chance."""
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     if len(ordered) <= most:
@@ -57,7 +57,7 @@ def fit_all(samples: npt.NDArray[np.floating]) -> list[Fit]:
     return sorted(fits, key=lambda fit: fit.aic)
 
 
-def lognormal(ordered: Float64Array) -> Fit:
+def lognormal(ordered: Floats) -> Fit:
     """Lognormal with parameters mu and sigma."""
     logs = np.log(ordered)
     mu, sigma = float(logs.mean()), max(float(logs.std()), 1e-12)
@@ -65,13 +65,13 @@ def lognormal(ordered: Float64Array) -> Fit:
     return _fit("lognormal", {"mu": mu, "sigma": sigma}, ordered, distribution)
 
 
-def exponential(ordered: Float64Array) -> Fit:
+def exponential(ordered: Floats) -> Fit:
     """Exponential with its mean."""
     mean = float(ordered.mean())
     return _fit("exponential", {"mean": mean}, ordered, stats.expon(scale=mean))
 
 
-def weibull(ordered: Float64Array) -> Fit:
+def weibull(ordered: Floats) -> Fit:
     """Weibull with shape k and its scale."""
     logs = np.log(ordered)
     center = logs.mean()
@@ -95,17 +95,17 @@ class _TwoLognormals:
         self.shares = np.array([[weight], [1 - weight]])
         self.parts = [stats.lognorm(s, scale=np.exp(m)) for m, s in zip(mu, sigma, strict=True)]
 
-    def logpdf(self, x: Float64Array) -> Float64Array:
+    def logpdf(self, x: Floats) -> Floats:
         """Logarithm of the density."""
         logs = np.stack([part.logpdf(x) for part in self.parts]) + np.log(self.shares)
         return np.asarray(np.logaddexp(*logs))
 
-    def cdf(self, x: Float64Array) -> Float64Array:
+    def cdf(self, x: Floats) -> Floats:
         """Distribution function."""
         return np.asarray((self.shares * [part.cdf(x) for part in self.parts]).sum(axis=0))
 
 
-def two_lognormals(ordered: Float64Array) -> Fit:
+def two_lognormals(ordered: Floats) -> Fit:
     """A mixture of two lognormals, by expectation maximization from a split at the median."""
     logs = np.log(ordered)
     middle = len(logs) // 2
@@ -137,14 +137,12 @@ def two_lognormals(ordered: Float64Array) -> Fit:
     return _fit("two lognormals", parameters, ordered, distribution)
 
 
-def _log_normal_density(x: Float64Array, mu: float, sigma: float) -> Float64Array:
+def _log_normal_density(x: Floats, mu: float, sigma: float) -> Floats:
     # SciPy's does the same with several more passes over the array, and this runs hundreds of times.
     return np.asarray(-0.5 * ((x - mu) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi))
 
 
-def _fit(
-    family: str, parameters: dict[str, float], ordered: Float64Array, distribution: Any
-) -> Fit:
+def _fit(family: str, parameters: dict[str, float], ordered: Floats, distribution: Any) -> Fit:
     ks = float(stats.ks_1samp(ordered, distribution.cdf, method="asymp").statistic)
     likelihood = float(np.mean(distribution.logpdf(ordered)))
     aic = 2 * len(parameters) / len(ordered) - 2 * likelihood

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER
@@ -15,17 +16,15 @@ from fedsim.units import NEVER
 FAR_US = NEVER // 1000
 """A trace instant (us) that stands for "forever"."""
 
-Int64Array = npt.NDArray[np.int64]
 
-
-def ranks(counts: Int64Array) -> Int64Array:
+def ranks(counts: Ints) -> Ints:
     """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
     total = int(counts.sum())
-    ranks: Int64Array = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    ranks: Ints = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     return ranks
 
 
-def first_at_or_after(times: Int64Array, instants: Int64Array) -> npt.NDArray[np.intp]:
+def first_at_or_after(times: Ints, instants: Ints) -> npt.NDArray[np.intp]:
     """Position of the first of ``times`` (ascending) at or after each instant; ``len(times)`` where there is none."""
     steps = np.diff(times)
     if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
@@ -36,7 +35,7 @@ def first_at_or_after(times: Int64Array, instants: Int64Array) -> npt.NDArray[np
     return np.searchsorted(times, instants, side="left")
 
 
-def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Array]:
+def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints]:
     """All times online of a bundle, touching ones joined.
 
     Returns:
@@ -47,8 +46,8 @@ def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Arra
         UserError: the availability contradicts itself.
     """
     rows = bundle.device_rows("availability")
-    starts: Int64Array = bundle.numpy("availability", "start_us")
-    ends: Int64Array = bundle.numpy("availability", "end_us")
+    starts: Ints = bundle.numpy("availability", "start_us")
+    ends: Ints = bundle.numpy("availability", "end_us")
     if not _sound(rows, starts, ends, *bundle.windows):
         require_sound(bundle)
         raise UserError("its availability contradicts itself", where=bundle.where)
@@ -75,11 +74,11 @@ def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Arra
 
 
 def _sound(
-    rows: npt.NDArray[np.int64],
+    rows: Ints,
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
-    window_start: Int64Array,
-    window_end: Int64Array,
+    window_start: Ints,
+    window_end: Ints,
 ) -> bool:
     """Whether intervals are in order and make sense; the rows at fault are found by validation."""
     if not len(rows):
@@ -97,25 +96,25 @@ def _sound(
     return bool(np.bincount(heads).max() == 1)
 
 
-def device_periods(bundle: TraceBundle, window: Int64Array) -> Int64Array:
+def device_periods(bundle: TraceBundle, window: Ints) -> Ints:
     """Wrap period (us) of each device; 0 for a device without a window."""
     if "period_us" not in bundle.devices.column_names:
         return window
     # An integer column with nulls arrives as float64, which is exact for 285 years of microseconds.
     period = bundle.numpy("devices", "period_us").astype(np.float64)
-    known: Int64Array = np.where(np.isnan(period), 0, period).astype(np.int64)
-    result: Int64Array = np.where(np.isnan(period), window, known)
+    known: Ints = np.where(np.isnan(period), 0, period).astype(np.int64)
+    result: Ints = np.where(np.isnan(period), window, known)
     if (result < window).any():
         require_sound(bundle)
     return result
 
 
 def hold_ends(
-    edges: Int64Array,
-    first: Int64Array,
-    last: Int64Array,
-    window_start: Int64Array,
-    window_end: Int64Array,
+    edges: Ints,
+    first: Ints,
+    last: Ints,
+    window_start: Ints,
+    window_end: Ints,
 ) -> None:
     """Let what holds at either end of a device's window hold forever beyond it; changes ``edges``."""
     some = first < last
@@ -124,9 +123,7 @@ def hold_ends(
     edges[tails] = np.where(edges[tails] == window_end[some], FAR_US, edges[tails])
 
 
-def subtract_by_device(
-    edges: Int64Array, first: Int64Array, last: Int64Array, origin: Int64Array
-) -> None:
+def subtract_by_device(edges: Ints, first: Ints, last: Ints, origin: Ints) -> None:
     """Make the edges (us) of each device relative to its own origin; changes ``edges``."""
     if not origin.any():
         return

@@ -8,10 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from fedsim.traces.arrays import Bools, Ints
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy.stats import spearmanr
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Floats, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
@@ -22,9 +23,6 @@ from fedsim.traces.tables import DIRECTIONS
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 LEVELS = (60.0, 300.0, 600.0, 3600.0)
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -38,7 +36,7 @@ class Spread:
         fits: fitted distributions, best first.
     """
 
-    samples: Float64Array
+    samples: Floats
     count: int
     mean: float
     fits: list[Fit] = field(default_factory=list)
@@ -101,8 +99,8 @@ class AvailabilityStatistics:
     sessions_a_day: Spread
     remaining_s: Spread
     at_least: list[AtLeast]
-    by_hour: Float64Array
-    by_weekday: Float64Array | None
+    by_hour: Floats
+    by_weekday: Floats | None
     moments: Spread
     rhythm: Rhythm | None
 
@@ -167,7 +165,7 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
     )
 
 
-def device_speeds(bundle: TraceBundle) -> Float64Array | None:
+def device_speeds(bundle: TraceBundle) -> Floats | None:
     """Speed of each device, to rank devices by (higher is faster; no unit); NaN where unknown, None without a table."""
     if "compute" not in bundle.tables:
         return None
@@ -187,7 +185,7 @@ def device_speeds(bundle: TraceBundle) -> Float64Array | None:
     return speed
 
 
-def device_bandwidths(bundle: TraceBundle) -> Float64Array | None:
+def device_bandwidths(bundle: TraceBundle) -> Floats | None:
     """Rate to each device (bit/s); NaN where unknown, None without a table ``network``."""
     if "network" not in bundle.tables:
         return None
@@ -199,7 +197,7 @@ def device_bandwidths(bundle: TraceBundle) -> Float64Array | None:
     return result
 
 
-def device_shares(bundle: TraceBundle) -> Float64Array:
+def device_shares(bundle: TraceBundle) -> Floats:
     """Share of its window in which each device is online, shape (devices,); 0 for one that is not valid."""
     edges, first, last = device_edges(bundle)
     low, high = bundle.windows
@@ -254,7 +252,7 @@ def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
     )
 
 
-def _remaining(lengths: Float64Array) -> Spread:
+def _remaining(lengths: Floats) -> Spread:
     """Remaining time online of a device picked at a random instant of those online: density P(length > x) / mean."""
     ordered = np.sort(lengths)
     if not len(ordered):
@@ -269,7 +267,7 @@ def _remaining(lengths: Float64Array) -> Spread:
     return Spread(values, len(ordered), mean)
 
 
-def _clock_shift(bundle: TraceBundle) -> Int64Array:
+def _clock_shift(bundle: TraceBundle) -> Ints:
     """What to add to a device's trace instants (us) so that hours of the day count from midnight of its clock."""
     shift = np.zeros(bundle.device_count, np.int64)
     epoch = bundle.manifest.epoch
@@ -289,8 +287,8 @@ def _clock_shift(bundle: TraceBundle) -> Int64Array:
 
 
 def _online_by_hour(
-    bundle: TraceBundle, device: Int64Array, start: Int64Array, end: Int64Array
-) -> tuple[Float64Array, Float64Array]:
+    bundle: TraceBundle, device: Ints, start: Ints, end: Ints
+) -> tuple[Floats, Floats]:
     """Time online and time observed (us), all devices together, in each hour from midnight before the earliest one."""
     valid, (low, high) = bundle.valid, bundle.windows
     if not valid.any():
@@ -307,7 +305,7 @@ def _online_by_hour(
     return online, observed
 
 
-def _time_in_bins(instants: Int64Array, hours: int) -> Float64Array:
+def _time_in_bins(instants: Ints, hours: int) -> Floats:
     """For each hour, the time (us) of it that lies after an instant, summed over the instants (in [0, hours])."""
     hour = instants // HOUR_US
     within = instants - hour * HOUR_US
@@ -317,19 +315,19 @@ def _time_in_bins(instants: Int64Array, hours: int) -> Float64Array:
     return np.asarray((earlier * HOUR_US + count * HOUR_US - late)[:hours])
 
 
-def _fold(values: Float64Array, bins: int, width: int) -> Float64Array:
+def _fold(values: Floats, bins: int, width: int) -> Floats:
     """Sums of hourly values by ``bins`` repeating bins of ``width`` hours."""
     bin_of = np.arange(len(values)) // width % bins
     return np.bincount(bin_of, weights=values, minlength=bins).astype(np.float64)
 
 
-def _moments(start: Int64Array, end: Int64Array, low: Int64Array, high: Int64Array) -> Spread:
+def _moments(start: Ints, end: Ints, low: Ints, high: Ints) -> Spread:
     """Share of the observed devices online at each full hour at which at least half as many as ever are observed."""
     if not len(low):
         return Spread.of(np.zeros(0))
     hours = np.arange(-(-int(low.min()) // HOUR_US), int(high.max()) // HOUR_US + 1) * HOUR_US
 
-    def passed(instants: Int64Array) -> Int64Array:
+    def passed(instants: Ints) -> Ints:
         return np.searchsorted(np.sort(instants), hours, side="right").astype(np.int64)
 
     online = passed(start) - passed(end)
@@ -338,7 +336,7 @@ def _moments(start: Int64Array, end: Int64Array, low: Int64Array, high: Int64Arr
     return Spread.of(online[enough] / observed[enough])
 
 
-def _rhythm(by_hour: Float64Array) -> Rhythm | None:
+def _rhythm(by_hour: Floats) -> Rhythm | None:
     if not np.isfinite(by_hour).all() or by_hour.mean() == 0:
         return None
     # The middle of each hour stands for it.
@@ -367,7 +365,7 @@ def _network(bundle: TraceBundle) -> dict[str, Spread]:
     return {name: spread for name, spread in spreads.items() if spread}
 
 
-def _directions(bundle: TraceBundle, table: str) -> dict[str, npt.NDArray[np.bool_]]:
+def _directions(bundle: TraceBundle, table: str) -> dict[str, Bools]:
     """The rows of each direction that a table has."""
     if table not in bundle.tables:
         return {}
@@ -375,9 +373,7 @@ def _directions(bundle: TraceBundle, table: str) -> dict[str, npt.NDArray[np.boo
     return {way: direction == way for way in DIRECTIONS if (direction == way).any()}
 
 
-def _with_lognormal(
-    bundle: TraceBundle, table: str, column: str, chosen: npt.NDArray[np.bool_]
-) -> Spread | None:
+def _with_lognormal(bundle: TraceBundle, table: str, column: str, chosen: Bools) -> Spread | None:
     """The spread of a column in some rows, with a fitted lognormal; None if nothing is known."""
     if not bundle.has(table, column):
         return None

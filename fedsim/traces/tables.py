@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools
 
 STRING = pa.string()
 ID = pa.dictionary(pa.int32(), pa.string())
@@ -32,7 +33,7 @@ class Bounds:
     open_low: bool = False
     words: str = ""
 
-    def contain(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def contain(self, values: npt.NDArray[Any]) -> Bools:
         """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
         with np.errstate(invalid="ignore"):
             inside = (values > self.low) if self.open_low else (values >= self.low)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, UserErrors
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
 
@@ -25,8 +26,6 @@ CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 
 SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10 * 86_400.0
 LONGEST_WINDOW_S = 5 * 365 * 86_400.0
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class _TableChecker:
         if self.name in relations:
             relations[self.name]()
 
-    def add(self, bad: BoolArray, message: str, *values: Any) -> None:
+    def add(self, bad: Bools, message: str, *values: Any) -> None:
         """Report the rows where ``bad`` holds; ``values`` fill the braces of ``message``."""
         rows = np.flatnonzero(bad)
         for row in rows[: self.limit]:
@@ -177,7 +176,7 @@ class _TableChecker:
             message = f"{column.name} is {{!r}}, which holds a control character"
             self.add_texts(bad, message, column.name)
 
-    def add_texts(self, bad: BoolArray, message: str, column: str) -> None:
+    def add_texts(self, bad: Bools, message: str, column: str) -> None:
         """:meth:`add` with the texts of a column, which are made only if a row is bad."""
         if bad.any():
             self.add(bad, message, self.texts(column))
@@ -232,7 +231,7 @@ class _TableChecker:
             self.add(same & (start > above), message, start, above)
         self._contiguous(group)
 
-    def _contiguous(self, group: npt.NDArray[np.int64]) -> None:
+    def _contiguous(self, group: Ints) -> None:
         first = np.ones(len(group), np.bool_)
         first[1:] = group[1:] != group[:-1]
         first &= group >= 0
@@ -289,7 +288,7 @@ class _TableChecker:
     # Columns as arrays ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def devices(self) -> npt.NDArray[np.int64]:
+    def devices(self) -> Ints:
         """Row in ``devices`` of each row; -1 if there is none."""
         return self.bundle.device_rows(self.name)
 
@@ -301,11 +300,11 @@ class _TableChecker:
         """A column as Python strings."""
         return np.asarray(self.table.column(column).cast(pa.string()).to_numpy())
 
-    def integers(self, column: str) -> npt.NDArray[np.int64]:
+    def integers(self, column: str) -> Ints:
         """An integer column; nulls, which are reported elsewhere, read as 0."""
         return np.asarray(_numpy(pc.fill_null(self.values(column), 0)))
 
-    def codes(self, column: str) -> npt.NDArray[np.int64]:
+    def codes(self, column: str) -> Ints:
         """Numbers that are equal where the values of a column are; -1 for null and for unknown devices."""
         if column == "device_id" and self.name != "devices":
             return self.devices

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.bundle import TraceBundle
 
 
@@ -27,8 +27,8 @@ class Link(NamedTuple):
     series_id: str
     direction: str
     file_name: str
-    edges_us: npt.NDArray[np.int64]
-    rate_bps: npt.NDArray[np.float64]
+    edges_us: Ints
+    rate_bps: Floats
 
 
 def links(bundle: TraceBundle) -> Iterator[Link]:

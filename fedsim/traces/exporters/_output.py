@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import TraceBundle
 
-Ints = npt.NDArray[np.int64]
 US_PER_S = 1_000_000
 
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
-from fedsim.traces.exporters._output import US_PER_S, Ints, texts
+from fedsim.traces.exporters._output import US_PER_S, texts
 from fedsim.traces.importers.fta import COLUMNS
 
 
@@ -102,7 +103,7 @@ class FtaExporter(Exporter):
 
 
 def _gaps(
-    bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: np.typing.NDArray[np.bool_]
+    bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: Bools
 ) -> tuple[Ints, Ints, Ints]:
     """Pieces of the valid devices' windows that no interval covers."""
     rows = np.flatnonzero(valid)

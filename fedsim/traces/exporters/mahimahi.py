@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
 from fedsim.traces.exporters._links import Link, links
@@ -53,7 +53,7 @@ class MahimahiExporter(Exporter):
             raise UserError("has no series", where=bundle.where)
 
 
-def _opportunities(link: Link) -> tuple[npt.NDArray[np.int64], int]:
+def _opportunities(link: Link) -> tuple[Ints, int]:
     """Milliseconds of the packets, ascending, and the length of the series in milliseconds."""
     edges_us = link.edges_us
     sent = np.append(0.0, np.cumsum(link.rate_bps * np.diff(edges_us) / 1e6))

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.ordering import Intervals, Ints, normalize, polling_interval
+from fedsim.traces.arrays import Ints
+from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
 
 DAY_US = 86_400_000_000

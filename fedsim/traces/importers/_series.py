@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers._assemble import devices_table, nullable, per_device
-from fedsim.traces.importers._numbers import Floats, Ints
 from fedsim.traces.importers._sources import SourceFile
 from fedsim.traces.tables import DIRECTIONS, id_column, make_table
 

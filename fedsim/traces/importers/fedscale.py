@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
@@ -21,7 +22,7 @@ from fedsim.traces.importers._assemble import (
     per_device,
     texts,
 )
-from fedsim.traces.importers._numbers import TIME_S, Floats, Number, microseconds
+from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
 from fedsim.traces.tables import POSITIVE, Bounds
 
 Records = Mapping[str, Mapping[str, Any]]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
@@ -234,8 +235,8 @@ def _raw_tables(
 
 def _events_table(
     ids: list[str],
-    device: npt.NDArray[np.int64],
-    time_us: npt.NDArray[np.int64],
+    device: Ints,
+    time_us: Ints,
     code: npt.NDArray[Any],
     event: Any,
 ) -> Any:

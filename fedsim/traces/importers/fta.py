@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import DAY_US, availability_table, devices_table
-from fedsim.traces.importers._numbers import Ints, Number, microseconds
+from fedsim.traces.importers._numbers import Number, microseconds
 from fedsim.traces.ordering import Intervals, normalize, overlaps_any
 from fedsim.traces.tables import Bounds
 
@@ -146,8 +147,8 @@ class _Events:
 
     columns: Mapping[str, Any]
     sources: Sequence[SourceFile]
-    source: npt.NDArray[np.int64]
-    line: npt.NDArray[np.int64]
+    source: Ints
+    line: Ints
 
     def place(self, row: int) -> str:
         """File and line of a row."""
@@ -197,7 +198,7 @@ class _Events:
         return cls(columns, files, source_rows, np.concatenate(lines))
 
 
-def _nodes(events: _Events) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _nodes(events: _Events) -> tuple[Ints, Ints]:
     """Row of the node of each event, and the first event of each node; nodes in the order of the files.
 
     Raises:
@@ -242,12 +243,12 @@ def _times(events: _Events, column: str) -> Ints:
 
 
 def _both_states(
-    device: npt.NDArray[np.int64],
-    start_us: npt.NDArray[np.int64],
-    stop_us: npt.NDArray[np.int64],
-    on: npt.NDArray[np.bool_],
+    device: Ints,
+    start_us: Ints,
+    stop_us: Ints,
+    on: Bools,
     counts: dict[str, int],
-) -> tuple[Intervals, npt.NDArray[np.int8], npt.NDArray[np.int64]]:
+) -> tuple[Intervals, npt.NDArray[np.int8], Ints]:
     """Disjoint intervals of both states, their states, and the rows that ended them."""
     parts: list[tuple[Any, ...]] = []
     for state in (True, False):

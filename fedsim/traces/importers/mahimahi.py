@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import Floats, Ints, Number
+from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import Series, named_sources, series_tables
 from fedsim.traces.tables import Bounds
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table, per_device
 from fedsim.traces.importers._numbers import Number
@@ -91,7 +92,7 @@ class Mobiperf(Importer):
         return Imported(tables, counts, [caveat])
 
 
-def _rates(record: Any, where: str) -> np.typing.NDArray[np.float64]:
+def _rates(record: Any, where: str) -> Floats:
     if not isinstance(record, dict) or not isinstance(record.get("tcp_speed_results"), list):
         raise UserError(
             "has no list 'tcp_speed_results'",

@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import TIME_S, Floats, Ints, Number, microseconds
+from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
 from fedsim.traces.importers._series import Series, named_sources, series_tables
 
 TIME = Number("the time", "s", TIME_S)

@@ -11,9 +11,9 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
 from fedsim.traces.importers._numbers import Number
@@ -103,8 +103,8 @@ def _natural(source: SourceFile) -> list[Any]:
     ]
 
 
-def _matrix(source: SourceFile) -> npt.NDArray[np.float64]:
-    rows: list[npt.NDArray[np.float64]] = []
+def _matrix(source: SourceFile) -> Floats:
+    rows: list[Floats] = []
     for line, text in source.lines():
         comma, tab = "," in text, "\t" in text
         fields = text.split("," if comma else "\t" if tab else None)
@@ -127,7 +127,7 @@ def _matrix(source: SourceFile) -> npt.NDArray[np.float64]:
     return np.array(rows)
 
 
-def _plausible(rtt_s: npt.NDArray[np.float64], unit: str, where: str) -> None:
+def _plausible(rtt_s: Floats, unit: str, where: str) -> None:
     known = rtt_s[~np.isnan(rtt_s)]
     if not len(known):
         raise UserError("gives no round-trip time between two nodes", where=where)

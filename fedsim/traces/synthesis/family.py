@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from fedsim.components import Component, discover
 from fedsim.randomness import Stream
+from fedsim.traces.arrays import Bools, Floats, Ints
 
 RESOLUTION_US = 1000
 """Synthetic instants are whole milliseconds: no source is finer, and they compress well."""
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
 
 
 class Sessions(NamedTuple):
@@ -29,9 +27,9 @@ class Sessions(NamedTuple):
         censored: bit 0: began before the window; bit 1: went on after it.
     """
 
-    device: Int64Array
-    start_us: Int64Array
-    end_us: Int64Array
+    device: Ints
+    start_us: Ints
+    end_us: Ints
     censored: npt.NDArray[np.int8]
 
 
@@ -47,7 +45,7 @@ class Family(Component):
         self.params = params
 
     @abstractmethod
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """The times online of some devices.
 
         Args:
@@ -67,9 +65,7 @@ def concatenated(parts: Sequence[Sessions]) -> Sessions:
     return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def sessions_from_cycles(
-    cycles: Sequence[tuple[Int64Array, Float64Array, Float64Array]], span_s: float
-) -> Sessions:
+def sessions_from_cycles(cycles: Sequence[tuple[Ints, Floats, Floats]], span_s: float) -> Sessions:
     """:func:`sessions_from_seconds` of groups of devices, starts and ends; no group is no session."""
     none = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
     device, start_s, end_s = (
@@ -79,7 +75,7 @@ def sessions_from_cycles(
 
 
 def sessions_from_seconds(
-    device: Int64Array, start_s: npt.NDArray[Any], end_s: npt.NDArray[Any], span_s: float
+    device: Ints, start_s: npt.NDArray[Any], end_s: npt.NDArray[Any], span_s: float
 ) -> Sessions:
     """Cut raw intervals (any order) to the window, round them, and join those of one device that meet."""
     order = np.lexsort((start_s, device))
@@ -104,9 +100,7 @@ def sessions_from_seconds(
     )
 
 
-def sessions_from_slots(
-    devices: Int64Array, online: npt.NDArray[np.bool_], slot_s: float, span_s: float
-) -> Sessions:
+def sessions_from_slots(devices: Ints, online: Bools, slot_s: float, span_s: float) -> Sessions:
     """Runs of slots in which a device is online, shape of ``online``: (devices, slots)."""
     edges = np.diff(online.astype(np.int8), axis=1, prepend=0, append=0)
     device, start = np.nonzero(edges == 1)

@@ -7,7 +7,8 @@ from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import Family, Int64Array, Sessions, sessions_from_cycles
+from fedsim.traces.arrays import Ints
+from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles
 from fedsim.units import Duration
 
 _STATE = 0
@@ -30,7 +31,7 @@ class Markov(Family):
         gap: Duration = Field(11758.0, gt=0)
         """Mean time offline (s)."""
 
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """Both residual times are exponential too, so the chain can start at the window."""
         session, gap = self.params.session, self.params.gap
         online = stream.uniforms(devices, _STATE) < session / (session + gap)

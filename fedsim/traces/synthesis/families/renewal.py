@@ -15,13 +15,8 @@ from scipy.special import betaincinv, ndtr
 
 from fedsim.components import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import (
-    Family,
-    Float64Array,
-    Int64Array,
-    Sessions,
-    sessions_from_cycles,
-)
+from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles
 from fedsim.units import Duration
 
 DAY_S = 86_400.0
@@ -71,7 +66,7 @@ class Renewal(Family):
 
     params: Params
 
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """All devices advance together, one session and one gap per step, until each has left the window."""
         params = self.params
         devices = devices[stream.uniforms(devices, _NEVER) >= params.never_available]
@@ -102,7 +97,7 @@ class Renewal(Family):
             draw += 2
         return sessions_from_cycles(cycles, span_s)
 
-    def _profiles(self, devices: Int64Array, stream: Stream) -> tuple[Float64Array, Float64Array]:
+    def _profiles(self, devices: Ints, stream: Stream) -> tuple[Floats, Floats]:
         """Share of time online and sessions per day of each device."""
         params = self.params
         common = stream.normals(devices, _SHARE)
@@ -113,9 +108,7 @@ class Renewal(Family):
         # The Beta distribution reaches shares that no session of a second could make up.
         return np.clip(share, 1e-9, 1 - 1e-9), np.exp(params.rate_mu + params.rate_sigma * score)
 
-    def _after_gap(
-        self, time: Float64Array, gap: Float64Array, phase_h: Float64Array
-    ) -> Float64Array:
+    def _after_gap(self, time: Floats, gap: Floats, phase_h: Floats) -> Floats:
         """The instant at which a gap that begins at ``time`` has passed on the device's own clock.
 
         That clock reads t + (A / w) sin(w (t - peak)), w = 2 pi / day; it is inverted by Newton's method on Kepler's
@@ -136,5 +129,5 @@ class Renewal(Family):
         return np.maximum(time + (eccentric - angle) / angular, time + SHORTEST_S)
 
 
-def _lognormal(normal: Float64Array, mu: Float64Array, sigma: float) -> Float64Array:
+def _lognormal(normal: Floats, mu: Floats, sigma: float) -> Floats:
     return np.maximum(np.exp(mu + sigma * normal), SHORTEST_S)

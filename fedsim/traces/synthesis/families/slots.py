@@ -9,14 +9,8 @@ from pydantic import Field, model_validator
 
 from fedsim.components import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import (
-    Family,
-    Float64Array,
-    Int64Array,
-    Sessions,
-    concatenated,
-    sessions_from_slots,
-)
+from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.synthesis.family import Family, Sessions, concatenated, sessions_from_slots
 from fedsim.units import Duration
 
 SLOTS_AT_ONCE = 1 << 22
@@ -26,10 +20,10 @@ class Slots(Family):
     """Base of the families of slots; their parameters have a ``slot``, its length (s)."""
 
     @abstractmethod
-    def probability(self, hour: Float64Array) -> Float64Array:
+    def probability(self, hour: Floats) -> Floats:
         """Probability of being online in slots whose middles are at these hours from midnight, shape (slots,)."""
 
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """One uniform number per device and slot."""
         slot_s = self.params.slot
         slots = np.arange(int(np.ceil(span_s / slot_s)))
@@ -57,7 +51,7 @@ class Bernoulli(Slots):
         slot: Duration = Field(600.0, gt=0)
         """Length of a slot (s)."""
 
-    def probability(self, hour: Float64Array) -> Float64Array:
+    def probability(self, hour: Floats) -> Floats:
         """The same in every slot."""
         return np.full(len(hour), self.params.p)
 
@@ -88,7 +82,7 @@ class Cosine(Slots):
                 )
             return self
 
-    def probability(self, hour: Float64Array) -> Float64Array:
+    def probability(self, hour: Floats) -> Floats:
         """The cosine at each hour."""
         wave = np.cos(2 * np.pi * (hour - self.params.peak_hour) / 24)
         return np.asarray(self.params.mean * (1 + self.params.amplitude * wave))
