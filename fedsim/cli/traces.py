@@ -430,7 +430,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     if as_json:
         click.echo(json.dumps([as_data(statistics) for statistics in described], indent=2))
     else:
-        # A file or a pipe has no width of its own.
+        # A file or a pipe has no width.
         console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
         write_text(described, console)
     if plot is not None:

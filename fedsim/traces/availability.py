@@ -269,7 +269,7 @@ class AvailabilityIndex:
         return on, change
 
     def _edge_after(self, position: Ints, first: Ints, last: Ints) -> Ints:
-        """First edge of each client after ``position`` (us, in its lap); ``last`` where there is none."""
+        """First edge of each client after ``position`` (us, in its lap); ``last`` if there is none."""
         low, high = first.copy(), last.copy()
         for _ in range(int((high - low).max(initial=0)).bit_length()):
             middle = (low + high) >> 1
@@ -293,7 +293,7 @@ class AvailabilityIndex:
         return np.where(on, t_ns, change)
 
     def online_clients(self, t_ns: int) -> Ints:
-        """Clients online at ``t_ns``, ascending. Cheapest when the instants asked about do not decrease."""
+        """Clients online at ``t_ns``, ascending. Cheapest if the instants of successive calls do not decrease."""
         self._sweep.advance(t_ns)
         return np.flatnonzero(self._sweep.online)
 
@@ -343,8 +343,8 @@ class AvailabilityIndex:
         begin = np.maximum(np.maximum(self._edges[edge], -FAR_US // 2) + to_time, low) * _NS
         end = np.minimum(np.minimum(self._edges[edge + 1], FAR_US // 2) + to_time, high) * _NS
         begin, end = np.maximum(begin, start_ns), np.minimum(end, end_ns)
-        kept = end > begin
-        who, begin, end = who[kept], begin[kept], end[kept]
+        some = end > begin
+        who, begin, end = who[some], begin[some], end[some]
         joins = np.zeros(len(who), np.bool_)
         joins[1:] = (who[1:] == who[:-1]) & (begin[1:] == end[:-1])
         if joins.any():
@@ -383,7 +383,7 @@ class AvailabilityIndex:
         return self._online_before_ns(end_ns) - self._online_before_ns(start_ns)
 
     def _online_before_ns(self, t_ns: int) -> Ints:
-        """Time online (ns) of each client from a fixed instant of its own until ``t_ns``, shape (clients,)."""
+        """Time online (ns) of each client from an instant fixed for the client until ``t_ns``, shape (clients,)."""
         self._before()
         assert self._before_us is not None
         first, last, offset, period = self._layout.T
@@ -406,7 +406,7 @@ class AvailabilityIndex:
         return result
 
     def _before(self) -> memoryview[int]:
-        """Time online (us) of each interval's device before the interval; made when it is first asked for."""
+        """Time online (us) of each interval's device before the interval; made on first use."""
         if self._before_view is None:
             length = self._edges[1::2] - self._edges[::2]
             before = np.cumsum(length) - length
@@ -594,9 +594,9 @@ class OnlineSampler:
             more = min(2 * (k - len(chosen)) + 16, limit - attempts)
             uniforms = self._stream.uniforms(draw, np.arange(attempts, attempts + more))
             attempts += more
-            places = (uniforms * count).astype(np.int64)
-            clients = self._listed[places]
-            accepted = clients[~busy[clients] & self._online(places, clients, t_ns)]
+            positions = (uniforms * count).astype(np.int64)
+            clients = self._listed[positions]
+            accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
             chosen = chosen[np.sort(where)]
@@ -605,7 +605,7 @@ class OnlineSampler:
         return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
 
     def sample_one(self, t_ns: int, busy: Bools, draw: int) -> int:
-        """One client that is online at ``t_ns`` and not busy; -1 where there is none. As :meth:`sample` with k = 1."""
+        """One client that is online at ``t_ns`` and not busy; -1 if there is none. As :meth:`sample` with k = 1."""
         if not self._bin_start <= t_ns < self._bin_end:
             self._list(t_ns)
         if busy is not self._busy:
@@ -620,7 +620,7 @@ class OnlineSampler:
         uniforms = self._uniforms
         for attempt in range(self._ATTEMPTS if count else 0):
             if attempt < self._AHEAD:
-                place = int(uniforms[at + attempt] * count)
+                position = int(uniforms[at + attempt] * count)
             else:
                 if (
                     attempt == self._ATTEMPTS_A_LOOK
@@ -628,11 +628,11 @@ class OnlineSampler:
                     and len(self._acceptable(t_ns, busy)) < 2
                 ):
                     break
-                place = int(self._stream.uniform(draw, attempt) * count)
-            client = self._listed_view[place]
+                position = int(self._stream.uniform(draw, attempt) * count)
+            client = self._listed_view[position]
             if self._busy_view[client]:
                 continue
-            until_ns = self._sure_until_view[place]
+            until_ns = self._sure_until_view[position]
             if until_ns <= t_ns:
                 until_ns = self._index.online_until(client, t_ns)
                 if until_ns == t_ns:
@@ -663,7 +663,7 @@ class OnlineSampler:
         return clients[~busy[clients]]
 
     def _online_at(self, t_ns: int) -> Ints:
-        """All clients online at an instant of the bin, ascending; looked for again only when one has come or gone."""
+        """All clients online at an instant of the bin, ascending; searched for only after one has come or gone."""
         if not self._known_from <= t_ns < self._known_until:
             if t_ns < self._known_from:
                 self._list(t_ns)
@@ -676,8 +676,8 @@ class OnlineSampler:
             self._known_until = min(next_change, self._index.horizon_ns)
         return self._known
 
-    def _online(self, places: Ints, clients: Ints, t_ns: int) -> Bools:
-        online = self._sure_until[places] > t_ns
+    def _online(self, positions: Ints, clients: Ints, t_ns: int) -> Bools:
+        online = self._sure_until[positions] > t_ns
         unsure = np.flatnonzero(~online)
         online[unsure] = self._index.is_online_many(clients[unsure], t_ns)
         return online
@@ -695,7 +695,7 @@ class OnlineSampler:
         change_us = change_us.take(self._listed)
         self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)
         self._is_online = online.take(self._listed)
-        # Both are brought forward when all who are online are asked for; what is known of single clients is this:
+        # Both are brought forward by _online_at; what is known of single clients is this:
         # whoever is online when the bin starts is so until its next change.
         self._sure_until = self._change * self._is_online
         self._known_from = self._known_until = self._bin_start

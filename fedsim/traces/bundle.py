@@ -54,7 +54,7 @@ class Eligibility(BaseModel):
     words: str
     """The rule in words."""
     expression: str | None = None
-    """The rule as an expression over the keys of device_events, where it can be derived again."""
+    """The rule as an expression over the keys of device_events; null if the rule cannot be applied to them."""
 
 
 class Manifest(BaseModel):
@@ -203,7 +203,7 @@ class TraceBundle:
         return array
 
     def device_rows(self, table: str) -> Ints:
-        """Row number in ``devices`` of each row of ``table``; -1 where the id is null or no device. Shape (rows,)."""
+        """Row number in ``devices`` of each row of ``table``; -1 if the id is null or not a device. Shape (rows,)."""
         column, ids = self.table(table).column("device_id"), self.device_ids
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
@@ -213,8 +213,8 @@ class TraceBundle:
             if chunk.dictionary.equals(ids):
                 codes = np.arange(len(ids), dtype=np.int64)
             else:
-                found = pc.fill_null(pc.index_in(chunk.dictionary, value_set=ids), -1)
-                codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
+                rows = pc.fill_null(pc.index_in(chunk.dictionary, value_set=ids), -1)
+                codes = rows.to_numpy(zero_copy_only=False).astype(np.int64)
             codes = np.append(codes, -1)
             indices = pc.fill_null(chunk.indices, len(codes) - 1).to_numpy(zero_copy_only=False)
             parts.append(codes[indices])

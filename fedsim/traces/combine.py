@@ -143,7 +143,7 @@ def join(
     Each device is given the columns of a device drawn with replacement: independently, or with a rank correlation.
 
     Args:
-        availability: bundle whose devices and times online are kept, and its other columns where no other is given.
+        availability: bundle whose devices and times online are kept, and its other columns if no other bundle is given.
         compute: bundle of the compute columns and series.
         network: bundle of the network columns and series.
         seed: seed of the draws.
@@ -174,8 +174,8 @@ def join(
             network, "network", speeds, network_correlation, len(ids), seed, _NETWORK
         )
     links = network or availability
-    kept = ("devices", "availability", "device_events")
-    tables = {name: availability.tables[name] for name in kept if name in availability.tables}
+    names = ("devices", "availability", "device_events")
+    tables = {name: availability.tables[name] for name in names if name in availability.tables}
     tables |= _copies(compute or availability, ("compute", "compute_series"), rows, ids)
     tables |= _copies(links, ("network", "network_assign"), link_rows, ids) | _shared(links)
     sources = {"availability": availability, "compute": compute, "network": network}
@@ -220,8 +220,9 @@ def _shifted(table: Any, ids: Any, low: Ints, whole: Ints, shift_us: Ints) -> An
         (np.maximum(start, shift), end, -shift),
         (start, np.minimum(end, shift), span - shift),
     ):
-        kept = np.flatnonzero(ends > begins)
-        pieces.append((kept, (begins + move + origin)[kept], (ends + move + origin)[kept]))
+        nonempty = np.flatnonzero(ends > begins)
+        moved = begins + move + origin, ends + move + origin
+        pieces.append((nonempty, moved[0][nonempty], moved[1][nonempty]))
     row, begin, finish = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.lexsort((begin, device[row]))
     row, begin, finish = row[order], begin[order], finish[order]
@@ -264,15 +265,15 @@ def _paired(
             where=bundle.where,
         )
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
-    # A Gaussian copula with this correlation has Spearman's correlation as asked for.
+    # A Gaussian copula with this correlation has the Spearman correlation that was given.
     pearson = pearson_of_spearman(spearman)
     # Ties are broken by chance, or devices that are never online would all get like ones.
     tie_break = stream.uniforms(np.arange(count), 1)
     rank = rankdata(np.lexsort((tie_break, base)).argsort())
     score = ndtri((rank - 0.5) / count)
     drawn = pearson * score + np.sqrt(1 - pearson**2) * stream.normals(np.arange(count), 2)
-    place = (ndtr(drawn) * len(ordered)).astype(np.int64)
-    chosen: Ints = ordered[np.minimum(place, len(ordered) - 1)]
+    positions = (ndtr(drawn) * len(ordered)).astype(np.int64)
+    chosen: Ints = ordered[np.minimum(positions, len(ordered) - 1)]
     return chosen
 
 

@@ -44,8 +44,8 @@ def thinned(samples: npt.NDArray[np.floating], most: int = MOST_SAMPLES) -> Floa
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     if len(ordered) <= most:
         return ordered
-    places = ((np.arange(most) + 0.5) * len(ordered) / most).astype(np.int64)
-    return ordered[places]
+    ranks = ((np.arange(most) + 0.5) * len(ordered) / most).astype(np.int64)
+    return ordered[ranks]
 
 
 def fit_all(samples: npt.NDArray[np.floating]) -> list[Fit]:
@@ -123,7 +123,7 @@ def two_lognormals(ordered: Floats) -> Fit:
         for part, weights in enumerate((share, 1 - share)):
             mu[part] = np.average(logs, weights=weights)
             variance = np.average((logs - mu[part]) ** 2, weights=weights)
-            # Neither part may shrink onto a single value, where the likelihood has no bound.
+            # Neither part may shrink to a single value: the likelihood would have no bound.
             sigma[part] = max(np.sqrt(variance), NARROWEST * spread)
         now = float(both.mean())
         if now - before < EM_TOLERANCE:

@@ -25,12 +25,12 @@ def ranks(counts: Ints) -> Ints:
 
 
 def first_at_or_after(times: Ints, instants: Ints) -> npt.NDArray[np.intp]:
-    """Position of the first of ``times`` (ascending) at or after each instant; ``len(times)`` where there is none."""
+    """Position of the first of ``times`` (ascending) at or after each instant; ``len(times)`` if there is none."""
     steps = np.diff(times)
     if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
         # A grid: dividing is several times faster than searching.
-        found = -((times[0] - instants) // steps[0])
-        clipped: npt.NDArray[np.intp] = np.clip(found, 0, len(times))
+        positions = -((times[0] - instants) // steps[0])
+        clipped: npt.NDArray[np.intp] = np.clip(positions, 0, len(times))
         return clipped
     return np.searchsorted(times, instants, side="left")
 

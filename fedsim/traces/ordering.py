@@ -1,6 +1,6 @@
 """Putting intervals in order: sorted, disjoint, inside their windows, with a count of everything that was fixed.
 
-All functions are vectorised over rows; nothing loops over devices.
+All functions are vectorized over rows; nothing loops over devices.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class AvailabilityStatistics:
         remaining_s: time online that is left (s) of a device that is picked while it is online.
         at_least: shares for some lengths.
         by_hour: share online by hour of the day, shape (24,); NaN where nothing was observed.
-        by_weekday: share online by day of the week from Monday, shape (7,); None where the weekday is unknown.
+        by_weekday: share online by day of the week from Monday, shape (7,); None if the weekday is unknown.
         moments: share of the observed devices that is online, at each full hour.
         rhythm: the cosine of the day.
     """
@@ -107,7 +107,7 @@ class AvailabilityStatistics:
 
 @dataclass
 class BundleStatistics:
-    """All figures of a bundle; a part is None where the bundle does not have the table.
+    """All figures of a bundle; those of a table that the bundle does not have are None or empty.
 
     Args:
         name: name of the bundle.

@@ -215,7 +215,7 @@ _NETWORK_SERIES = (
     _number("loss", FLOAT32, "share of packets lost during the piece", "", SHARE),
     _RADIO,
 )
-_SERIES = "series that the device rides; a series_id of network_series"
+_SERIES = "series that the device follows; a series_id of network_series"
 _NETWORK_ASSIGN = (
     _DEVICE,
     _key("series_id", ID, _SERIES, refers="network_series"),
@@ -304,7 +304,7 @@ def _cast(values: Any, type_: Any) -> Any:
 
 
 def single_chunk(column: Any) -> Any:
-    """The Arrow array of a chunked column; no copy where it is one chunk already."""
+    """The Arrow array of a chunked column; no copy if it is one chunk already."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type) and column.num_chunks:

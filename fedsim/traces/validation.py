@@ -305,7 +305,7 @@ class _TableChecker:
         return np.asarray(_numpy(pc.fill_null(self.values(column), 0)))
 
     def codes(self, column: str) -> Ints:
-        """Numbers that are equal where the values of a column are; -1 for null and for unknown devices."""
+        """Numbers that are equal for equal values of a column; -1 for null and for unknown devices."""
         if column == "device_id" and self.name != "devices":
             return self.devices
         values = self.values(column)

@@ -42,10 +42,10 @@ class FedScaleExportParams(Parameters):
 
 
 class FedScaleExporter(Exporter):
-    """One dict of clients; JSON where the file's name ends in ``.json``, a pickle of plain types where in ``.pkl``.
+    """One dict of clients: JSON if the file's name ends in ``.json``, a pickle of plain types if in ``.pkl``.
 
     A capacity is an inference time per sample (a third of the training time where only that is known) and one rate for
-    both ways (down where they differ): the fixed part of a step and the rate up are lost, and counted.
+    both ways (down if they differ): the fixed part of a step and the rate up are lost, and counted.
 
     Clients are numbered as the bundle names them where all names are whole numbers, else from 1 in the bundle's order.
     FedScale knows neither invalid devices nor devices that are never available: these are left out and counted.

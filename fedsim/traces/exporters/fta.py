@@ -30,7 +30,7 @@ class FtaExporter(Exporter):
     """All rows of both states in epoch seconds to the microsecond; component ids repeat the node ids.
 
     A bundle that holds available intervals only gets the gaps inside each device's window as unavailable rows. Time 0
-    is the bundle's epoch, taken as UTC, or 1970 where it has none. Invalid devices are left out.
+    is the bundle's epoch, taken as UTC, or 1970 if it has none. Invalid devices are left out.
     """
 
     name = "fta"

@@ -138,6 +138,6 @@ def single_ids(ids: Sequence[str], where: str, what: str) -> None:
             raise UserError(
                 f"{what} {item!r} appears twice",
                 where=f"{where}, record {number}",
-                hint="give each its own name",
+                hint="give each a different name",
             )
         seen.add(item)

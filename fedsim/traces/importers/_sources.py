@@ -121,7 +121,7 @@ class SourceFile:
             return load_plain(self.data)
         except RefusedPickle as error:
             raise self.error(
-                f"the pickle asks for {error}, which is not plain data; it was not loaded",
+                f"the pickle names {error}, which is not plain data; it was not loaded",
                 "a pickle can run any program: load it on a machine you can spare and save it as JSON",
             ) from error
         except DamagedPickle as error:

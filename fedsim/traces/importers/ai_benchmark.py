@@ -29,7 +29,7 @@ class AiBenchmark(Importer):
 
     Scores: a device per model; a model listed twice keeps its last score, as in FLASH. With ``real2benchmark`` a device
     per code, those of unknown models dropped. Speeds: a device per record, milliseconds per inference; ``score`` is its
-    ``cpu_f``, on a scale of its own. RAM in "GB" is taken as GiB, as phones are sold.
+    ``cpu_f``, on a different scale. RAM in "GB" is taken as GiB, as phones are sold.
     """
 
     name = "ai_benchmark"

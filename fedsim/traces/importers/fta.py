@@ -96,7 +96,7 @@ class Fta(Importer):
         if len(bad):
             raise UserError(
                 f"event_type is '{kind[int(bad[0])]}'",
-                where=events.place(int(bad[0])),
+                where=events.location(int(bad[0])),
                 hint="it must be 0 or 1",
             )
         on = pc.equal(kind, str(params.available_type)).to_numpy(zero_copy_only=False)
@@ -150,7 +150,7 @@ class _Events:
     source: Ints
     line: Ints
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """File and line of a row."""
         return self.sources[int(self.source[row])].line(int(self.line[row]))
 
@@ -174,18 +174,18 @@ class _Events:
             # The header comes with a '#', without one, or not at all.
             skip = pc.or_(pc.starts_with(text, "#"), pc.starts_with(text, "event_id\t"))
             skip = pc.or_(skip, pc.equal(pc.utf8_trim_whitespace(text), ""))
-            kept = np.flatnonzero(~skip.to_numpy(zero_copy_only=False))
-            text = text.take(pa.array(kept))
+            filled = np.flatnonzero(~skip.to_numpy(zero_copy_only=False))
+            text = text.take(pa.array(filled))
             fields = pc.count_substring(text, "\t").to_numpy(zero_copy_only=False) + 1
             bad = np.flatnonzero(fields != len(COLUMNS))
             if len(bad):
                 raise source.error(
                     f"has {fields[bad[0]]} tab-separated fields, not {len(COLUMNS)}",
                     f"an event_trace has: {', '.join(COLUMNS)}",
-                    line=int(kept[bad[0]]) + 1,
+                    line=int(filled[bad[0]]) + 1,
                 )
             texts.append(text)
-            lines.append(kept + 1)
+            lines.append(filled + 1)
         text = pa.concat_arrays(texts)
         if not len(text):
             raise sources.error("has no events")
@@ -211,19 +211,17 @@ def _nodes(events: _Events) -> tuple[Ints, Ints]:
     pair = codes["platform_id"] * (codes["node_id"].max() + 1) + codes["node_id"]
     _, first, node = np.unique(pair, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    device, first = place[node], first[order]
+    device, first = np.argsort(order)[node], first[order]
     component = codes["component_id"]
     other = np.flatnonzero(component != component[first[device]])
     if len(other):
         row = int(other[0])
         names = events.columns["component_id"]
-        mine = names[int(first[device[row]])]
+        earlier = names[int(first[device[row]])]
         raise UserError(
-            f"node {events.columns['node_id'][row]} has events of the components {mine} and {names[row]}",
-            where=events.place(row),
-            hint=f"choose one: component={mine}",
+            f"node {events.columns['node_id'][row]} has events of the components {earlier} and {names[row]}",
+            where=events.location(row),
+            hint=f"choose one: component={earlier}",
         )
     return device, first
 
@@ -238,7 +236,7 @@ def _times(events: _Events, column: str) -> Ints:
         good = False
     if not good:
         number = Number(column, "s since 1970", UNIX_S)
-        seconds = number.read(texts.to_pylist(), events.place)
+        seconds = number.read(texts.to_pylist(), events.location)
     return microseconds(seconds)
 
 

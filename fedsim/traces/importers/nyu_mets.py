@@ -34,7 +34,7 @@ class NyuMets(Importer):
 
     @classmethod
     def read(cls, sources: Sources, params: ImporterParams) -> Imported:
-        """One series per file, held where a rate is missing."""
+        """One series per file, held while a rate is missing."""
         counts = {"seconds": 0, "missing_rates": 0}
         series = []
         for name, source in named_sources(sources, (".csv", ".txt")):

@@ -54,12 +54,12 @@ class Ucc5gParams(ImporterParams):
     """Options of the UCC 5G importer."""
 
     app_limited: bool = False
-    """Also take the traces of video players (Amazon_Prime, Netflix), whose rates are what the player asked for and not
-    what the link could carry."""
+    """Also take the traces of video players (Amazon_Prime, Netflix), whose rates are those that the player
+    requested, not what the link could carry."""
 
 
 class Ucc5g(Importer):
-    """One link per file, down and up, with radio, round-trip time and loss where they were measured.
+    """One link per file, down and up, with radio, round-trip time and loss if they were measured.
 
     Rows of one second are averaged. A second without a row, a missing rate and a rate measured while nothing was being
     downloaded (state without a D) hold the last rate known: they do not say what the link could carry. A row holds

@@ -83,7 +83,7 @@ class NetworkSeriesParams(Parameters):
     """How the rate of a link varies: lognormal with memory, and outages."""
 
     series: int = Field(32, ge=1)
-    """Number of different series for each direction; every device rides one from an offset of its own."""
+    """Number of different series for each direction; every device follows one, each from a different offset."""
     length: Duration = Field(3600.0, gt=0)
     """Length of a series (s); it repeats."""
     piece: Duration = Field(1.0, gt=0)
@@ -110,10 +110,10 @@ def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
     else:
         speed = np.ones(len(ids))
     pearson = pearson_of_spearman(params.ram_correlation)
-    own = np.sqrt(1 - pearson**2) * stream.normals(devices, 1)
-    place = ndtr(pearson * ndtri(uniform) + own)
+    independent = np.sqrt(1 - pearson**2) * stream.normals(devices, 1)
+    rank = ndtr(pearson * ndtri(uniform) + independent)
     phones = np.cumsum(list(RAM_GB.values()))
-    step = np.searchsorted(phones[:-1] / phones[-1], place, side="right")
+    step = np.searchsorted(phones[:-1] / phones[-1], rank, side="right")
     ram_bytes = np.rint(params.ram_factor * 1e9 * np.array(list(RAM_GB))[step]).astype(np.int64)
     return make_table(
         "compute",
@@ -255,7 +255,7 @@ def network_series_tables(
         },
     )
     devices = np.arange(len(ids))
-    ridden = (stream.uniforms(devices, 1 << 41) * params.series).astype(np.int64)
+    followed = (stream.uniforms(devices, 1 << 41) * params.series).astype(np.int64)
     offset = (stream.uniforms(devices, (1 << 41) + 1) * pieces).astype(np.int64)
     offset_us = np.rint(offset * params.piece * US_PER_S).astype(np.int64)
     bandwidth = network.column("bandwidth_bps").to_numpy()
@@ -264,7 +264,7 @@ def network_series_tables(
         {
             "device_id": id_column(np.repeat(devices, 2), ids),
             "series_id": id_column(
-                np.stack([ridden, ridden + params.series], axis=1).ravel(), names
+                np.stack([followed, followed + params.series], axis=1).ravel(), names
             ),
             "offset_us": np.repeat(offset_us, 2),
             "scale": (bandwidth / 1e6).astype(np.float32),

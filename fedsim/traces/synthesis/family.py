@@ -84,8 +84,8 @@ def sessions_from_seconds(
     ticks_per_s = 1_000_000 // RESOLUTION_US
     start = np.rint(start_s[order] * ticks_per_s).astype(np.int64)
     end = np.rint(end_s[order] * ticks_per_s).astype(np.int64)
-    kept = (np.minimum(end, span) > np.maximum(start, 0)) & (end > start)
-    device, start, end = device[kept], start[kept], end[kept]
+    inside = (np.minimum(end, span) > np.maximum(start, 0)) & (end > start)
+    device, start, end = device[inside], start[inside], end[inside]
     joins = (device[1:] == device[:-1]) & (start[1:] <= end[:-1])
     if joins.any():
         begins = np.append(True, ~joins)

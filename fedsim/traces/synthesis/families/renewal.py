@@ -101,10 +101,10 @@ class Renewal(Family):
         """Share of time online and sessions per day of each device."""
         params = self.params
         common = stream.normals(devices, _SHARE)
-        own = stream.normals(devices, _RATE)
+        independent = stream.normals(devices, _RATE)
         rho = params.correlation
         share = betaincinv(params.share_a, params.share_b, ndtr(common))
-        score = rho * common + np.sqrt(1 - rho**2) * own
+        score = rho * common + np.sqrt(1 - rho**2) * independent
         # The Beta distribution reaches shares that no session of a second could make up.
         return np.clip(share, 1e-9, 1 - 1e-9), np.exp(params.rate_mu + params.rate_sigma * score)
 
