@@ -374,7 +374,7 @@ class Devices:
                 return None
             phase.stretches.append((at, leave))
             if self.policy != "drop":
-                left -= min(left, rate.moved(at, max(at, leave - self.latency)))
+                left -= min(left, rate.moved(at, leave))
             at = leave
 
     def nominal(self, client: int, start: int, end: int) -> Fraction:

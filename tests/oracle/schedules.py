@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.oracle.devices import FOREVER, NS, exact, nanoseconds
 
 if TYPE_CHECKING:
-    from tests.oracle.server import Dispatch, Event, Simulation
+    from tests.oracle.server import Dispatch, Event, Simulation, Wish
 
 
 def make_selection(scenario: dict[str, Any], server: Simulation) -> Selection:
@@ -149,8 +149,8 @@ class Sync(Schedule):
     def __init__(self, section: dict[str, Any], server: Simulation) -> None:
         super().__init__(section, server)
         self.is_open = False
-        self.waiting: Event | None = None
-        self.wants = False
+        self.waiting: Wish | None = None
+        self.later: Event | None = None
         self.pending: list[Dispatch] = []
         self.updates: list[Dispatch] = []
         self.timer: Event | None = None
@@ -163,8 +163,7 @@ class Sync(Schedule):
     def begin(self) -> None:
         """Start a round, or wait until enough clients are there."""
         server = self.server
-        server.call_off(self.waiting)
-        self.wants = False
+        server.forget(self.waiting)
         there = server.there()
         over = exact(self.section.get("over_selection", 1))
         cohort = server.selection.cohort
@@ -173,7 +172,6 @@ class Sync(Schedule):
         chosen = server.selection.draw(count, there)
         empty = not chosen and self.section.get("min_updates", 1) == 0
         if len(chosen) < least and not empty:
-            self.wants = True
             self.waiting = server.when_somebody(self.begin)
             return
         self.is_open = True
@@ -198,8 +196,6 @@ class Sync(Schedule):
                 self.close()
             return
         dispatch.outcome = "late"
-        if self.wants:
-            self.begin()
 
     def gone(self, dispatch: Dispatch) -> None:
         """See Schedule.gone."""
@@ -207,8 +203,6 @@ class Sync(Schedule):
             self.pending.remove(dispatch)
             if not self.pending:
                 self.close()
-        elif self.wants:
-            self.begin()
 
     def close(self) -> None:
         """End the round."""
@@ -244,7 +238,8 @@ class Continuous(Schedule):
         self.same = section.get("next_client") == "same"
         self.taken = 0
         self.buffer: list[Dispatch] = []
-        self.waiting: Event | None = None
+        self.waiting: Wish | None = None
+        self.later: Event | None = None
 
     def start(self) -> None:
         """See Schedule.start."""
@@ -253,9 +248,10 @@ class Continuous(Schedule):
     def fill(self) -> None:
         """Give free places to clients."""
         server = self.server
-        server.call_off(self.waiting)
+        server.forget(self.waiting)
+        server.call_off(self.later)
         if server.busy_until > server.now:
-            self.waiting = server.timer(server.busy_until, self.fill)
+            self.later = server.timer(server.busy_until, self.fill)
             return
         free = self.places - self.taken
         if free > 0:
@@ -325,8 +321,8 @@ class Tiered(Schedule):
                     self.tiers.append([client])
         self.pending: list[list[Dispatch]] = [[] for _ in self.tiers]
         self.updates: list[list[Dispatch]] = [[] for _ in self.tiers]
-        self.waiting: list[Event | None] = [None for _ in self.tiers]
-        self.wants = [False for _ in self.tiers]
+        self.waiting: list[Wish | None] = [None for _ in self.tiers]
+        self.later: list[Event | None] = [None for _ in self.tiers]
 
     def start(self) -> None:
         """See Schedule.start."""
@@ -336,11 +332,14 @@ class Tiered(Schedule):
     def begin(self, tier: int) -> None:
         """Start a tier's round, or wait for somebody of it."""
         server = self.server
-        server.call_off(self.waiting[tier])
+        server.forget(self.waiting[tier])
+        server.call_off(self.later[tier])
+        if server.busy_until > server.now:
+            self.later[tier] = server.timer(server.busy_until, lambda: self.begin(tier))
+            return
         there = [client for client in server.there() if client in self.tiers[tier]]
         cohort = server.selection.cohort or server.clients
         chosen = server.selection.draw(cohort, there) if there else []
-        self.wants[tier] = not chosen
         if not chosen:
             self.waiting[tier] = server.when_somebody(lambda: self.begin(tier), self.tiers[tier])
             return
@@ -380,7 +379,8 @@ class Window(Schedule):
 
     def __init__(self, section: dict[str, Any], server: Simulation) -> None:
         super().__init__(section, server)
-        self.waiting: Event | None = None
+        self.waiting: Wish | None = None
+        self.later: Event | None = None
         self.timers: list[Event] = []
         self.missing: list[int] = []
         self.pending: list[Dispatch] = []
@@ -405,12 +405,12 @@ class Window(Schedule):
         self.deadline = None if deadline is None else server.now + deadline
         if deadline is not None:
             self.timers.append(server.timer(server.now + deadline, self.close))
-        self.ask()
+        self.later = server.timer(max(server.now, server.busy_until), self.ask)
 
     def ask(self) -> None:
         """Hand work to those who are there and have not had it."""
         server = self.server
-        server.call_off(self.waiting)
+        server.forget(self.waiting)
         for client in list(self.missing):
             if server.can_be_asked(client):
                 self.missing.remove(client)
@@ -431,7 +431,8 @@ class Window(Schedule):
     def close(self) -> None:
         """End the window."""
         server = self.server
-        server.call_off(self.waiting)
+        server.forget(self.waiting)
+        server.call_off(self.later)
         for timer in self.timers:
             server.call_off(timer)
         for dispatch in self.pending:
@@ -459,8 +460,9 @@ class Window(Schedule):
 class Group:
     """Clients of compass that are to arrive together."""
 
-    def __init__(self, number: int, target: Fraction, latest: Fraction) -> None:
+    def __init__(self, number: int, target: int, latest: int) -> None:
         self.number, self.target, self.latest = number, target, latest
+        self.members: list[int] = []
         self.awaited: list[Dispatch] = []
         self.updates: list[Dispatch] = []
         self.timer: Event | None = None
@@ -510,19 +512,20 @@ class Compass(Schedule):
                 best, steps = group, int(fit)
         if best is None:
             fits = []
-            for group in self.groups:
-                fastest = min(self.speed[item.client] for item in group.awaited)
+            for group in (one for one in self.groups if one.target > now):
+                fastest = min(self.speed[member] for member in group.members)
                 fits.append((group.target + self.most * fastest - now) // speed)
             steps = int(max(fits)) if fits else self.most
             steps = min(max(steps, self.least), self.most)
             self.numbers += 1
-            target = now + steps * speed
-            best = Group(self.numbers, target, now + self.factor * steps * speed)
+            length = round(steps * speed)
+            best = Group(self.numbers, now + length, now + round(self.factor * length))
             self.groups.append(best)
             group = best
-            best.timer = server.timer(round(best.latest), lambda: self.expire(group))
+            best.timer = server.timer(best.latest, lambda: self.expire(group))
         dispatch = server.hand_out(client, steps, group=best.number)
         best.awaited.append(dispatch)
+        best.members.append(client)
         self.group_of[dispatch] = best
         self.watch(dispatch, self.gone)
 
@@ -570,6 +573,7 @@ class Compass(Schedule):
         group = self.group_of.get(dispatch)
         if group is not None and dispatch in group.awaited:
             group.awaited.remove(dispatch)
+            group.members.remove(dispatch.client)
             if group in self.groups and not group.awaited:
                 self.close(group)
         self.need(dispatch.client)

@@ -48,6 +48,14 @@ class Event:
         self.act = act
 
 
+class Wish:
+    """Something to be done as soon as one of some clients can be asked."""
+
+    def __init__(self, act: Callable[[], None], clients: list[int]) -> None:
+        self.act, self.clients = act, clients
+        self.event: Event | None = None
+
+
 class Simulation:
     """One run of a scenario; ``rows`` and ``versions`` are what fedsim's tables hold.
 
@@ -89,7 +97,7 @@ class Simulation:
         self.charge = [Fraction(self.capacity or 0)] * self.clients
         self.charged_at = [0] * self.clients
         self.resting = [0] * self.clients
-        self.wishes: list[Event] = []
+        self.wishes: list[Wish] = []
         self.selection = make_selection(scenario, self)
         self.schedule = make_schedule(scenario, self)
 
@@ -259,6 +267,9 @@ class Simulation:
             if missing > 0:
                 nanos = missing / self.recharge * NS
                 self.resting[client] = at + -(-nanos.numerator // nanos.denominator)
+        for wish in self.wishes:
+            if client in wish.clients:
+                self._look_out(wish)
 
     def charge_at(self, client: int, at: int) -> Fraction:
         """Joules in the battery of a client that rests."""
@@ -304,15 +315,36 @@ class Simulation:
         else:
             self.timer(at, act)
 
-    def when_somebody(self, act: Callable[[], None], clients: list[int] | None = None) -> Event:
+    def when_somebody(self, act: Callable[[], None], clients: list[int] | None = None) -> Wish:
         """Act at the next instant at which one of these clients can be asked who cannot now."""
-        among = range(self.clients) if clients is None else clients
-        later = [
-            self.next_free(client)
-            for client in among
-            if not {client} & {*self.working, *self.awaited}
-        ]
-        return self.timer(min((at for at in later if at > self.now), default=FOREVER), act)
+        wish = Wish(act, list(range(self.clients)) if clients is None else clients)
+        self._look_out(wish)
+        self.wishes.append(wish)
+        return wish
+
+    def forget(self, wish: Wish | None) -> None:
+        """Drop a wish."""
+        if wish in self.wishes:
+            self.call_off(wish.event)
+            self.wishes.remove(wish)
+
+    def _look_out(self, wish: Wish) -> None:
+        at = min(
+            (
+                self.next_free(client)
+                for client in wish.clients
+                if not {client} & {*self.working, *self.awaited}
+                and not (wish.event is None and self.next_free(client) == self.now)
+            ),
+            default=FOREVER,
+        )
+        if wish.event is None or wish.event.key[0] > at:
+            self.call_off(wish.event)
+            wish.event = self.timer(at, lambda: self._fulfil(wish))
+
+    def _fulfil(self, wish: Wish) -> None:
+        self.wishes.remove(wish)
+        wish.act()
 
     # ---------------------------------------------------------------------------------------------- rows
 
