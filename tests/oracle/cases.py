@@ -61,9 +61,9 @@ def random_case(seed: int) -> dict[str, Any]:
     if rng.random() < 0.2:
         server["aggregation_time"] = rng.choice([1, 2.5])
     if rng.random() < 0.25:
-        server["failure_detection"] = rng.choice([1, 5])
+        server["failure_detection"] = rng.choice([1.0007, 5.0003])
         if "deadline" in schedule or "timeout" in schedule:
-            server["failure_detection"] = rng.choice([1, 5, "never", "never"])
+            server["failure_detection"] = rng.choice([1.0007, 5.0003, "never", "never"])
     if rng.random() < 0.2:
         server["compression"] = rng.choice([0.5, 0.001])
     stop: dict[str, Any] = {"simulated_time": horizon}
@@ -141,7 +141,7 @@ def _schedule(rng: random.Random, clients: int, server: dict[str, Any]) -> dict[
     if name == "buffered":
         schedule["buffer_size"] = rng.randint(1, 4)
     if name in ("async", "buffered", "tiered", "compass") and rng.random() < 0.3:
-        schedule["timeout"] = rng.choice([5, 12, 20])
+        schedule["timeout"] = rng.choice([5.001, 12.003, 20.007])
     if name == "tiered":
         if rng.random() < 0.5:
             schedule["tiers"] = rng.randint(1, clients)

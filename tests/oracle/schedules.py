@@ -181,11 +181,11 @@ class Sync(Schedule):
         deadline = None if length is None else server.now + length
         for client in chosen:
             self.pending.append(server.hand_out(client, deadline=deadline))
-        if empty:
-            self.timer = None
-            self.close()
-        elif deadline is not None:
+        self.timer = None
+        if deadline is not None:
             self.timer = server.timer(deadline, self.close)
+        elif empty:
+            self.close()
 
     def arrival(self, dispatch: Dispatch) -> None:
         """See Schedule.arrival."""
@@ -271,7 +271,7 @@ class Continuous(Schedule):
         self.taken -= 1
         if self.same:
             self.give(dispatch.client)
-        else:
+        elif self.waiting not in self.server.wishes:
             self.fill()
 
     def arrival(self, dispatch: Dispatch) -> None:
@@ -518,8 +518,8 @@ class Compass(Schedule):
             steps = int(max(fits)) if fits else self.most
             steps = min(max(steps, self.least), self.most)
             self.numbers += 1
-            length = round(steps * speed)
-            best = Group(self.numbers, now + length, now + round(self.factor * length))
+            length = math.ceil(steps * speed)
+            best = Group(self.numbers, now + length, now + math.ceil(self.factor * length))
             self.groups.append(best)
             group = best
             best.timer = server.timer(best.latest, lambda: self.expire(group))
@@ -534,7 +534,7 @@ class Compass(Schedule):
         server = self.server
         self.unwatch(dispatch)
         client = dispatch.client
-        self.speed[client] = Fraction(server.now - dispatch.at, dispatch.steps)
+        self.speed[client] = Fraction(server.now - dispatch.at, dispatch.life.steps(server.now))
         group = self.group_of.get(dispatch)
         if group is None:
             server.make_version([dispatch])

@@ -229,10 +229,8 @@ class Simulation:
                 self.finished = True
         else:
             self._settle(dispatch, "dropped", self.now)
-            if self.detection:
+            if self.detection is not None:
                 self.timer(self.now + self.detection, lambda: self._detected(dispatch))
-            elif self.detection == 0:
-                self.schedule.gone(dispatch)
 
     def _detected(self, dispatch: Dispatch) -> None:
         if not dispatch.given_up:
