@@ -36,10 +36,12 @@ def random_case(seed: int) -> dict[str, Any]:
     elif rng.random() < 0.15:
         devices["failures"] = {"crash_rate": rng.choice([60, 200, 600])}
     if rng.random() < 0.15:
+        # Figures for which joules and the time of recharging are exact.
         devices["energy"] = {
             "battery_j": rng.choice([20, 50]), "battery_floor": 0.5,
-            "compute_w": 2, "download_w": 1, "upload_w": 1, "recharge_w": rng.choice([1, 2, 5]),
+            "compute_w": 2, "download_w": 0, "upload_w": 0, "recharge_w": rng.choice([1, 2, 4]),
         }  # fmt: skip
+        devices["compute"]["step"] = [rng.choice([0.5, 1, 1, 2, 4]) for _ in range(clients)]
     if rng.random() < 0.1:
         devices["compute"]["perturbations"] = [
             {"at": rng.choice([3, 10, 20]), "until": rng.choice([25, 30.5, 60]), "factor": 2}
@@ -66,6 +68,18 @@ def random_case(seed: int) -> dict[str, Any]:
             server["failure_detection"] = rng.choice([1.0007, 5.0003, "never", "never"])
     if rng.random() < 0.2:
         server["compression"] = rng.choice([0.5, 0.001])
+    if "local_epochs" in training and rng.random() < 0.7:
+        server["partial_unit"] = "epoch"
+    if schedule["name"] != "sync":
+        # Which of several clients that check in at one instant comes first is not documented here.
+        tables["availability"] = [
+            (client, start + client * 10**6, end, state)
+            for client, start, end, state in tables.get("availability", [])
+        ]
+        if not tables["availability"]:
+            del tables["availability"]
+        if "energy" in devices:
+            server.pop("aggregation_time", None)
     stop: dict[str, Any] = {"simulated_time": horizon}
     if rng.random() < 0.3 and "timeout" not in schedule:
         stop[rng.choice(["rounds", "dispatches", "arrivals"])] = rng.randint(2, 8)
@@ -125,7 +139,6 @@ def _schedule(rng: random.Random, clients: int, server: dict[str, Any]) -> dict[
             schedule["deadline"] = rng.choice([3, 8, 12, 20, 30])
             if rng.random() < 0.4:
                 server["partial_work"] = "send"
-                server["partial_unit"] = rng.choice(["step", "step", "epoch"])
         if rng.random() < 0.5:
             schedule["over_selection"] = rng.choice([1.3, 1.5, 2])
         schedule["min_updates"] = rng.choice([1, 1, 0, 2])
@@ -137,6 +150,8 @@ def _schedule(rng: random.Random, clients: int, server: dict[str, Any]) -> dict[
     if name in ("async", "buffered"):
         schedule["concurrency"] = rng.randint(1, clients)
         schedule["next_client"] = rng.choice(["selection", "same"])
+        if schedule["next_client"] == "same":
+            schedule["concurrency"] = clients
         schedule["max_staleness"] = rng.choice([None, None, 0, 1, 2])
     if name == "buffered":
         schedule["buffer_size"] = rng.randint(1, 4)

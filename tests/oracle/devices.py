@@ -294,7 +294,7 @@ class Devices:
         if not per_hour:
             return FOREVER
         draw = Stream(self.seed, Purpose.FAILURE, 0).uniform(client, sequence)
-        return round(-math.log(draw) / per_hour * 3600 * NS)
+        return math.floor(-math.log(draw) / per_hour * 3600 * NS)
 
     def is_lost(self, client: int, sequence: int, attempt: int) -> bool:
         """Whether an upload does not arrive (the draw is forced: the probability is 0 or 1)."""
@@ -409,18 +409,22 @@ class Devices:
                     life.ended = at
                     return None
                 if self.policy == "send_partial":
-                    return self._stopped(life, phase, at, limit)
+                    self._whole(life)
+                    return self._stopped(life, at)
                 at = self.returns(client, at)
                 if at >= FOREVER:
                     return None
             leave = FOREVER if self.policy == "finish" else self.leaves(client, at)
             for number in range(len(life.steps_ends), steps):
                 end = round(self.when_done(client, at, (number + 1) * step - done_before))
+                if limit is not None and end > limit:
+                    self._whole(life)
+                    stop = life.steps_ends[-1] if life.steps_ends else begin
+                    phase.stretches.append((at, leave))
+                    phase.stretches = [(a, min(b, stop)) for a, b in phase.stretches if a < stop]
+                    return self._stopped(life, stop)
                 if end > leave or end >= FOREVER:
                     break
-                if limit is not None and end > limit:
-                    phase.stretches.append((at, max(life.steps_ends[-1:] + [at])))
-                    return self._stopped(life, phase, max(life.steps_ends[-1:] + [at]), limit)
                 life.steps_ends.append(end)
             if len(life.steps_ends) == steps:
                 phase.stretches.append((at, life.steps_ends[-1]))
@@ -429,7 +433,12 @@ class Devices:
             done_before += self.nominal(client, at, leave)
             at = leave
 
-    def _stopped(self, life: Life, phase: Phase, at: int, limit: int | None) -> int | None:
+    def _whole(self, life: Life) -> None:
+        """Leave out the steps that are not sent."""
+        if self.scenario["server"].get("partial_unit") == "epoch":
+            del life.steps_ends[len(life.steps_ends) // self.epoch_steps() * self.epoch_steps() :]
+
+    def _stopped(self, life: Life, at: int) -> int | None:
         if not life.steps_ends:
             life.ended = at
             return None
@@ -437,14 +446,11 @@ class Devices:
 
 
 def _crashed(life: Life, after: int) -> Life:
-    """The life as the crash leaves it, that comes after so much work."""
-    left = after
-    for phase in life.phases:
-        for start, end in phase.stretches:
-            if end - start > left:
-                return _ended(life, start + left)
-            left -= end - start
-    return life
+    """The life as the crash leaves it, so long after the hand-out."""
+    at = life.start + after
+    if after >= FOREVER or (life.ended is not None and life.ended <= at):
+        return life
+    return _ended(life, at)
 
 
 def _ended(life: Life, at: int) -> Life:

@@ -220,6 +220,8 @@ class Sync(Schedule):
                 update.outcome = "discarded"
         server.count_round()
         pause = self.duration("pause") or 0
+        if server.finished:
+            return
         if pause:
             server.timer(server.now + pause, self.begin)
         else:
@@ -453,7 +455,6 @@ class Window(Schedule):
         """See Schedule.gone."""
         self.pending.remove(dispatch)
         self.missing.append(dispatch.client)
-        self.missing.sort()
         self.ask()
 
 
@@ -574,8 +575,12 @@ class Compass(Schedule):
         if group is not None and dispatch in group.awaited:
             group.awaited.remove(dispatch)
             group.members.remove(dispatch.client)
-            if group in self.groups and not group.awaited:
+        if group is not None and group in self.groups and not group.awaited:
+            if group.updates:
                 self.close(group)
+            else:
+                self.groups.remove(group)
+                self.server.call_off(group.timer)
         self.need(dispatch.client)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -258,13 +259,13 @@ class Simulation:
         client = dispatch.client
         self.working.pop(client, None)
         if self.capacity is not None:
-            self.charge[client] -= self.energy(dispatch)
+            self.charge[client] = max(Fraction(0), self.charge[client] - self.energy(dispatch))
             self.charged_at[client] = at
             self.resting[client] = at
             missing = self.capacity * self.floor - self.charge[client]
             if missing > 0:
                 nanos = missing / self.recharge * NS
-                self.resting[client] = at + -(-nanos.numerator // nanos.denominator)
+                self.resting[client] = at + math.ceil(nanos)
         for wish in self.wishes:
             if client in wish.clients:
                 self._look_out(wish)
