@@ -70,14 +70,20 @@ def random_case(seed: int) -> dict[str, Any]:
         server["compression"] = rng.choice([0.5, 0.001])
     if "local_epochs" in training and rng.random() < 0.7:
         server["partial_unit"] = "epoch"
-    if schedule["name"] != "sync":
+    if schedule["name"] == "sync":
+        if "availability" in tables:
+            schedule["min_cohort"] = 1
+    else:
         # Which of several clients that check in at one instant comes first is not documented here.
         tables["availability"] = [
-            (client, start + client * 10**6, end, state)
+            (client, start + client * 1_370_000, end, state)
             for client, start, end, state in tables.get("availability", [])
         ]
         if not tables["availability"]:
             del tables["availability"]
+        if "energy" in devices or schedule["name"] == "compass":
+            for row in tables.get("network", []):
+                row.update({key: rate if rate != 3e6 else 2e6 for key, rate in row.items()})
         if "energy" in devices:
             server.pop("aggregation_time", None)
     stop: dict[str, Any] = {"simulated_time": horizon}
@@ -165,7 +171,7 @@ def _schedule(rng: random.Random, clients: int, server: dict[str, Any]) -> dict[
     if name == "compass":
         schedule["max_steps"] = rng.choice([5, 10])
         schedule["min_steps"] = rng.choice([1, 2])
-        schedule["latest_factor"] = rng.choice([1, 1.2, 2])
+        schedule["latest_factor"] = rng.choice([1, 1.5, 2])
         schedule["empty_timer"] = rng.choice(["flush", "keep"])
     if name == "window":
         schedule["length"] = rng.choice([0, 10, 30])

@@ -225,13 +225,14 @@ class Simulation:
             dispatch.arrived = True
             dispatch.staleness = self.version - dispatch.version
             self.arrivals += 1
-            self.schedule.arrival(dispatch)
             if self.arrivals >= self.stop.get("arrivals", FOREVER):
                 self.finished = True
+            self.schedule.arrival(dispatch)
         else:
-            self._settle(dispatch, "dropped", self.now)
+            # The server learns of it among the timers, before anybody who waited for this client.
             if self.detection is not None:
                 self.timer(self.now + self.detection, lambda: self._detected(dispatch))
+            self._settle(dispatch, "dropped", self.now)
 
     def _detected(self, dispatch: Dispatch) -> None:
         if not dispatch.given_up:
