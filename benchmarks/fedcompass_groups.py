@@ -112,7 +112,7 @@ def simulate(
     counts = Late()
     with tempfile.TemporaryDirectory() as folder:
         assembly = assemble(load_scenario_dict(scenario, folder, CATALOG), timing_only=True)
-        _, server = build_server(assembly, None, counts)
+        server = build_server(assembly, None, counts)
         server.run()
     step_s = assembly.population.compute.step_s
     schedule: Any = server._schedule

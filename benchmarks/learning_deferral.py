@@ -3,7 +3,8 @@
     python -m benchmarks.learning_deferral [--in-flight 200] [--updates 600] [--model mlp] [--device cpu]
 
 The same timeline four times: the plain loop (a copy of the module and an optimizer for every dispatch, when it ends)
-with torch's default threads and with one, fedsim executing every instruction at once, and fedsim deferring. The last
+with torch's default threads and with one, fedsim executing every instruction at once (``training.verify: eager``), and
+fedsim deferring. The last
 two must give the same bits.
 """
 
@@ -21,11 +22,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.learning_kernels import BATCH, RATE, STEPS, make_task
-from fedsim.learning.learner import Learner, method_context
+from benchmarks.learning_kernels import BATCH, RATE, STEPS, make_learner, make_task
+from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd, Training
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 Call = tuple[str, int | Train | Aggregate]
@@ -122,18 +122,15 @@ def plain(task: SupervisedTask, calls: list[Call], device: torch.device, threads
 
 
 def with_fedsim(
-    task: SupervisedTask, calls: list[Call], device: str, **options: bool
+    task: SupervisedTask, calls: list[Call], device: str, **options: str
 ) -> tuple[Learner, float]:
-    training = Training(optimizer=Sgd(lr=RATE), batch_size=BATCH, local_steps=STEPS, device=device)
-    steps = np.full(task.clients, STEPS, dtype=np.int64)
-    context = method_context(task, training, seed=0, local_steps=steps)
-    method = FedAvg(FedAvgParams(weights="uniform"), context)
-    learner = Learner(task, method, training, seed=0, **options)
+    params = FedAvgParams(weights="uniform")
+    learner = make_learner(task, FedAvg, params, device=device, **options)
     start = time.perf_counter()
     for call, argument in calls:
         getattr(learner, call)(argument)
     learner.close()
-    if learner.execution.device.type == "cuda":
+    if learner.station.execution.device.type == "cuda":
         torch.cuda.synchronize()
     return learner, time.perf_counter() - start
 
@@ -153,17 +150,17 @@ def main() -> None:
         ("plain loop", "plain, one thread", "fedsim, eager", "fedsim, deferred"), float("inf")
     )
     for _ in range(options.repeats):
-        eager, eager_s = with_fedsim(task, calls, options.device, eager=True)
+        eager, eager_s = with_fedsim(task, calls, options.device, verify="eager")
         deferred, deferred_s = with_fedsim(task, calls, options.device)
-        plain_s = plain(task, calls, deferred.execution.device, torch.get_num_threads())
-        single_s = plain(task, calls, deferred.execution.device, 1)
+        plain_s = plain(task, calls, deferred.station.execution.device, torch.get_num_threads())
+        single_s = plain(task, calls, deferred.station.execution.device, 1)
         same = torch.equal(eager.server["model"], deferred.server["model"])
         for name, seconds in zip(best, (plain_s, single_s, eager_s, deferred_s), strict=True):
             best[name] = min(best[name], seconds)
-    own_device = deferred.execution.device
+    own_device = deferred.station.execution.device
     print(
         f"{options.model}: {options.updates} updates, buffer {options.buffer}, {options.in_flight} at work, "
-        f"{own_device.type}, kernel {deferred.kernel.name}, torch {torch.__version__}"
+        f"{own_device.type}, kernel {deferred.station.kernel.name}, torch {torch.__version__}"
     )
     for name, seconds in best.items():
         print(f"{name:20} {seconds:8.2f} s  {best['plain loop'] / seconds:6.2f} x plain")

@@ -26,13 +26,16 @@ import torch
 from torch import nn
 
 from fedsim.learning.device import Execution
-from fedsim.learning.learner import Learner, method_context
+from fedsim.learning.learner import Learner
+from fedsim.learning.rates import learning_rate
+from fedsim.learning.workers import Station
+from fedsim.methods.base import Method, MethodContext
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models import registry
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 CLIENTS, SAMPLES, BATCH, STEPS, RATE = 100, 320, 32, 10, 0.05
@@ -61,13 +64,33 @@ def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> Sup
     return SupervisedTask(dataset, Partition(offsets, np.arange(total)), part(part.Params()))
 
 
-def make_learner(task: SupervisedTask, **training_options: object) -> Learner:
-    training = Training(
-        optimizer=Sgd(lr=RATE), batch_size=BATCH, local_steps=STEPS, **training_options
+def make_learner(
+    task: SupervisedTask,
+    method: type[Method] = FedAvg,
+    params: object = FedAvgParams(),
+    **training_options: object,
+) -> Learner:
+    """A learner of plain SGD, unless the options of the training section say otherwise."""
+    options = {
+        "optimizer": {"name": "sgd", "lr": RATE},
+        "batch_size": BATCH,
+        "local_steps": STEPS,
+        **training_options,
+    }
+    training = Training(**options)
+    execution = Execution.of(training)
+    context = MethodContext(
+        layout=task.layout,
+        clients=task.clients,
+        samples=task.samples,
+        learning_rate=learning_rate(training),
+        local_steps=np.full(task.clients, training.local_steps, dtype=np.int64),
+        dtype=execution.dtype,
+        device=execution.device,
+        seed=0,
+        optimizer=training.optimizer.create(),
     )
-    steps = np.full(task.clients, STEPS, dtype=np.int64)
-    context = method_context(task, training, seed=0, local_steps=steps)
-    return Learner(task, FedAvg(FedAvgParams(), context), training, seed=0, max_pending=1 << 30)
+    return Learner(Station(task, method(params, context), training, 0, execution))
 
 
 def fedsim_round(learner: Learner) -> Callable[[], None]:
@@ -76,14 +99,14 @@ def fedsim_round(learner: Learner) -> Callable[[], None]:
     def run() -> None:
         version = learner.version
         contributions = []
-        for client in range(learner.task.clients):
-            number = version * learner.task.clients + client
+        for client in range(learner.station.task.clients):
+            number = version * learner.station.task.clients + client
             learner.hold(version)
             learner.submit(Train(number, client, version, version, version, STEPS, STEPS, 0.0))
             contributions.append(Contribution(number, client, 0))
         learner.submit(Aggregate(version + 1, 0.0, version, tuple(contributions)))
         learner.flush()
-        if learner.execution.device.type == "cuda":
+        if learner.station.execution.device.type == "cuda":
             torch.cuda.synchronize()
 
     return run

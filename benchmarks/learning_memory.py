@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from fedsim.learning.learner import Learner, method_context
+from benchmarks.learning_kernels import make_learner
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -31,11 +31,10 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd, Training
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.mlp import Mlp, MlpParameters
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 SAMPLES, STEPS = 20, 2
@@ -106,10 +105,9 @@ def main() -> None:
     offsets = np.arange(options.clients + 1, dtype=np.int64) * SAMPLES
     model = Mlp(MlpParameters(hidden=[800, 700]))
     task = SupervisedTask(dataset, Partition(offsets, np.arange(total)), model)
-    training = Training(optimizer=Sgd(lr=0.05), batch_size=10, device="cpu")
-    steps = np.full(task.clients, STEPS, dtype=np.int64)
-    context = method_context(task, training, seed=0, local_steps=steps)
-    learner = Learner(task, ControlVariates(None, context), training, seed=0)
+    learner = make_learner(
+        task, ControlVariates, None, batch_size=10, local_steps=STEPS, device="cpu"
+    )
     print(
         f"{options.clients} clients, {task.parameters:,} parameters; {_peak_gb():.2f} GB before training"
     )

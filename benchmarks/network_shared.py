@@ -26,13 +26,9 @@ LIMIT_COMPLETIONS_PER_S = 2_000
 FLOWS = 1_000
 
 
-def stream(purpose: Purpose, *keys: int) -> Stream:
-    return Stream(0, purpose, *keys)
-
-
 def tree(clients: int, fan_out: list[int], capacities_bps: list[float]) -> SharedNetwork:
     """A tree whose clients' access links are lognormal, as the phones of FedScale are."""
-    context = NetworkContext(clients, None, np.arange(clients), stream, Path())
+    context = NetworkContext(clients, None, np.arange(clients), 0, Path())
     topology = Tree(name="tree", fan_out=fan_out, capacity=capacities_bps[1:]).topology(context)
     rates_bps = 5.4e6 * np.exp(1.16 * Stream(0, Purpose.ANALYSIS).normals(np.arange(clients)))
     return SharedNetwork(

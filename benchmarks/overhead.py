@@ -25,7 +25,6 @@ import fedsim
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.workers.station import Worker
 from fedsim.methods.fedavg import FedAvg
-from fedsim.methods.fedbuff import FedBuff
 from fedsim.tasks.datasets.common_work import CommonWork
 from fedsim.tasks.datasets.digits import Digits
 
@@ -113,8 +112,7 @@ def main() -> None:
     only = parser.parse_args().only
     clock = Clock()
     clock.wrap(Worker, "train", "training")
-    for method in (FedAvg, FedBuff):
-        clock.wrap(method, "aggregate", "aggregation")
+    clock.wrap(FedAvg, "aggregate", "aggregation")
     clock.wrap(SupervisedEvaluator, "measure", "evaluation")
     for dataset in (CommonWork, Digits):
         clock.wrap(dataset, "load", "data")

@@ -119,10 +119,11 @@ def measure(name: str, folder: Path) -> dict[str, float]:
         fedsim.read_scenario(scenario(bundle, clients, server, stop, jitter=_jitter(name)))
     )
     with tempfile.TemporaryDirectory() as output:
-        writer = RunWriter(RunFolder(Path(output) / "run"), clients=clients)
-        _, simulated = build_server(assembly, None, writer)
+        folder = RunFolder(Path(output) / "run")
+        folder.path.mkdir()
+        writer = RunWriter(folder, clients=clients)
         bare = BareTimeouts()
-        simulated.on_progress = bare.on_progress
+        simulated = build_server(assembly, None, writer, bare.on_progress)
         started_wall, started = time.perf_counter(), time.process_time()
         with rare_garbage_collection():
             simulated.run()

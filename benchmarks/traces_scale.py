@@ -122,13 +122,13 @@ def ask(folder: Path, devices: int, days: float) -> list[Row]:
     ):
         seconds, _ = timed(lambda function=function: [function(client) for client in clients])
         rows.append((f"{name} (timeouts)", seconds / LOOK_UPS * 1e6 / unit_us))
-    seconds, _ = timed(lambda: index.count_online(middle))
-    rows.append(("first count_online (ms)", 1e3 * seconds))
+    seconds, _ = timed(lambda: index.online_clients(middle))
+    rows.append(("first online_clients (ms)", 1e3 * seconds))
     minutes = 60
     seconds, _ = timed(
-        lambda: [index.count_online(middle + (i + 1) * 60 * NS) for i in range(minutes)]
+        lambda: [index.online_clients(middle + (i + 1) * 60 * NS) for i in range(minutes)]
     )
-    rows.append(("count_online a minute later (ms)", 1e3 * seconds / minutes))
+    rows.append(("online_clients a minute later (ms)", 1e3 * seconds / minutes))
     grid = np.arange(0, span_ns, 60 * NS)
     seconds, _ = timed(lambda: index.online_counts(grid))
     rows.append(("online_counts, every minute of the days (s)", seconds))

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 import click
 from pydantic import BaseModel
@@ -15,9 +16,9 @@ from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
+from fedsim.parameters import alternatives
 from fedsim.scenario.description import Parameter, parameters
 from fedsim.scenario.model import QuadraticTask, Scenario, SupervisedTask, TimingTask
-from fedsim.scenario.shapes import field_shape
 from fedsim.scenario.training import Training
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -39,6 +40,8 @@ KINDS = {
     "dataset": "Data sets (`task.dataset`)",
     "partition": "Partitions (`task.partition`)",
     "model": "Models (`task.model`)",
+    "optimizer": "Optimizers (`training.optimizer`)",
+    "lr_schedule": "Learning-rate schedules (`training.lr_schedule`)",
     "compute": "Compute models (`devices.compute`)",
     "availability": "Availability (`devices.availability`)",
     "network": "Networks (`devices.network`)",
@@ -58,7 +61,7 @@ def scenario_page() -> str:
     ]
     for section in ("devices", "server", "stop", "evaluation", "sweep"):
         info = Scenario.model_fields[section]
-        model = field_shape(info).models[0]
+        model = alternatives(info.annotation)[0]
         lines += [f"## `{section}`\n", f"{_prose(model)}\n", *_table(model)]
         if section == "devices":
             lines += _parts("compute", "availability", "network")
@@ -67,13 +70,14 @@ def scenario_page() -> str:
             lines += _parts("selection", "schedule")
     tasks: list[str] = ["## `task`\n"]
     for task in (SupervisedTask, QuadraticTask, TimingTask):
-        name = field_shape(task.model_fields["name"]).choices[0]
+        name = get_args(task.model_fields["name"].annotation)[0]
         tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(task)}\n", *_table(task)]
     tasks += _parts("dataset", "partition", "model")
     training = ["## `training`\n", f"{_prose(Training)}\n", *_table(Training)]
-    for key in ("optimizer", "lr_schedule", "workers"):
-        for model in field_shape(Training.model_fields[key]).models:
-            name = field_shape(model.model_fields["name"]).choices[0]
+    training += _parts("optimizer", "lr_schedule")
+    for key in ("workers",):
+        for model in alternatives(Training.model_fields[key].annotation):
+            name = get_args(model.model_fields["name"].annotation)[0]
             training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
             training += _table(model, only=lambda key: key != "name")
     place = lines.index("## `devices`\n")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison as Comparison
+    from fedsim.analysis.run import Run as Run
     from fedsim.api import compare as compare
     from fedsim.api import load as load
     from fedsim.api import read_scenario as read_scenario
     from fedsim.api import resume as resume
     from fedsim.api import run as run
     from fedsim.api import sweep as sweep
-    from fedsim.runs.run import Run as Run
 
 try:
     __version__ = version("fedsim-des")
@@ -41,7 +41,7 @@ __all__ = [
     "sweep",
 ]
 
-_HOMES = {"Run": "fedsim.runs.run", "Comparison": "fedsim.analysis.comparison"}
+_HOMES = {"Run": "fedsim.analysis.run", "Comparison": "fedsim.analysis.comparison"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedsim.catalog import CATALOG
+from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.execution import resume as resume_run
-from fedsim.runs.run import Run, load_run
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ def read_scenario(
     if isinstance(scenario, LoadedScenario):
         return scenario
     if isinstance(scenario, Mapping):
-        return load_scenario_dict(scenario, Path.cwd(), CATALOG, overrides)
-    return load_scenario(Path(scenario), CATALOG, overrides)
+        return load_scenario_dict(scenario, Path.cwd(), overrides=overrides)
+    return load_scenario(Path(scenario), overrides=overrides)
 
 
 def run(
@@ -44,8 +43,8 @@ def run(
     """Run a scenario into a run folder.
 
     Args:
-        scenario: a YAML file, or nested mappings as it would hold them (relative paths then refer to the working
-            directory).
+        scenario: a YAML file, or nested mappings as it would hold them (relative paths are then relative to the working
+            directory), in which a part may also be a class or an instance: ``{"method": MyMethod}``.
         output: the run folder; ``runs/<name>-seed<seed>`` when None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
         overwrite: replace a run that is there.

@@ -1,44 +1,119 @@
-"""The parts that scenarios may name, by kind; each package is imported only when a part of its kind is asked for."""
+"""The kinds of parts that scenarios name, and where the parts of each kind are found.
+
+A package is imported only when a part of its kind is named, so that a scenario without training loads no torch.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from fedsim.components import Component
-from fedsim.scenario.catalog import Catalog, Kind
+from fedsim.components import Component, is_user_reference, load_user_component
+from fedsim.errors import UserError, nearest
 
 
-def _kind(package: str, base: str) -> Kind:
-    """Parts that ``package.registry()`` lists, with ``module:Class`` as the base of a user's own."""
-    module, _, class_name = base.partition(":")
+@dataclass(frozen=True)
+class Kind:
+    """One kind of part. The callables are used only when a part of this kind is.
+
+    Attributes:
+        registry: returns the parts that ship with fedsim, by name.
+        base: returns the class that a user's part derives from.
+        adapt: turns a user's class that is not a component itself (a torch module) into one.
+    """
+
+    registry: Callable[[], Mapping[str, type[Component]]]
+    base: Callable[[], type[Any]]
+    adapt: Callable[[type[Any]], type[Component]] = lambda cls: cls
+
+
+class Catalog:
+    """All kinds of parts."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self.kinds = dict(kinds)
+
+    def names(self, kind: str) -> list[str]:
+        """Names of the parts of ``kind`` that ship with fedsim."""
+        return sorted(self.kinds[kind].registry())
+
+    def find(self, kind: str, name: str, folder: Path) -> type[Component]:
+        """The class that ``name`` stands for; a file reference is relative to ``folder``.
+
+        Raises:
+            UserError: there is no such part, or the user's file cannot be used.
+        """
+        if is_user_reference(name):
+            return self.adopt(kind, load_user_component(name, self.kinds[kind].base(), folder))
+        registry = self.kinds[kind].registry()
+        if name not in registry:
+            raise UserError(
+                f"there is no {kind} named '{name}'",
+                hint=f"{nearest(name, registry)}known: {', '.join(sorted(registry))}, or file.py:ClassName of your own",
+            )
+        return registry[name]
+
+    def adopt(self, kind: str, user_class: type[Any]) -> type[Component]:
+        """A user's class as a part of ``kind``.
+
+        Raises:
+            UserError: it cannot be one.
+        """
+        base = self.kinds[kind].base()
+        if not issubclass(user_class, base):
+            raise UserError(
+                f"{user_class.__name__} is not a {kind}",
+                hint=f"derive it from {base.__module__}.{base.__name__}",
+            )
+        component = self.kinds[kind].adapt(user_class)
+        expected = getattr(base, "Params", None)
+        if expected is not None and not issubclass(component.Params, expected):
+            raise UserError(
+                f"the Params of {user_class.__name__} are not those of a {kind}",
+                hint=f"derive them from {expected.__module__}.{expected.__name__}",
+            )
+        return component
+
+
+def summary(component: type[Component]) -> str:
+    """The first sentence of a part's description."""
+    paragraph = " ".join((component.__doc__ or "").partition("\n\n")[0].split())
+    return re.split(r"\.\s+(?=[A-Z])", paragraph)[0].rstrip(".").replace("``", "")
+
+
+def _kind(package: str, base: str, adapt: str | None = None) -> Kind:
+    """Parts that ``package.registry()`` lists; ``base`` and ``adapt`` are written ``module:name``."""
 
     def registry() -> Mapping[str, type[Component]]:
         return cast(Mapping[str, type[Component]], importlib.import_module(package).registry())
 
-    def base_class() -> type[Component]:
-        return cast(type[Component], getattr(importlib.import_module(module), class_name))
+    if adapt is None:
+        return Kind(registry, lambda: cast(type[Any], _imported(base)))
+    return Kind(
+        registry, lambda: cast(type[Any], _imported(base)), lambda cls: _imported(adapt)(cls)
+    )
 
-    return Kind(registry, base_class)
 
-
-def _load_model(reference: str, folder: Path) -> type[Component]:
-    """A model of the user's own, which may be a plain torch module."""
-    from fedsim.tasks.user_model import load_user_model
-
-    return load_user_model(reference, folder)
+def _imported(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 CATALOG = Catalog(
     {
         "dataset": _kind("fedsim.tasks.datasets", "fedsim.tasks.dataset:DatasetComponent"),
         "partition": _kind("fedsim.tasks.partitions", "fedsim.tasks.partition:Partitioner"),
-        "model": replace(
-            _kind("fedsim.tasks.models", "fedsim.tasks.model:ModelComponent"), load=_load_model
+        "model": _kind(
+            "fedsim.tasks.models",
+            "fedsim.tasks.user_model:Module",
+            adapt="fedsim.tasks.user_model:as_model",
         ),
+        "optimizer": _kind("fedsim.learning.optimizers", "fedsim.learning.optimizers:Optimizer"),
+        "lr_schedule": _kind("fedsim.learning.rates", "fedsim.learning.rates:RateSchedule"),
         "method": _kind("fedsim.methods", "fedsim.methods.base:Method"),
         "selection": _kind("fedsim.scheduling.selections", "fedsim.scheduling.base:Selection"),
         "schedule": _kind("fedsim.scheduling.schedules", "fedsim.scheduling.base:Schedule"),
@@ -46,7 +121,9 @@ CATALOG = Catalog(
         "availability": _kind(
             "fedsim.devices.availability", "fedsim.devices.availability.base:AvailabilityModel"
         ),
+        "metric": _kind("fedsim.learning.metrics", "fedsim.learning.metrics.base:Metric"),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
+        "importer": _kind("fedsim.traces.importers", "fedsim.traces.importers:Importer"),
     }
 )
 """All kinds of parts of this installation."""

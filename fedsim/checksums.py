@@ -1,9 +1,14 @@
-"""SHA-256 checksums of files."""
+"""SHA-256 checksums of files, and of JSON documents that carry their own."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+_KEY = "sha256"
 
 
 def file_sha256(path: Path) -> str:
@@ -19,3 +24,19 @@ def file_sha256(path: Path) -> str:
 def text_sha256(text: str) -> str:
     """The SHA-256 of a text in UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with the checksum of its content under the key ``sha256``."""
+    return {**document, _KEY: _content_sha256(document)}
+
+
+def is_unchanged(document: Mapping[str, Any]) -> bool:
+    """Whether a document that was read has the content that :func:`stamped` saw."""
+    return document.get(_KEY) == _content_sha256(document)
+
+
+def _content_sha256(document: Mapping[str, Any]) -> str:
+    content = {key: value for key, value in document.items() if key != _KEY}
+    # Through JSON and back, so that what is about to be written counts as what will be read.
+    return text_sha256(json.dumps(json.loads(json.dumps(content)), sort_keys=True))

@@ -19,17 +19,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from fedsim.errors import UserError
-
-
-class Parameters(BaseModel):
-    """Base of every parameter model: unknown keys are refused, values are frozen."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
+from fedsim.parameters import Parameters as Parameters
 
 
 class Component:

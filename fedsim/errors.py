@@ -6,7 +6,8 @@ Anything else that escapes is ours and exits with 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 class FedsimError(Exception):
@@ -43,6 +44,12 @@ class UserErrors(UserError):
     def __init__(self, errors: Sequence[UserError]) -> None:
         self.errors = tuple(errors)
         super().__init__("\n".join(str(error) for error in self.errors))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``"did you mean 'x'? "`` for a known word like ``word``, else nothing."""
+    close = difflib.get_close_matches(word, [str(item) for item in known], n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'? " if close else ""
 
 
 class InvariantViolation(FedsimError):

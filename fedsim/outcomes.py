@@ -1,4 +1,4 @@
-"""How a dispatch can end; shared by the time plane, which decides it, and the run folder, which records it."""
+"""The ways in which a dispatch can end; the time plane decides them and the run folder records them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from enum import IntEnum
 
 
 class Outcome(IntEnum):
-    """The one outcome of a dispatch; files and pages show :attr:`label`."""
+    """The outcome of a dispatch; each has exactly one. Files and pages show its :attr:`label`."""
 
     AGGREGATED = 0
-    """Its update entered a server update."""
+    """The update was aggregated into a model version."""
     LATE = 1
-    """Its update arrived, but after the server had stopped waiting for it."""
+    """The update arrived after the server had stopped waiting for it."""
     DROPPED = 2
-    """The device went away (or failed) before the update had arrived."""
+    """The device left, failed or declined before the update had arrived."""
     CUT = 3
-    """The server called the work off before the update had arrived."""
+    """The server called the dispatch off before the update had arrived."""
     DISCARDED = 4
-    """Its update arrived in time and the server did not want it (over-selection, too stale)."""
+    """The update arrived in time, but the server did not want it (a round with too few updates, too stale)."""
     UNFINISHED = 5
-    """The run ended first."""
+    """The run ended before the dispatch did, or before its update was used."""
 
     @property
     def label(self) -> str:

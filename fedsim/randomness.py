@@ -1,11 +1,10 @@
 """Counter-based random numbers: every draw is a pure function of (seed, purpose, keys).
 
-Nothing here keeps a state, so no result depends on the order in which clients are processed, on the number of workers
-or on the wall clock, and compared runs live through the same world. Three forms of one hash (splitmix64, Steele,
-Lea and
-Flood 2014): for one value (:meth:`Stream.uniform`), for columns of clients (:meth:`Stream.uniforms`), and Philox
-generators
-keyed by it (:meth:`Stream.generator`) where a library needs a ``numpy`` generator.
+Nothing here keeps state. So no result depends on the order in which clients are processed, on the number of workers or
+on the wall clock, and runs that are compared simulate the same world. One hash (splitmix64; Steele, Lea and Flood
+2014) is available in three forms: for one value (:meth:`Stream.uniform`), for arrays of clients
+(:meth:`Stream.uniforms`), and as the key of a Philox generator (:meth:`Stream.generator`) for libraries that need a
+``numpy`` generator.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _inverse_normal = NormalDist().inv_cdf
 
 
 class Purpose(enum.IntEnum):
-    """What a random number is for; each purpose is a stream of its own."""
+    """The purpose of a random number; each purpose has a separate stream."""
 
     TRACE = 1
     COMPUTE_PROFILE = 2
@@ -42,15 +41,14 @@ class Purpose(enum.IntEnum):
     DATASET = 13
     DROPOUT = 14
     STRAGGLER = 15
-    SCHEDULE = 16
-    ENERGY = 17
+    # 16 and 17 belonged to earlier versions. Numbers seed streams: none may change, and none may be used again.
     ANALYSIS = 18
     AUGMENTATION = 19
     LIMITED_WORK = 20
 
 
 def mix64(value: int) -> int:
-    """The splitmix64 finaliser: a bijection of 64-bit integers that scatters neighbouring inputs."""
+    """The splitmix64 finalizer: a bijection of 64-bit integers that scatters neighboring inputs."""
     value = (value ^ (value >> 30)) * MIX_1 & _MASK
     value = (value ^ (value >> 27)) * MIX_2 & _MASK
     return value ^ (value >> 31)
@@ -64,8 +62,8 @@ def _mix64_array(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def unit_from(key: int, k: int) -> float:
-    """:meth:`Stream.uniform` from a client's key (:meth:`Stream.keyed`), bit for bit, at half the cost."""
-    # mix64 written out: this is drawn for every dispatch.
+    """The same bits as :meth:`Stream.uniform`, at half the cost, from a client's key (:meth:`Stream.keyed`)."""
+    # mix64 is inlined, because this is called for every dispatch.
     value = (key + (k + 1) * GOLDEN) & _MASK
     value = (value ^ (value >> 30)) * MIX_1 & _MASK
     value = (value ^ (value >> 27)) * MIX_2 & _MASK
@@ -77,8 +75,8 @@ class Stream:
 
     Args:
         seed: the scenario's seed.
-        purpose: what the numbers are for.
-        keys: further integers that set streams of one purpose apart (a round, a table, ...).
+        purpose: the purpose of the numbers.
+        keys: further integers that distinguish streams of one purpose (a round, a table, ...).
     """
 
     __slots__ = ("key",)
@@ -94,7 +92,7 @@ class Stream:
         return mix64((mix64((self.key + (client + 1) * GOLDEN) & _MASK) + (k + 1) * GOLDEN) & _MASK)
 
     def keyed(self, clients: int) -> memoryview[int]:
-        """First halves of :meth:`hash` for clients 0 .. ``clients`` - 1, to be finished by :func:`unit_from`."""
+        """Keys of clients 0 .. ``clients`` - 1 for :func:`unit_from`: the first half of :meth:`hash`."""
         keys = np.arange(clients).astype(np.uint64)
         with np.errstate(over="ignore"):
             return _mix64_array(
@@ -102,7 +100,7 @@ class Stream:
             ).data
 
     def uniform(self, client: int, k: int = 0) -> float:
-        """A number in the open interval (0, 1) for the ``k``-th draw of ``client``."""
+        """A uniform number in the open interval (0, 1) for the ``k``-th draw of ``client``."""
         return ((self.hash(client, k) >> 11) + 0.5) * _TO_UNIT
 
     def normal(self, client: int, k: int = 0) -> float:
@@ -110,7 +108,7 @@ class Stream:
         return _inverse_normal(self.uniform(client, k))
 
     def hashes(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.uint64]:
-        """:meth:`hash` for arrays of clients and draws (broadcast together), bit for bit the same."""
+        """The same bits as :meth:`hash`, for arrays of clients and draws (broadcast together)."""
         client_keys = np.asarray(clients).astype(np.uint64)
         draw_keys = np.asarray(k).astype(np.uint64)
         golden, one = np.uint64(GOLDEN), np.uint64(1)
@@ -119,15 +117,15 @@ class Stream:
             return _mix64_array(per_client + (draw_keys + one) * golden)
 
     def uniforms(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
-        """:meth:`uniform` for arrays of clients and draws, bit for bit the same."""
+        """The same bits as :meth:`uniform`, for arrays of clients and draws."""
         bits = (self.hashes(clients, k) >> np.uint64(11)).astype(np.float64)
         return (bits + 0.5) * _TO_UNIT
 
     def normals(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
         """Standard normal numbers for arrays of clients and draws.
 
-        The inverse distribution function is SciPy's, which may differ from :meth:`normal` in the last bit: use one
-        of the two for one quantity.
+        The inverse distribution function is SciPy's, which may differ from that of :meth:`normal` in the last bit, so
+        use only one of the two for each quantity.
         """
         from scipy.special import ndtri
 
@@ -135,5 +133,5 @@ class Stream:
         return result
 
     def generator(self, client: int = 0, k: int = 0) -> np.random.Generator:
-        """A numpy generator (Philox) keyed by this stream, ``client`` and ``k``."""
+        """A NumPy generator (Philox) keyed by this stream, ``client`` and ``k``."""
         return np.random.Generator(np.random.Philox(key=self.hash(client, k)))

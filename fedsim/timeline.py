@@ -1,10 +1,9 @@
 """The timeline: what the time plane decided, for the learning plane to execute.
 
-An append-only list of small immutable instructions. The time plane writes them in the order of simulated time; the
-learning plane
-may execute them later and in any order that respects two rules: a model version exists once its :class:`Aggregate` was
-executed, and the dispatches of one client are trained in their own order (``sequence``). Neither simpy nor torch
-is known here.
+An append-only list of small immutable instructions. The time plane writes them in the order of simulated time. The
+learning plane may execute them later, in any order that respects two rules: a model version exists once its
+:class:`Aggregate` has been executed, and the dispatches of one client are trained in the order of their ``sequence``.
+This module imports neither simpy nor torch.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """Train one client; written when its update has reached the server and will be used, or is lost and yet matters.
+    """Train one client; written when its update will be aggregated, or is lost but changes what the client keeps.
 
     Attributes:
         dispatch_id: number of the dispatch, in order of dispatching.
         client: the client that worked.
-        sequence: how many dispatches this client had before; keys its random streams.
+        sequence: number of earlier dispatches of this client; keys its random streams.
         version: model version it started from.
         round: round (synchronous schedules) or version at dispatch (asynchronous ones).
-        steps: local steps it did.
-        steps_assigned: local steps it was asked for; more than ``steps`` for partial work.
+        steps: local steps done.
+        steps_assigned: local steps asked for; more than ``steps`` for partial work.
         dispatched_s: simulated time of the dispatch, for learning rates that follow time.
-        used: whether an aggregation will use the update. One that is not used is trained for what the client keeps of
-            it alone (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is done with at once.
+        used: whether an aggregation will use the update. An update that is not used is trained only for what the client
+            keeps of it (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is forgotten at once.
     """
 
     dispatch_id: int
@@ -52,8 +51,8 @@ class Contribution(NamedTuple):
         dispatch_id: the dispatch whose update it is.
         client: its client.
         staleness: server versions created between its dispatch and its arrival.
-        group: the schedule's own mark, such as a tier or whether it came late (0 where it has no meaning).
-        multiplicity: how often its client was drawn; more than once only where selection is with replacement.
+        group: a mark set by the schedule, such as a tier or whether the update came late (0 if it has no meaning).
+        multiplicity: how often its client was drawn; more than once only if selection is with replacement.
     """
 
     dispatch_id: int
@@ -65,14 +64,14 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Create ``version`` from the contributions (possibly none, where a method steps on an empty round).
+    """Create ``version`` from the contributions (possibly none, if a method steps on an empty round).
 
     Attributes:
         version: the version created; consecutive from 1.
         time_s: simulated time of the server update.
-        round: round it closes.
+        round: the round it closes.
         contributions: in order of arrival.
-        attributes: numbers a schedule tells the method (``online``, ``tier``, ...).
+        attributes: numbers that the schedule passes to the method (``online``, ``tier``, ...).
     """
 
     version: int
@@ -95,21 +94,21 @@ Instruction = Train | Aggregate | Evaluate
 
 
 class LearningPlane(Protocol):
-    """What the time plane needs of whoever executes its timeline."""
+    """Executes the timeline of a time plane."""
 
     def hold(self, version: int) -> None:
-        """A dispatch of ``version`` has been handed out: what it was sent must be kept for its training."""
+        """Keep what a dispatch of ``version`` has been sent, until it is trained or dropped."""
 
     def drop(self, version: int) -> None:
-        """A dispatch of ``version`` has ended and will not be trained; one that is gives up its hold with its Train."""
+        """Release the hold of a dispatch that will not be trained; a :class:`Train` releases its own."""
 
     def submit(self, instruction: Instruction) -> None:
-        """Append an instruction; it may be executed any time later."""
+        """Append an instruction; it may be executed at any later time."""
 
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
-        """Execute everything before it and the evaluation itself now: a barrier. Metric name to value."""
+        """Value of each metric; executes everything before the evaluation, and the evaluation, now (a barrier)."""
         ...
 
     def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Mean training loss of these dispatches, already submitted as :class:`Train`: a barrier."""
+        """Mean training losses of dispatches that have been submitted as :class:`Train` (a barrier)."""
         ...

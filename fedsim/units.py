@@ -14,6 +14,9 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
+NEVER = 2**62
+"""The time (ns) of an event that never happens, 146 years: later than any simulated time."""
+
 LONGEST_S = 3.2e9
 """The longest duration that may be given, about a hundred years: the clock counts 292 years of nanoseconds."""
 
@@ -126,16 +129,3 @@ def to_ns(seconds: float) -> int:
 def to_s(time_ns: int) -> float:
     """Seconds of an integer nanosecond time."""
     return time_ns / NS_PER_S
-
-
-def format_duration(seconds: float) -> str:
-    """A duration as a person reads it: ``"3 d 4 h"``, ``"12 min 5 s"``, ``"0.25 s"``."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    remaining = round(seconds)
-    parts = []
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, remaining = divmod(remaining, length)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])

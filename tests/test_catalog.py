@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
 
-from fedsim.catalog import CATALOG
-from fedsim.components import Parameters
-from fedsim.scenario.catalog import summary
+from fedsim.catalog import CATALOG, summary
+from fedsim.parameters import Parameters, alternatives, element_types
 from fedsim.scenario.description import parameters
+from fedsim.scenario.loading import load_part
 from fedsim.scenario.model import Scenario
-from fedsim.scenario.shapes import field_shape, shape_of
 
 PARTS = [(kind, name) for kind, entry in CATALOG.kinds.items() for name in sorted(entry.registry())]
 
@@ -26,11 +27,14 @@ GIVEN = {
     "low": "1s",
     "mean": "1s",
     "median": "1s",
+    "length": 10,
     "path": "file",
+    "points": [[0, 1], [5, 0.5]],
     "root": "folder",
     "rounds": [[0], [1, 2]],
     "step": "1s",
     "target": "label",
+    "unit": "ms",
 }
 
 
@@ -61,16 +65,67 @@ def test_every_key_of_a_scenario_is_described() -> None:
         assert parameter.meaning, parameter.key
 
 
+def _path_examples(model: type[BaseModel]) -> Iterator[tuple[dict[str, Any], tuple[Any, ...]]]:
+    """For every path a model may hold: a mapping that gives ``x/y`` for it, and where it then is."""
+    for name, info in model.model_fields.items():
+        key = info.alias or name
+        for annotation in alternatives(info.annotation):
+            items, values = element_types(annotation)
+            holders: list[tuple[Any, Any, tuple[Any, ...]]] = [
+                (annotation, lambda value: value, ())
+            ]
+            holders += [(item, lambda value: [value], (0,)) for item in items]
+            holders += [(item, lambda value: {"k": value}, ("k",)) for item in values]
+            for holder, wrap, inside in holders:
+                for one in alternatives(holder):
+                    if not isinstance(one, type):
+                        continue
+                    if issubclass(one, Path):
+                        yield {key: wrap("x/y")}, (name, *inside)
+                    if issubclass(one, BaseModel):
+                        for given, where in _path_examples(one):
+                            yield {key: wrap(_needed(one) | given)}, (name, *inside, *where)
+
+
+def _needed(model: type[BaseModel]) -> dict[str, Any]:
+    """Values for what a model requires."""
+    return {
+        key: get_args(info.annotation)[0] if get_origin(info.annotation) is Literal else GIVEN[key]
+        for key, info in model.model_fields.items()
+        if info.is_required()
+    }
+
+
+def test_every_path_of_every_part_is_absolute_once_loaded(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "y").write_text("")
+    seen = []
+    for kind, name in PARTS:
+        model = CATALOG.find(kind, name, Path.cwd()).Params
+        required = {key for key, info in model.model_fields.items() if info.is_required()}
+        for given, where in _path_examples(model):
+            needed = {key: GIVEN[key] for key in required if key not in given}
+            value: Any = load_part(kind, {"name": name, **needed, **given}, tmp_path).params
+            for step in where:
+                value = (
+                    getattr(value, step)
+                    if isinstance(step, str) and not isinstance(value, dict)
+                    else value[step]
+                )
+            assert value == tmp_path / "x" / "y", (kind, name, where)
+            seen.append((kind, name, *where))
+    assert len(seen) > 12
+    assert ("network", "shared", "topology", "path") in seen
+
+
 def _models(model: type[BaseModel]) -> set[type[BaseModel]]:
     found = {model}
     for info in model.model_fields.values():
-        shape = field_shape(info)
-        inner = [
-            *shape.models,
-            *(m for item in (*shape.items, *shape.values) for m in shape_of(item).models),
-        ]
+        inner = alternatives(info.annotation)
+        for annotation in list(inner):
+            inner += [one for group in element_types(annotation) for one in group]
         for one in inner:
-            if one not in found:
+            if isinstance(one, type) and issubclass(one, BaseModel) and one not in found:
                 found |= _models(one)
     return found
 

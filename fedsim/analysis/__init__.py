@@ -1,1 +1,1 @@
-"""What a run tells: statistics of time, participation and delay, and the report page."""
+"""Analysis of runs: statistics of time, participation and delay, report pages, comparisons and exports."""

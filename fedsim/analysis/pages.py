@@ -1,4 +1,4 @@
-"""What fedsim's pages share: templates, embedded data, numbers in tables, writing to disk."""
+"""The parts common to fedsim's pages: templates, embedded data, writing to disk."""
 
 from __future__ import annotations
 
@@ -11,67 +11,47 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from fedsim.analysis import text
+from fedsim.durable import write_text
 from fedsim.errors import UserError
-from fedsim.runs.folder import write_atomically
+from fedsim.formatting import (
+    format_value,
+)
 
 TEMPLATES = Path(__file__).with_name("templates")
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page, making its folder if need be.
+    """Write a page, and create its folder if necessary.
 
     Raises:
         UserError: it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, page)
+        write_text(path, page)
     except OSError as error:
         raise UserError(
             f"cannot write the page: {error.strerror}",
             where=str(path),
-            hint="choose another place with -o",
+            hint="choose another path with -o",
         ) from error
 
 
 def embedded(data: dict[str, Any]) -> Markup:
-    """Data as JSON that may stand in a page's script element."""
+    """Data as JSON that is safe inside a script element."""
     document = json.dumps(data, separators=(",", ":"), allow_nan=False)
     # Nothing in the data may end the script element or open a comment in it.
     return Markup(document.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def cell_of(value: Any, kind: str) -> str:
-    """A value of a figure's table as text; ``kind`` is its column's."""
-    if isinstance(value, str):
-        return value
-    number = float(value)
-    if number != number:
-        return "–"
-    match kind:
-        case "time":
-            return text.duration_text(number)
-        case "share":
-            return text.percent_text(number)
-        case "count":
-            return text.count_text(number)
-        case "bytes":
-            return text.prefixed_text(number, "B")
-        case "energy":
-            return text.prefixed_text(number, "J")
-        case _:
-            return f"{number:.4g}"
-
-
 def unbroken(value: str) -> str:
-    """A quantity whose numbers stay on the line of their units."""
+    """A quantity with no-break spaces between numbers and units."""
     return re.sub(r"(?<=\d) (?=[^\W\d])", "\u00a0", value)
 
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """Where templates are found, with what they may use."""
+    """The template environment, with the filters and functions of the pages."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -79,7 +59,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["cell_of"] = cell_of
+    made.filters["format_value"] = format_value
     made.filters["unbroken"] = unbroken
     made.globals["zip"] = zip
 

@@ -13,8 +13,8 @@ from fedsim.runs import Run
 
 
 def figures(run: Run) -> dict[str, Figure]:
-    """The figures of a run's page that it has data for, in reading order, by their ids."""
-    found = (
+    """The figures for which the run has data, by id, in the order of the page."""
+    every = (
         learning.learning(run),
         learning.time_to_targets(run),
         time.time_spent(run),
@@ -31,11 +31,11 @@ def figures(run: Run) -> dict[str, Figure]:
         participation.regularity(run),
         participation.partition(run),
     )
-    return {figure.id: figure for figure in found if figure is not None}
+    return {figure.id: figure for figure in every if figure is not None}
 
 
 def render(run: Run) -> str:
-    """The page as text.
+    """The page as HTML text.
 
     Raises:
         UserError: the run folder is damaged.
@@ -70,7 +70,7 @@ def write_report(run: Run, path: Path) -> None:
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
-    """Entries of run.json as dotted names and values, without the tables' own figures."""
+    """Entries of run.json as dotted names and values."""
     rows: list[tuple[str, str]] = []
 
     def walk(prefix: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Figures of one run, computed from its tables alone."""
+"""Statistics of one run, computed from its tables alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Work:
 
 
 def work_by_outcome(dispatches: pd.DataFrame) -> dict[str, Work]:
-    """The work that went into dispatches of each outcome; all but ``aggregated`` was for nothing (so far)."""
+    """The work that went into dispatches of each outcome."""
     codes = outcome_codes(dispatches)
     moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
     busy = dispatches["ended_s"].to_numpy() - dispatches["dispatched_s"].to_numpy()
@@ -101,7 +101,7 @@ def participation_counts(dispatches: pd.DataFrame, clients: int) -> Integers:
 def lorenz_curve(counts: Integers) -> Floats:
     """Share of all updates given by the k least active clients, k = 0..N; shape (N + 1,), from 0 to 1.
 
-    All zero where there is no update.
+    All zero if there is no update.
     """
     total = counts.sum()
     given = np.concatenate([[0.0], np.cumsum(np.sort(counts))])
@@ -111,7 +111,7 @@ def lorenz_curve(counts: Integers) -> Floats:
 def gini(counts: Integers) -> float:
     """Inequality of participation.
 
-    0 where all clients gave equally many updates, (N-1)/N where one gave all of them, NaN for no updates.
+    0 if all clients gave equally many updates, (N-1)/N if one gave all of them, NaN without updates.
     """
     if not len(counts) or not counts.sum():
         return float("nan")
@@ -133,7 +133,7 @@ class Staleness:
 
 
 def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> Staleness:
-    """How old the updates were that entered the model."""
+    """Age of the updates that entered the model."""
     rows = outcome_codes(dispatches) == Outcome.AGGREGATED
     age = aggregation_times(dispatches, aggregations) - dispatches["dispatched_s"].to_numpy()
     versions = dispatches["staleness"].to_numpy(dtype=np.int64, na_value=0)
@@ -142,7 +142,7 @@ def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> Staleness
 
 @dataclass(frozen=True)
 class Delays:
-    """How long clients stayed away from the model, in server updates.
+    """How long clients were absent from the model, in server updates.
 
     Attributes:
         tau: tau_t of each server update t = 0..T-1, shape (T,): updates since the client that has been
@@ -162,22 +162,26 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
-        clients: N, so that those who never took part count.
+        clients: N, so that clients that never participated count.
         updates: T, number of server updates.
     """
     active_at = aggregated_versions(dispatches) - 1
     rows = active_at >= 0
     pairs = np.unique(np.stack([dispatches["client_id"].to_numpy()[rows], active_at[rows]]), axis=1)
-    who, when = pairs[0], pairs[1]
+    client_ids, when = pairs[0], pairs[1]
     # A client's last contribution is a from update a up to, not including, its next one. The oldest last
     # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
     # by one to be an index.
     reach = np.zeros(updates + 1, np.int64)
-    follows = np.append(who[1:] == who[:-1], False) if len(who) else np.zeros(0, np.bool_)
+    follows = (
+        np.append(client_ids[1:] == client_ids[:-1], False)
+        if len(client_ids)
+        else np.zeros(0, np.bool_)
+    )
     until = np.where(follows, np.append(when[1:], updates), updates)
     np.maximum.at(reach, when + 1, until)
-    first = np.ones(len(who), np.bool_)
-    first[1:] = who[1:] != who[:-1]
+    first = np.ones(len(client_ids), np.bool_)
+    first[1:] = client_ids[1:] != client_ids[:-1]
     seen = int(first.sum())
     reach[0] = updates if seen < clients else when[first].max(initial=0)
     rounds = np.arange(updates)
@@ -189,7 +193,7 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
 def participation_weights(
     dispatches: pd.DataFrame, clients: int, updates: int, samples: Integers | None = None
 ) -> sparse.csr_array:
-    """The realised weights q: row t holds each client's weight in server update t, summing to 1.
+    """The realized weights q: row t holds each client's weight in server update t, summing to 1.
 
     A row of zeros is an update without contributions.
 
@@ -197,21 +201,23 @@ def participation_weights(
         dispatches: as :attr:`Run.dispatches`.
         clients: N.
         updates: T.
-        samples: weigh contributions by the client's samples, shape (N,); all alike if None.
+        samples: samples of each client, shape (N,), to weigh its contributions by; equal weights if None.
     """
     t = aggregated_versions(dispatches) - 1
     rows = t >= 0
-    t, who = t[rows], dispatches["client_id"].to_numpy()[rows]
-    weights = np.ones(len(t)) if samples is None else samples[who].astype(np.float64)
+    t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
+    weights = np.ones(len(t)) if samples is None else samples[client_ids].astype(np.float64)
     totals = np.bincount(t, weights, minlength=updates)
-    return sparse.coo_array((weights / totals[t], (t, who)), shape=(updates, clients)).tocsr()
+    return sparse.coo_array(
+        (weights / totals[t], (t, client_ids)), shape=(updates, clients)
+    ).tocsr()
 
 
 def participation_term(weights: sparse.csr_array, window: int) -> Floats:
     """B of each full window of server updates: N * sum_n (qbar_n - 1/N)**2.
 
     qbar_n is the mean weight of client n in the window. B is the part of Wang & Ji's participation term
-    (equations 7 and 15) that needs no data: 0 where all clients had equal mean weight, N/S - 1 for one update
+    (equations 7 and 15) that needs no data: 0 if all clients had equal mean weight, N/S - 1 for one update
     with S equal contributions.
 
     Args:
@@ -234,14 +240,14 @@ def participation_term(weights: sparse.csr_array, window: int) -> Floats:
 
 
 def peak_at_work(dispatches: pd.DataFrame) -> int:
-    """The most dispatches that were ever going on at once (begun at or before an instant, ended after it)."""
+    """The largest number of dispatches in progress at once (begun at or before an instant, ended after it)."""
     begun = np.sort(dispatches["dispatched_s"].to_numpy())
     ended = np.searchsorted(np.sort(dispatches["ended_s"].to_numpy()), begun, side="right")
     return int((np.searchsorted(begun, begun, side="right") - ended).max(initial=0))
 
 
 def mean_at_work(dispatches: pd.DataFrame, edges_s: Floats) -> Floats:
-    """Mean number of dispatches going on between neighbouring instants.
+    """Mean number of dispatches in progress between neighboring instants.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
@@ -252,20 +258,20 @@ def mean_at_work(dispatches: pd.DataFrame, edges_s: Floats) -> Floats:
     """
 
     def since(starts: Floats) -> Floats:
-        # Sum over all starts of the time from each to an edge, where it is over: edge * count - sum of starts.
+        # Sum over all starts before an edge of the time from the start to the edge: edge * count - sum of starts.
         ordered = np.sort(starts)
         count = np.searchsorted(ordered, edges_s, side="right")
         past: Floats = edges_s * count - np.concatenate([[0.0], np.cumsum(ordered)])[count]
         return past
 
     worked = since(dispatches["dispatched_s"].to_numpy()) - since(dispatches["ended_s"].to_numpy())
-    # Differences of large sums can leave a rounding error where nobody worked.
+    # Differences of large sums can leave a rounding error in intervals without work.
     means: Floats = np.maximum(np.diff(worked) / np.diff(edges_s), 0.0)
     return means
 
 
 def spent_by(dispatches: pd.DataFrame, values: Floats | Integers, times_s: Floats) -> Floats:
-    """Sum of ``values`` (one a dispatch) over the dispatches that had ended by each instant."""
+    """Sum of ``values`` (one per dispatch) over the dispatches that had ended by each instant."""
     ended = dispatches["ended_s"].to_numpy()
     order = np.argsort(ended, kind="stable")
     total = np.concatenate([[0.0], np.cumsum(values[order], dtype=np.float64)])

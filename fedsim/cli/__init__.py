@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "Write a run's report page anew.",
     "compare": "Compare runs on one page.",
     "sweep": "Run every combination of a scenario's sweep.",
+    "verify": "Check the files of runs, sweeps and trace bundles.",
     "scenario": "Check, show and describe scenarios.",
     "methods": "List and describe the methods.",
     "traces": "Import, synthesize, inspect and validate traces.",

@@ -70,7 +70,7 @@ def _default(first: Path) -> Path:
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.figures import headline
+    from fedsim.analysis.comparison.headline import headline
 
     return {
         "page": str(page),
@@ -95,8 +95,8 @@ def _print(comparison: Comparison, page: Path) -> None:
     from rich.table import Table
 
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.figures import asked, headline
-    from fedsim.analysis.text import metric_label, metric_text
+    from fedsim.analysis.comparison.headline import headline
+    from fedsim.formatting import format_mean
 
     console = Console()
     console.print(headline(comparison), style="bold", highlight=False)
@@ -106,18 +106,17 @@ def _print(comparison: Comparison, page: Path) -> None:
     several = len(comparison.grouping.settings) > 1
     for name in (*(("setting",) if several else ()), "variant", "runs"):
         table.add_column(name)
-    metrics = asked(comparison)
+    metrics = [comparison.definition(name) for name in comparison.main_metrics]
     for metric in metrics:
-        table.add_column(f"final {metric_label(metric)}", justify="right")
+        table.add_column(f"final {metric.label}", justify="right")
     for goal in comparison.goals:
-        table.add_column(f"time to {goal.title}", justify="right")
+        table.add_column(f"time to {comparison.title(goal)}", justify="right")
     for row in comparison.summary.to_dict("records"):
         cells = [str(row["setting"])] if several else []
         cells += [str(row["label"]), str(row["runs"])]
         for metric in metrics:
-            mean, spread = float(row[f"final_{metric}"]), float(row[f"final_{metric}_sd"])
-            end = "" if math.isnan(spread) else f" ± {metric_text(metric, spread)}"
-            cells.append(metric_text(metric, mean) + end)
+            mean, spread = row[f"final_{metric.name}"], row[f"final_{metric.name}_sd"]
+            cells.append(format_mean(mean, spread, metric.format))
         for at in comparison.targets.to_dict("records"):
             if (at["setting"], at["label"]) == (row["setting"], row["label"]):
                 cells.append(_reached(at))
@@ -128,12 +127,12 @@ def _print(comparison: Comparison, page: Path) -> None:
 
 def _reached(at: dict[Hashable, Any]) -> str:
     """When a variant reached a target, by how many of its runs where that is not all, and relative to the baseline."""
-    from fedsim.units import format_duration
+    from fedsim.formatting import format_duration, format_ratio
 
-    shown = "-" if math.isnan(at["time_s"]) else format_duration(at["time_s"])
+    shown = format_duration(at["time_s"])
     if at["reached"] < at["runs"]:
         shown += f" [{at['reached']} of {at['runs']}]"
-    return shown if math.isnan(at["relative"]) else f"{shown} ({at['relative']:.2f}x)"
+    return shown if math.isnan(at["relative"]) else f"{shown} ({format_ratio(at['relative'])})"
 
 
 @contextlib.contextmanager

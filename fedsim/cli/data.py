@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.catalog import CATALOG
+from fedsim.catalog import CATALOG, summary
 from fedsim.cli.options import json_option
-from fedsim.scenario.catalog import summary
-from fedsim.scenario.model import Part
+from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the data sets that a scenario may name."""
+    """List the data sets that a scenario can name."""
     rows = {
         name: summary(dataset)
         for name, dataset in sorted(CATALOG.kinds["dataset"].registry().items())
@@ -47,15 +46,14 @@ def list_(as_json: bool) -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the data set, such as -s root=../data/mnist; may be repeated.",
+    help="Set a parameter of the data set, such as root=../data/mnist; may be repeated.",
 )
 @json_option
 def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Load data set NAME, downloading it where needed, and say what is in it."""
+    """Load data set NAME, downloading it if needed, and describe it."""
     options = {item.path: item.value for item in map(Override.parse, settings)}
-    part = Part.model_validate({**options, "name": name})
-    dataset_class, params = CATALOG.resolve("dataset", part, Path.cwd())
-    described = _describe(dataset_class(params).load(Path.cwd()))
+    dataset = load_part("dataset", {**options, "name": name}, Path.cwd()).create()
+    described = _describe(dataset.load(Path.cwd()))
     if as_json:
         click.echo(json.dumps(described, indent=2))
         return

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from fedsim.catalog import CATALOG
+from fedsim.catalog import CATALOG, summary
 from fedsim.cli.options import json_option
-from fedsim.scenario.catalog import summary
 
 
 @click.group()

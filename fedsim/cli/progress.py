@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
-from fedsim.units import format_duration
+from fedsim.formatting import format_duration
 
 if TYPE_CHECKING:
     from fedsim.composition.execution import Progress as RunProgress

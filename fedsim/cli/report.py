@@ -20,6 +20,6 @@ def command(run: Path, output: Path | None) -> None:
 
     Also of a run that is going on or was killed: the page then shows what had reached the disk.
     """
-    from fedsim.runs import load_run
+    from fedsim.analysis.run import load_run
 
     click.echo(load_run(run).report(output))

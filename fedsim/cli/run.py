@@ -48,9 +48,9 @@ def command(
     Exit code 2 says that the scenario or the folder cannot be used; a run that was interrupted goes on with
     'fedsim resume'.
     """
+    from fedsim.analysis.run import load_run
     from fedsim.api import read_scenario
     from fedsim.composition.execution import execute
-    from fedsim.runs import load_run
 
     loaded = read_scenario(scenario, overrides)
     with following(loaded.scenario.name, quiet=as_json) as on_progress:

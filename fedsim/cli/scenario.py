@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from fedsim.catalog import CATALOG
+from fedsim.catalog import CATALOG, summary
 from fedsim.cli.options import json_option, override_option, scenario_argument
 from fedsim.errors import UserError
-from fedsim.scenario.catalog import summary
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
@@ -26,7 +25,7 @@ def command() -> None:
 @override_option
 def check(scenario: Path, overrides: tuple[str, ...]) -> None:
     """Check a scenario file and report everything that is wrong with it."""
-    loaded = load_scenario(scenario, CATALOG, overrides)
+    loaded = load_scenario(scenario, overrides=overrides)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
 
 
@@ -36,7 +35,7 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
 @json_option
 def show(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show a scenario with every default written out."""
-    loaded = load_scenario(scenario, CATALOG, overrides)
+    loaded = load_scenario(scenario, overrides=overrides, user_code="describe")
     if as_json:
         click.echo(json.dumps(loaded.resolved(), indent=2))
     else:

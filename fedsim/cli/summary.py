@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsim.analysis.statistics import participation_counts
+from fedsim.formatting import format_duration
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.run import Run
-from fedsim.units import format_duration
 
 
 def print_summary(run: Run) -> None:
@@ -31,11 +31,11 @@ def print_summary(run: Run) -> None:
     if info["ineligible_clients"]:
         table.add_row("clients short of memory", f"{info['ineligible_clients']:,}")
     for name, value in info["metrics"].items():
-        table.add_row(name, f"{value:.4g}")
+        table.add_row(name, run.metric_definition(name).format(value))
     for name, target in run.scenario["stop"].get("target", {}).items():
         reached_s = run.time_to(name, target)
         text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"
-        table.add_row(f"{name} {target:g}", text)
+        table.add_row(run.metric_definition(name).format_target(target), text)
     console = Console()
     console.print(table)
     if info["dispatches"] and not counts["aggregated"]:

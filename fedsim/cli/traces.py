@@ -34,7 +34,7 @@ output_option = click.option(
     help="Folder of the new trace bundle; its last part becomes its name.",
 )
 
-force_option = click.option("--force", is_flag=True, help="Replace the output where it exists.")
+force_option = click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
 
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 
@@ -59,7 +59,7 @@ def command() -> None:
 
 @contextlib.contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A function to tell how much is done, shown as a bar on a terminal; None where nobody watches."""
+    """A function that reports how much is done, shown as a bar on a terminal; None if the output is not a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -72,7 +72,7 @@ def _progress(title: str, total: int) -> Iterator[Callable[[int], None] | None]:
 
 @contextlib.contextmanager
 def _working(title: str) -> Iterator[None]:
-    """A moving line on a terminal while something of unknown length goes on."""
+    """A moving line on a terminal during work of unknown length."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -120,7 +120,7 @@ def _validated(model: type[BaseModel], values: dict[str, Any]) -> Any:
 
 
 def _command_line() -> str:
-    """The command that is running, without what is about its output alone."""
+    """The command that is running, without the options that only concern its output."""
     context = click.get_current_context()
     words = ["fedsim", "traces", context.info_name or ""]
     for parameter in context.command.params:
@@ -150,12 +150,13 @@ def _summary(bundle: TraceBundle, path: Path | None) -> dict[str, Any]:
 
 
 def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
-    """Write a new bundle and say what is in it."""
+    """Write a new bundle and print what is in it."""
     bundle.write(output, overwrite=force)
     summary = _summary(bundle, output)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
         return
+    _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
     click.secho(f"{summary['name']}: {summary['devices']:,} devices", bold=True)
     for name, rows in summary["rows"].items():
@@ -172,8 +173,8 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
 @click.option("-n", "--devices", type=click.IntRange(min=1), help="Number of devices.")
 @click.option("--days", type=float, default=7.0, show_default=True, help="Length in days.")
 @seed_option
-@click.option("--compute-series", is_flag=True, help="Let speeds vary in time.")
-@click.option("--network-series", is_flag=True, help="Let link rates vary in time.")
+@click.option("--compute-series", is_flag=True, help="Let speeds vary over time.")
+@click.option("--network-series", is_flag=True, help="Let link rates vary over time.")
 @settings_option
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
@@ -194,7 +195,7 @@ def synthesize(
 ) -> None:
     """Make a synthetic trace bundle of a POPULATION: a calibrated preset or a simple family.
 
-    Without arguments it lists the populations. Parameters are set by part: -s availability.amplitude=0.3, -s
+    Without arguments, list the populations. Parameters are set by part: -s availability.amplitude=0.3, -s
     compute.speed_sigma=0.5, -s network.rtt=40ms, -s compute_series.sd=0.1, -s network_series.cv=0.4.
     """
     from fedsim.traces.bundle import check_output
@@ -241,8 +242,14 @@ def _list_populations(as_json: bool) -> None:
 
 
 @command.command("import")
-@click.argument("format_", metavar="FORMAT", required=False)
+@click.argument("format_", metavar="[FORMAT]", required=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "importer_name",
+    metavar="FORMAT",
+    help="Name of the format, or file.py:ClassName for an importer of your own.",
+)
 @settings_option
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
@@ -252,36 +259,69 @@ def _list_populations(as_json: bool) -> None:
 def import_(
     format_: str | None,
     files: tuple[Path, ...],
+    importer_name: str | None,
     settings: tuple[str, ...],
     output: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make a trace bundle from FILES of a foreign FORMAT.
+    """Make a trace bundle from FILES in another FORMAT.
 
-    Without arguments it lists the formats; with a FORMAT alone it describes that format and its parameters. What the
-    importer dropped or merged is printed and kept in the manifest.
+    Without arguments, list the formats; with a FORMAT alone, describe it and its parameters. FORMAT may be omitted if
+    the files show what they are, or follow the option --format. What the importer dropped or merged is printed and
+    kept in the manifest.
     """
     from fedsim.traces.bundle import check_output
-    from fedsim.traces.importers import registry
+    from fedsim.traces.importers import import_bundle, registry
 
-    if format_ is None:
+    if format_ is None and importer_name is None:
         _list_formats(registry(), as_json)
         return
-    importer = _known(registry(), format_)
-    if not files and output is None:
+    importer, paths = _importer(importer_name, format_, files)
+    if not paths and output is None:
         _describe_format(importer, as_json)
         return
-    if not files or output is None:
+    if not paths or output is None:
         raise UserError("give the files to import and the output folder (-o)")
     check_output(output, overwrite=force)
     values = _nested(settings)
     values.setdefault("name", output.name)
     params = _validated(importer.Params, values)
-    with _working(f"reading {format_}"):
-        bundle = importer.read(files, params)
+    with _working(f"reading {importer.name or importer.__name__}"):
+        bundle = import_bundle(importer, paths, params)
     bundle.manifest.command = _command_line()
     _finish(bundle, output, force, as_json)
+
+
+def _importer(
+    name: str | None, first: str | None, files: tuple[Path, ...]
+) -> tuple[type[Importer], tuple[Path, ...]]:
+    """The importer that the options or the first argument name, or the files show, and the files to import."""
+    from fedsim.catalog import CATALOG
+    from fedsim.components import is_user_reference
+    from fedsim.traces.importers import recognize, registry
+
+    names_format = first is not None and (
+        first in registry() or is_user_reference(first) or not Path(first).exists()
+    )
+    if name is None and names_format:
+        name, first = first, None
+    paths = files if first is None else (Path(first), *files)
+    if name is None:
+        names = recognize(paths)
+        if len(names) != 1:
+            raise UserError(
+                f"the format is not clear: it may be {' or '.join(names)}"
+                if names
+                else "the file is in none of the known formats",
+                where=str(paths[0]),
+                hint=f"name the format with --format; formats: {', '.join(registry())}",
+            )
+        name = names[0]
+        click.echo(f"format: {name}", err=True)
+    if not is_user_reference(name):
+        return _known(registry(), name), paths
+    return CATALOG.find("importer", name, Path.cwd()), paths  # type: ignore[return-value]
 
 
 @command.command()
@@ -299,7 +339,7 @@ def export(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write a trace BUNDLE in a foreign FORMAT. Without arguments it lists the formats."""
+    """Write a trace BUNDLE in another FORMAT. Without arguments, list the formats."""
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.exporters import registry
     from fedsim.traces.validation import require_sound
@@ -324,7 +364,9 @@ def export(
 
 
 def _list_formats(formats: dict[str, Any], as_json: bool) -> None:
-    rows = {name: item.description for name, item in formats.items()}
+    from fedsim.catalog import summary
+
+    rows = {name: item.description or summary(item) for name, item in formats.items()}
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -361,29 +403,44 @@ def _known(formats: dict[str, Any], name: str) -> Any:
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Problems listed of each kind.",
+    help="Problems listed per kind.",
 )
 @json_option
 def validate(bundle: Path, limit: int, as_json: bool) -> int:
-    """Check a trace BUNDLE: every problem with its table and row. Exit code 2 where there is one."""
+    """Check a trace BUNDLE: list every problem with its table and row. The exit code is 2 if there is one."""
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.validation import validate_bundle
 
-    loaded = TraceBundle.read(bundle)
+    loaded = TraceBundle.read(bundle, verify=False)
     with _working("checking"):
-        problems = validate_bundle(loaded, limit=limit)
+        findings = validate_bundle(loaded, limit=limit)
+    _warn(loaded)
     if as_json:
-        click.echo(json.dumps([vars(problem) for problem in problems], indent=2))
-    elif problems:
-        for problem in problems:
-            click.echo(str(problem))
-        click.echo(f"{len(problems)} problems", err=True)
+        click.echo(json.dumps([vars(finding) for finding in findings], indent=2))
+    elif findings:
+        for finding in findings:
+            click.echo(str(finding))
+        click.echo(f"{len(findings)} problems", err=True)
     else:
         rows = sum(table.num_rows for table in loaded.tables.values())
         click.echo(
             f"{loaded.manifest.name}: sound ({loaded.device_count:,} devices, {rows:,} rows)"
         )
-    return 2 if problems else 0
+    return 2 if findings else 0
+
+
+def _warn(bundle: TraceBundle) -> None:
+    """Say on standard error what is doubtful about a bundle that may still be sound."""
+    from fedsim.traces.validation import implausible_times
+
+    if bundle.unverified:
+        tables = ", ".join(bundle.unverified)
+        click.echo(
+            f"note: {bundle.where}: not verifiable: its manifest holds no SHA-256 of {tables}",
+            err=True,
+        )
+    if warning := implausible_times(bundle):
+        click.echo(f"warning: {bundle.where}: {warning}", err=True)
 
 
 @command.command()
@@ -396,10 +453,10 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
 @force_option
 @json_option
 def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: bool) -> None:
-    """Describe trace BUNDLES in figures: one alone, or several side by side.
+    """Describe one trace bundle, or several BUNDLES side by side.
 
-    When devices are online by hour and weekday, how long sessions and gaps are and which distributions fit them, how
-    long a device that is online stays, and how speeds and link rates are spread.
+    Shows when devices are online by hour and weekday, how long sessions and gaps are and which distributions fit
+    them, how long a device that is online stays, and how speeds and link rates are spread.
     """
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.inspection import as_data, write_plot, write_text
@@ -408,7 +465,10 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     if plot is not None and plot.exists() and not force:
         raise UserError("the output exists already", where=str(plot), hint="use --force")
     with _working("measuring"):
-        described = [describe(TraceBundle.read(path)) for path in bundles]
+        loaded = [TraceBundle.read(path) for path in bundles]
+        described = [describe(bundle) for bundle in loaded]
+    for bundle in loaded:
+        _warn(bundle)
     if as_json:
         click.echo(json.dumps([as_data(statistics) for statistics in described], indent=2))
     else:
@@ -428,7 +488,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 @force_option
 @json_option
 def sample(bundle: Path, devices: int, seed: int, output: Path, force: bool, as_json: bool) -> None:
-    """A part of a trace BUNDLE: some of its usable devices, none twice."""
+    """Draw some of a trace BUNDLE's usable devices, without replacement."""
     from fedsim.traces.bundle import TraceBundle, check_output
     from fedsim.traces.combine import sample as draw
 
@@ -452,7 +512,7 @@ def sample(bundle: Path, devices: int, seed: int, output: Path, force: bool, as_
 def scale(
     bundle: Path, devices: int, shift: bool, seed: int, output: Path, force: bool, as_json: bool
 ) -> None:
-    """A population of any size drawn with replacement from a trace BUNDLE.
+    """Draw a population of any size from a trace BUNDLE, with replacement.
 
     Copies of one device are shifted by whole days, so that they do not move in step and keep their hours of the day.
     """
@@ -474,14 +534,14 @@ def scale(
     type=click.FloatRange(-1, 1),
     default=0.0,
     show_default=True,
-    help="Rank correlation of a device's share of time online and its speed.",
+    help="Rank correlation between a device's share of time online and its speed.",
 )
 @click.option(
     "--network-correlation",
     type=click.FloatRange(-1, 1),
     default=0.0,
     show_default=True,
-    help="Rank correlation of a device's speed and its rate.",
+    help="Rank correlation between a device's speed and its rate.",
 )
 @seed_option
 @output_option
@@ -500,7 +560,7 @@ def join(
 ) -> None:
     """Give the devices of a trace BUNDLE the compute or network columns of other bundles.
 
-    Each device is given those of a device drawn at random, whatever their ids. Where files tell of the same devices,
+    Each device gets those of a device drawn at random, whatever their ids. If files describe the same devices,
     import them together instead: fedsim traces import csv sessions.csv links.csv.
     """
     from fedsim.traces.bundle import TraceBundle, check_output

@@ -5,48 +5,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedsim.catalog import CATALOG
 from fedsim.composition.population import availability_cycle_s, build_population
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.learning.augmentation import check_augmentation
 from fedsim.learning.device import Execution
+from fedsim.learning.metrics import Metric
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.methods.requirements import check_requirements
+from fedsim.metrics import MetricDefinition, definition
 from fedsim.network.base import Direction
-from fedsim.network.shared import SharedNetwork
-from fedsim.randomness import Purpose, Stream
-from fedsim.runs.targets import higher_is_better
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import QuadraticTask as QuadraticSection
-from fedsim.scenario.model import Scenario, TimingTask
-from fedsim.scenario.model import SupervisedTask as SupervisedSection
-from fedsim.simulation.contended import ContendedLife
+from fedsim.scenario.model import Scenario
+from fedsim.scenario.training import Training
 from fedsim.simulation.drawn_work import DrawnWork
-from fedsim.simulation.engine import Engine
-from fedsim.simulation.life import Life, PlannedLife
-from fedsim.simulation.plan import Planner
-from fedsim.simulation.server import Limits, Recorder, Server, Work
-from fedsim.tasks.base import Task
+from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.facts import Clients, Rules, Work, check_rules
+from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.updates import Recorder
+from fedsim.simulation.workload import Workload, Workloads
+from fedsim.tasks import kinds
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, Task, TaskContext
 from fedsim.tasks.layout import Layout
-from fedsim.tasks.partition import partition_table
-from fedsim.tasks.quadratic import QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import LearningPlane
 from fedsim.units import NS_PER_S, to_ns
 
-DEFAULT_LOCAL_STEPS = 10
 _EVALUATION_SHARE = 0.1
-_FORWARD_PASSES_A_STEP = 3
-_ITEM_BYTES = {"float32": 4, "float64": 8}
-_NO_LAYOUT_NAME = "model"
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,7 @@ class Assembly:
 
     Attributes:
         loaded: the scenario.
-        task: what is learned; None where only time is simulated.
+        task: what is learned, or timed.
         method: the learning rules.
         layout: of the model.
         samples: training samples of each client, (N,).
@@ -66,7 +57,7 @@ class Assembly:
     """
 
     loaded: LoadedScenario
-    task: Task | None
+    task: Task
     method: Method
     layout: Layout
     samples: npt.NDArray[np.int64]
@@ -137,7 +128,7 @@ def assemble(
         world = scenario.model_copy(update={"seed": world_seed})
     task = build_task(replace(loaded, scenario=world), shared.datasets)
     training = scenario.training
-    timing = task is None or timing_only
+    timing = timing_only or not task.learns
     if timing and scenario.stop.target:
         raise UserError(
             "a target needs training, but this run simulates time alone",
@@ -145,21 +136,9 @@ def assemble(
             hint="leave out the target, or run without --timing-only on a task that learns",
         )
     execution = None if timing else Execution.of(training)
-    if task is not None:
-        layout, samples = task.layout, task.samples
-    else:
-        section = scenario.task
-        assert isinstance(section, TimingTask)
-        elements = section.elements(_ITEM_BYTES[training.dtype])
-        blocks = section.names or {_NO_LAYOUT_NAME: elements}
-        layout = Layout.of((name, (length,)) for name, length in blocks.items())
-        samples = np.full(section.clients, section.samples, dtype=np.int64)
-    if task is not None:
-        check_augmentation(training, task)
-    work = local_work(scenario, samples)
-    if isinstance(task, SupervisedTask):
-        _check_own_tests(scenario, task)
-        _check_smallest_batch(scenario, task, work)
+    layout, samples = task.layout, task.samples
+    task.check(training, scenario.evaluation)
+    work = local_work(training, task)
     method = build_method(
         loaded,
         layout,
@@ -174,7 +153,7 @@ def assemble(
         samples,
         flops_per_sample=_flops(scenario, task),
         compute_factor=method.compute_factor(),
-        memory_needed_bytes=lambda: _memory_needed(scenario, task, layout, method, samples),
+        memory_needed_bytes=lambda: _memory_needed(training, task, method),
         bundles=shared.bundles,
     )
     return Assembly(
@@ -186,185 +165,131 @@ def build_server(
     assembly: Assembly,
     plane: LearningPlane | None,
     recorder: Recorder,
-) -> tuple[Engine, Server]:
+    on_progress: Callable[[], None] | None = None,
+) -> Server:
     """The time plane of a run, ready to go.
 
     Raises:
         UserError: schedule, selection, method and devices do not fit together.
     """
-    scenario, population = assembly.scenario, assembly.population
-    stop, evaluation, section = scenario.stop, scenario.evaluation, scenario.server
+    check_combination(assembly)
+    scenario = assembly.scenario
+    stop, evaluation = scenario.stop, scenario.evaluation
     every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
         every_steps = _steps_worth_an_evaluation(assembly)
-    engine = Engine()
-    server = Server(
-        engine,
-        population,
-        assembly.samples,
-        assembly.work,
-        plane,
-        recorder,
+    own = {metric.column: metric.definition for metric in build_metrics(assembly.loaded)}
+    return Server(
+        _clients(assembly),
+        _workloads(assembly),
+        _rules(assembly),
         Limits(
             until_ns=None if stop.simulated_time is None else to_ns(stop.simulated_time),
             rounds=stop.rounds,
             dispatches=stop.dispatches,
             arrivals=stop.arrivals,
-            reached=_target_test(stop.target) if stop.target else None,
-            evaluate_every_ns=None if evaluation.every is None else to_ns(evaluation.every),
-            evaluate_every_versions=every_versions,
-            evaluate_every_steps=every_steps,
-            evaluate_at_start=evaluation.at_start,
         ),
-        failure_detection=section.failure_detection,
-        aggregation_time_s=section.aggregation_time,
-        expected_duration_s=assembly.expected_duration_s,
+        EvaluationTimes(
+            every_ns=None if evaluation.every is None else to_ns(evaluation.every),
+            every_versions=every_versions,
+            every_steps=every_steps,
+            at_start=evaluation.at_start,
+            reached=_target_test(stop.target, own) if stop.target else None,
+        ),
+        plane,
+        recorder,
+        seed=scenario.seed,
+        on_progress=on_progress,
+    )
+
+
+def check_server(assembly: Assembly) -> None:
+    """Check that :func:`build_server` will succeed, without the cost of building.
+
+    Raises:
+        UserError: it would not.
+    """
+    check_combination(assembly)
+    check_rules(_clients(assembly), _rules(assembly), assembly.scenario.seed)
+
+
+def _clients(assembly: Assembly) -> Clients:
+    return Clients(
+        assembly.population, assembly.samples, assembly.work, assembly.expected_duration_s
+    )
+
+
+def _rules(assembly: Assembly) -> Rules:
+    section = assembly.scenario.server
+    detection = section.failure_detection
+    return Rules(
+        section.selection.create,
+        section.schedule.create,
+        failure_detection_ns=None if detection == "never" else to_ns(detection),
+        aggregation_ns=to_ns(section.aggregation_time),
         has_prologue=assembly.prologue_bytes is not None,
         trains_lost_work=assembly.keeps_lost_work,
+    )
+
+
+def _workloads(assembly: Assembly) -> Workloads:
+    scenario, section = assembly.scenario, assembly.scenario.server
+    epochs = assembly.task.steps_per_epoch(scenario.training.batch_size)
+    workload = partial(
+        Workload,
+        assembly.population,
+        scenario.devices.failures,
+        send_partial_work=section.partial_work == "send",
         seed=scenario.seed,
+        partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
+        drawn=_drawn_work(scenario, epochs),
     )
-    folder = assembly.loaded.folder
-    selection_class, selection_params = CATALOG.resolve("selection", section.selection, folder)
-    schedule_class, schedule_params = CATALOG.resolve("schedule", section.schedule, folder)
-    check_combination(assembly)
-    selection = selection_class(selection_params, server)
-    schedule = schedule_class(schedule_params, server, selection)
-
-    epochs = epoch_steps(scenario, assembly.samples)
-
-    def planner_of(bytes_down: float, bytes_up: float, **others: Planner | None) -> Planner:
-        return Planner(
-            population,
-            scenario.devices.failures,
-            bytes_down,
-            bytes_up,
-            send_partial_work=section.partial_work == "send",
-            seed=scenario.seed,
-            partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
-            drawn=_drawn_work(scenario, epochs),
-            **others,
-        )
-
-    prologue, first_bytes = assembly.prologue_bytes, assembly.first_download_bytes
-    planner = planner_of(
-        assembly.bytes_down,
-        assembly.bytes_up,
-        prologue=None if prologue is None else planner_of(*prologue),
-        first=planner_of(first_bytes, assembly.bytes_up)
-        if first_bytes > assembly.bytes_down
-        else None,
+    down, up = assembly.bytes_down, assembly.bytes_up
+    prologue, first_down = assembly.prologue_bytes, assembly.first_download_bytes
+    return Workloads(
+        workload(down, up),
+        prologue=None if prologue is None else workload(*prologue),
+        first=workload(first_down, up) if first_down > down else None,
     )
-    network = population.network
-    life: Life
-    if isinstance(network, SharedNetwork):
-        life = ContendedLife(engine, planner, population, network, server.on_end)
-    else:
-        life = PlannedLife(engine, planner, server.on_end)
-    server.attach(schedule, selection, life)
-    return engine, server
 
 
 def _steps_worth_an_evaluation(assembly: Assembly) -> int:
     """Local steps after which an evaluation costs a tenth of the training, a step being worth three forward passes."""
-    task, scenario = assembly.task, assembly.scenario
-    if not isinstance(task, SupervisedTask):
-        return 0
-    forward_passes = len(task.test_x)
-    if task.client_test_rows is not None and (
-        scenario.evaluation.per_client or assembly.method.personal
-    ):
-        forward_passes += len(task.client_test_rows)
-    if scenario.evaluation.objective:
-        forward_passes += _FORWARD_PASSES_A_STEP * int(assembly.samples.sum())
-    samples = _EVALUATION_SHARE * _FORWARD_PASSES_A_STEP * scenario.training.batch_size
-    return math.ceil(forward_passes / samples)
-
-
-def _check_own_tests(scenario: Scenario, task: SupervisedTask) -> None:
-    """Refuse to measure clients on test samples of their own that there are not."""
-    if scenario.evaluation.per_client and task.client_test_offsets is None:
-        raise UserError(
-            "clients have no test samples of their own to be measured on",
-            where="evaluation.per_client",
-            hint="give task.partition a test: split, or same_distribution",
-        )
-
-
-def _check_smallest_batch(scenario: Scenario, task: SupervisedTask, work: Work) -> None:
-    """Refuse a model that cannot be trained on one sample where a client would have a mini-batch of one."""
-    batch_size = scenario.training.batch_size
-    samples = task.samples
-    alone = (samples == 1) | (batch_size == 1)
-    # The last batch of an epoch, where a dispatch gets so far.
-    reached = (work.steps >= epoch_steps(scenario, samples)) | (work.time_budget_ns is not None)
-    alone |= (samples % batch_size == 1) & reached
-    if not alone.any():
-        return
-    reason = task.refusal_of_one_sample()
-    if reason is not None:
-        client = int(np.argmax(alone))
-        raise UserError(
-            f"{int(alone.sum()):,} clients have a mini-batch of one sample (client {client}: {samples[client]:,} "
-            f"samples in batches of {batch_size:,}), on which model {task.model.name} cannot be trained: {reason}",
-            where="training.batch_size",
-            hint="use another batch_size, fewer clients, or another normalisation, such as group norm",
-        )
+    evaluation = assembly.scenario.evaluation
+    passes = assembly.task.evaluation_passes(
+        per_client=evaluation.per_client or assembly.method.personal,
+        objective=evaluation.objective,
+    )
+    batch_size = assembly.scenario.training.batch_size
+    return math.ceil(passes / (_EVALUATION_SHARE * FORWARD_PASSES_PER_STEP * batch_size))
 
 
 def check_combination(assembly: Assembly) -> None:
-    """Whether the method can run under the schedule.
+    """Whether the method can run under the schedule and with the optimizer.
 
     Raises:
         UserError: it cannot, with its reason.
     """
     method = assembly.method
-    schedule, _ = CATALOG.resolve(
-        "schedule", assembly.scenario.server.schedule, assembly.loaded.folder
-    )
-    if method.only_synchronous and not schedule.synchronous:
-        raise UserError(
-            f"{method.title or method.name} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
-            where="server.schedule",
-            hint="use the sync schedule",
-        )
-    if method.prologue() is not None and not schedule.begins_with_prologue:
-        raise UserError(
-            f"{method.title or method.name} begins with work of all clients, which the {schedule.name} schedule "
-            "does not hand out",
-            where="server.schedule",
-            hint="use the sync schedule",
-        )
+    check_requirements(method, assembly.scenario.server.schedule.type)
 
 
 def _traffic(scenario: Scenario, work: Prologue) -> tuple[float, float]:
     """Bytes of one download and one upload of these vectors."""
-    item, server = _ITEM_BYTES[scenario.training.dtype], scenario.server
+    item, server = ITEM_BYTES[scenario.training.dtype], scenario.server
     down, up = (sum(vector.elements for vector in sent) for sent in (work.download, work.upload))
     return down * item * server.download_compression, up * item * server.compression
 
 
-def build_task(loaded: LoadedScenario, datasets: Datasets) -> Task | None:
-    """What is learned from which data; None where only time is simulated.
+def build_task(loaded: LoadedScenario, datasets: Datasets) -> Task:
+    """What is learned from which data, or timed.
 
     Raises:
         UserError: its parts do not fit together, or data is missing.
     """
-    section = loaded.scenario.task
-    if isinstance(section, TimingTask):
-        return None
-    if isinstance(section, QuadraticSection):
-        return QuadraticTask(section)
-    assert isinstance(section, SupervisedSection)
-    dataset_class, dataset_params = CATALOG.resolve("dataset", section.dataset, loaded.folder)
-    partition_class, partition_params = CATALOG.resolve(
-        "partition", section.partition, loaded.folder
-    )
-    model_class, model_params = CATALOG.resolve("model", section.model, loaded.folder)
-    dataset = datasets.load(dataset_class(dataset_params), loaded.folder)
-    partition = partition_class(partition_params).split(
-        dataset, Stream(loaded.scenario.seed, Purpose.PARTITION), loaded.folder
-    )
-    return SupervisedTask(dataset, partition, model_class(model_params))
+    scenario = loaded.scenario
+    context = TaskContext(scenario.training, scenario.seed, loaded.folder, datasets.load)
+    return kinds.registry()[scenario.task.name].build(scenario.task, context)
 
 
 def build_method(
@@ -381,7 +306,7 @@ def build_method(
         loaded: the scenario.
         layout: of the model.
         samples: training samples of each client, (N,).
-        local_steps: of a full piece of work of each client, (N,), see :func:`local_work`.
+        local_steps: of a full piece of work of each client, (N,).
         execution: where tensors live; None where only time is simulated.
         cycle_s: length of one availability cycle of the devices in seconds.
 
@@ -389,9 +314,7 @@ def build_method(
         UserError: the method cannot work on such a model.
     """
     scenario = loaded.scenario
-    method_class, params = CATALOG.resolve("method", scenario.server.method, loaded.folder)
-    method: Method = method_class(
-        params,
+    method: Method = scenario.server.method.create(
         MethodContext(
             layout=layout,
             clients=len(samples),
@@ -402,29 +325,16 @@ def build_method(
             device=execution.device if execution else torch.device("cpu"),
             seed=scenario.seed,
             availability_cycle_s=cycle_s,
-            optimizer=scenario.training.optimizer,
+            optimizer=scenario.training.optimizer.create(),
         ),
     )
     return method
 
 
-def local_work(scenario: Scenario, samples: npt.NDArray[np.int64]) -> Work:
-    """Local steps of a full piece of work of clients with so many samples, (N,)."""
-    training = scenario.training
-    if training.local_epochs is not None:
-        whole = training.local_epochs * epoch_steps(scenario, samples)
-        steps = np.ceil(whole - 1e-9).astype(np.int64)
-        return Work(np.maximum(1, steps))
-    steps = np.full(len(samples), training.local_steps or DEFAULT_LOCAL_STEPS, dtype=np.int64)
-    if training.time_budget is not None:
-        return Work(steps, to_ns(training.time_budget))
-    return Work(steps)
-
-
-def epoch_steps(scenario: Scenario, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Local steps of one pass over a client's samples, (N,)."""
-    steps: npt.NDArray[np.int64] = np.maximum(1, -(-samples // scenario.training.batch_size))
-    return steps
+def local_work(training: Training, task: Task) -> Work:
+    """What each client is asked to do."""
+    budget = training.time_budget
+    return Work(task.local_steps(training), None if budget is None else to_ns(budget))
 
 
 def _drawn_work(scenario: Scenario, epochs: npt.NDArray[np.int64]) -> DrawnWork | None:
@@ -435,42 +345,23 @@ def _drawn_work(scenario: Scenario, epochs: npt.NDArray[np.int64]) -> DrawnWork 
     return DrawnWork(training.limited, units.tolist(), scenario.seed)
 
 
-def _flops(scenario: Scenario, task: Task | None) -> float | None:
-    if isinstance(scenario.task, TimingTask):
-        return scenario.task.flops_per_sample
-    # Counting costs a forward and a backward pass: only where some compute model asks for it.
-    needs = "flops" in scenario.devices.compute.name
-    return float(task.flops_per_sample()) if task is not None and needs else None
+def _flops(scenario: Scenario, task: Task) -> float | None:
+    # Counting may take a forward and a backward pass, so it is done only for a compute model that needs it.
+    needed = scenario.devices.compute.type.needs_flops
+    return task.flops_per_sample() if needed or not task.learns else None
 
 
-def _memory_needed(
-    scenario: Scenario,
-    task: Task | None,
-    layout: Layout,
-    method: Method,
-    samples: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float64]:
-    """Bytes on each client's device, (N,): model, gradient, the optimizer's buffers, what the method keeps there, and
-    what a step on one mini-batch keeps for its backward pass.
-
-    That is the least that any implementation of training needs; what a framework takes besides is not counted.
-    """
-    training = scenario.training
-    optimizer = training.optimizer
-    buffers = int(optimizer.momentum > 0) if optimizer.name == "sgd" else 2
+def _memory_needed(training: Training, task: Task, method: Method) -> npt.NDArray[np.float64]:
+    """Bytes that training needs on each client's device, (N,), with what the method keeps there."""
     kept = sum(
         memory.elements for memory in method.memories().values() if memory.keeper != "server"
     )
-    if isinstance(scenario.task, TimingTask):
-        activations = scenario.task.activations
-    else:
-        activations = task.activations_per_sample() if task is not None else 0
-    batch = np.minimum(samples, training.batch_size)
-    elements = (2 + buffers) * layout.size + kept + activations * batch.astype(np.float64)
-    return elements * _ITEM_BYTES[training.dtype]
+    return task.memory_bytes(training, kept)
 
 
-def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]], bool]:
+def _target_test(
+    target: Mapping[str, float], own: Mapping[str, MetricDefinition]
+) -> Callable[[Mapping[str, float]], bool]:
     def reached(metrics: Mapping[str, float]) -> bool:
         unknown = [name for name in target if name not in metrics]
         if unknown:
@@ -482,17 +373,13 @@ def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]],
                 else "the data set has no test samples; give it some",
             )
         return all(
-            metrics[name] >= value if higher_is_better(name) else metrics[name] <= value
+            bool(definition(name, own).reached(metrics[name], value))
             for name, value in target.items()
         )
 
     return reached
 
 
-def partition_rows(task: Task | None) -> dict[str, Any] | None:
-    """Clients x labels of a classification task, for the report; None where there are no labels."""
-    if not isinstance(task, SupervisedTask) or task.dataset.kind == "next_character":
-        return None
-    table = partition_table(task.dataset, task.partition)
-    clients, labels = np.nonzero(table)
-    return {"client_id": clients, "label": labels, "count": table[clients, labels]}
+def build_metrics(loaded: LoadedScenario) -> list[Metric]:
+    """The metrics that a scenario asks for besides those of every run."""
+    return [part.create() for part in loaded.scenario.evaluation.metrics]

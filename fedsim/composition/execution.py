@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.catalog import CATALOG
+from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
+    build_metrics,
     build_server,
     check_combination,
-    partition_rows,
+    check_server,
 )
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
@@ -29,22 +30,27 @@ from fedsim.composition.recorded import (
 )
 from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
+from fedsim.durable import write_text
 from fedsim.errors import UserError, UserErrors
+from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
+from fedsim.learning.workers import Station
+from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.run import Run, load_run
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
-from fedsim.scenario.comparing import differences
+from fedsim.scenario import own_code
+from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
-from fedsim.timeline import Aggregate, Evaluate
+from fedsim.timeline import Evaluate
 from fedsim.units import NS_PER_S, to_ns
 
 CHECKPOINT_INTERVAL_S = 30.0
@@ -145,42 +151,42 @@ def execute(
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        _, server = build_server(assembly, None, _Nobody())
+        check_server(assembly)
     folder = RunFolder(output if output is not None else default_folder(loaded))
-    with (
-        loaded.locating_errors(),
-        RunWriter(folder, clients=len(assembly.samples), overwrite=overwrite) as writer,
-    ):
-        folder.write_scenario(loaded.resolved_yaml())
-        folder.write_info(
+    with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
+        folder.begin(
+            loaded.resolved_yaml(),
             {
-                "status": Status.RUNNING,
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
                 "timing_only": assembly.execution is None,
+                "user_code": loaded.user_code(),
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
                 **environment(),
-            }
+            },
         )
-        try:
-            execution = _Execution(
-                assembly,
-                folder,
-                writer,
-                on_progress,
-                began,
-                server=server,
-                timeline=timeline,
-                threads=threads,
-            )
-        except UserError:
-            # A mistake that only the making of the learner could show: leave nothing behind.
-            writer.close()
-            folder.remove()
-            raise
-        return execution.run()
+        for name, source in loaded.sources().items():
+            (folder.path / name).parent.mkdir(exist_ok=True)
+            write_text(folder.path / name, source)
+        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+            try:
+                execution = _Execution(
+                    assembly,
+                    folder,
+                    writer,
+                    on_progress,
+                    began,
+                    timeline=timeline,
+                    threads=threads,
+                )
+            except UserError:
+                # A mistake that only the making of the learner could show: leave nothing behind.
+                writer.close()
+                folder.remove()
+                raise
+            return execution.run()
 
 
 def _assemble(
@@ -218,32 +224,102 @@ def resume(
     """
     began = time.perf_counter()
     folder = RunFolder(path)
-    info = folder.read_info()
-    if info.get("status") == Status.COMPLETE:
-        return Run(folder)
-    loaded = load_scenario(folder.scenario, CATALOG)
-    if overrides:
-        loaded = _changed(loaded, overrides)
-    recorded = info.get("timeline")
-    timeline = load_run(recorded["run"]) if recorded else None
-    assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-    with RunWriter(folder, clients=len(assembly.samples), resume=True) as writer:
+    folder.read_info()
+    with folder.reclaimed():
+        info = folder.read_info()
+        if info["status"] == Status.COMPLETE:
+            return _finished(Run(folder))
+        if not folder.has_begun:
+            raise UserError(
+                "the run was killed before it began, so there is nothing to resume",
+                where=str(path),
+                hint="run its scenario again, with this folder as the output",
+            )
+        _require_original_scenario(folder, info)
+        loaded = _load_again(folder, info)
+        if overrides:
+            loaded = _changed(loaded, overrides)
+        recorded = info.get("timeline")
+        timeline = load_run(recorded["run"]) if recorded else None
+        assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
+        check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
-        return _Execution(
-            assembly,
-            folder,
-            writer,
-            on_progress,
-            began,
-            server=build_server(assembly, None, _Nobody())[1],
-            timeline=timeline,
-            threads=threads,
-            resumed=True,
-        ).run()
+        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+            return _Execution(
+                assembly,
+                folder,
+                writer,
+                on_progress,
+                began,
+                timeline=timeline,
+                threads=threads,
+                resumed=True,
+            ).run()
+
+
+def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
+    """The scenario of a run.
+
+    Raises:
+        UserError: a part cannot be imported again.
+    """
+    try:
+        return load_scenario(folder.scenario)
+    except UserError as error:
+        references = info.get("user_code", {})
+        given = [name for name in references if name.startswith(f"{own_code.FOLDER}/")]
+        if not given:
+            raise
+        raise UserError(
+            f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
+            where=str(folder.path),
+            hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
+        ) from error
+
+
+def _finished(run: Run) -> Run:
+    """A complete run, whose page is written if a crash came before it.
+
+    Raises:
+        UserError: a file of the run is missing or damaged.
+    """
+    problems = run.folder.problems(run.info)
+    if problems:
+        raise problems[0] if len(problems) == 1 else UserErrors(problems)
+    if not run.folder.report.exists():
+        run.report()
+    return run
+
+
+def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
+    """Refuse to go on with a scenario that was edited after the run began.
+
+    Raises:
+        UserError: its file has changed; the message names the keys, where the original is still there.
+    """
+    try:
+        folder.require_unchanged(info, folder.scenario)
+    except UserError:
+        try:
+            before, now = (
+                read_yaml(path).data for path in (folder.original_scenario, folder.scenario)
+            )
+            changes = [
+                f"{key} was {text(old)} and is {text(new)}"
+                for key, old, new in differences(before, now)
+            ]
+        except UserError:
+            changes = []
+        raise UserError(
+            f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
+            where=str(folder.scenario),
+            hint=f"undo the change (the original is {folder.original_scenario}), or begin a new run; "
+            "'fedsim resume -s' changes the settings that may differ",
+        ) from None
 
 
 def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
-    changed = loaded.changed(CATALOG, overrides)
+    changed = loaded.changed(overrides)
     refused = [
         UserError(
             f"{path} belongs to what the run computes, and cannot change on the way",
@@ -269,7 +345,6 @@ class _Execution:
         on_progress: OnProgress | None,
         began: float,
         *,
-        server: Server,
         timeline: Run | None,
         threads: int | None,
         resumed: bool = False,
@@ -282,46 +357,43 @@ class _Execution:
         self._began = began
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._checkpointed_at = time.monotonic()
-        self._learning_s = 0.0
+        self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
             if assembly.execution is not None
             else None
         )
-        self._plane = _TimedPlane(self._learner, self) if self._learner is not None else None
+        self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
+        progress = None if on_progress is None else self._report_progress
         self._server: Server | RecordedTimeline
         if timeline is None:
-            server.connect(self._plane, writer)
-            self._server = server
+            self._server = build_server(assembly, self._plane, writer, progress)
         else:
             assert self._plane is not None
-            self._server = RecordedTimeline(timeline, self._plane, writer, assembly.scenario)
-        if on_progress is not None:
-            self._server.on_progress = self._report_progress
+            self._server = RecordedTimeline(
+                timeline, self._plane, writer, assembly.scenario, progress
+            )
 
     def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
         scenario, task = self._assembly.scenario, self._assembly.task
-        assert task is not None
         training = scenario.training
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
+        execution = Execution.of(training)
+        station = Station(task, self._assembly.method, training, scenario.seed, execution)
         learner = Learner(
-            task,
-            self._assembly.method,
-            training,
-            seed=scenario.seed,
+            station,
+            scenario.evaluation,
+            metrics=build_metrics(self._assembly.loaded),
+            workers=remote_workers(self._assembly, training, seed_of_world),
+            folder=self._folder.path,
+            checkpoint=self._checkpoints.load(),
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
-            per_client=scenario.evaluation.per_client,
-            objective=scenario.evaluation.objective,
-            evaluation_batch=scenario.evaluation.batch_size,
-            folder=self._folder.path,
-            workers=remote_workers(self._assembly, training, seed_of_world),
         )
-        saved = self._checkpoints.load()
-        if saved is not None:
-            learner.restore(*saved)
+        definitions = to_document(learner.metric_definitions.values())
+        self._folder.update_info(**{DEFINITIONS_KEY: definitions})
         return learner
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
@@ -330,10 +402,9 @@ class _Execution:
             instruction.time_s, instruction.version, instruction.round, metrics
         )
 
-    def _on_rest(self) -> None:
+    def _on_rest(self, learner: Learner) -> None:
         if time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S:
-            assert self._learner is not None
-            self._checkpoints.save(*self._learner.state())
+            self._checkpoints.save(*learner.state())
             self._checkpointed_at = time.monotonic()
 
     def _report_progress(self) -> None:
@@ -365,11 +436,11 @@ class _Execution:
         """
         try:
             if self._learner is not None:
-                with self.learning():
+                with self._learning:
                     self._learner.start()
             self._server.run()
             if self._learner is not None:
-                with self.learning():
+                with self._learning:
                     self._learner.close()
             run = self._close()
         except KeyboardInterrupt:
@@ -393,15 +464,6 @@ class _Execution:
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
         self._folder.update_info(status=status, **more)
-
-    @contextlib.contextmanager
-    def learning(self) -> Iterator[None]:
-        """Count what runs inside as wall time of the learning plane."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._learning_s += time.perf_counter() - began
 
     def _close(self) -> Run:
         """Write what is written at the end, and hold the run against itself; gives the run as it was read for that."""
@@ -427,7 +489,7 @@ class _Execution:
         )
         write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
         self._write_online(end_ns)
-        labels = partition_rows(assembly.task)
+        labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
@@ -439,8 +501,7 @@ class _Execution:
         run = Run(folder)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
-        run.info = folder.update_info(
-            status=Status.COMPLETE,
+        run.info = folder.complete(
             simulated_s=simulated_s,
             rounds=self._server.round,
             versions_made=self._server.version,
@@ -451,8 +512,8 @@ class _Execution:
             prologue=assembly.prologue_bytes is not None,
             metrics=dict(self._metrics),
             wall_s=wall_s,
-            wall_learning_s=self._learning_s,
-            wall_time_plane_s=began - self._began - self._learning_s,
+            wall_learning_s=self._learning.seconds,
+            wall_time_plane_s=began - self._began - self._learning.seconds,
             learning=None if self._learner is None else self._learner.describe(),
             **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
         )
@@ -469,35 +530,39 @@ class _Execution:
         write_parquet(self._folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
 
 
+class _Stopwatch:
+    """Sums the wall time spent inside its ``with`` blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._began
+
+
 class _TimedPlane:
     """The learner, with the wall time spent in it counted."""
 
-    def __init__(self, learner: Learner, execution: _Execution) -> None:
+    def __init__(self, learner: Learner, stopwatch: _Stopwatch) -> None:
         self._learner = learner
-        self._execution = execution
+        self._stopwatch = stopwatch
         self.asked_for_losses = False
         self.hold = learner.hold
         self.drop = learner.drop
 
     def submit(self, instruction: Any) -> None:
-        with self._execution.learning():
+        with self._stopwatch:
             self._learner.submit(instruction)
 
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
-        with self._execution.learning():
+        with self._stopwatch:
             return self._learner.evaluate(instruction)
 
     def training_losses(self, dispatch_ids: Any) -> Any:
         self.asked_for_losses = True
-        with self._execution.learning():
+        with self._stopwatch:
             return self._learner.training_losses(dispatch_ids)
-
-
-class _Nobody:
-    """Takes no rows: for a server that is built to see that it can be, and told later where its rows go."""
-
-    def append_dispatch(self, *values: Any) -> None:
-        raise AssertionError("nothing is simulated")
-
-    def append_aggregation(self, aggregate: Aggregate) -> None:
-        raise AssertionError("nothing is simulated")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.catalog import CATALOG
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.compute.variation import ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError
@@ -98,23 +96,16 @@ def build_population(
     rows = _device_rows(main, clients, devices, seed)
     memory = _memory_of(main, rows, devices)
     eligible = everybody if memory is None else memory >= memory_needed_bytes()
-    compute_class, options = CATALOG.resolve("compute", devices.compute, loaded.folder)
-    compute_params = cast(ComputeParams, options)
-    compute_context = context_for("compute", everybody)
-    compute_model = compute_class(compute_params, compute_context)
-    availability_class, options = CATALOG.resolve(
-        "availability", devices.availability, loaded.folder
-    )
-    availability_params = cast(AvailabilityParams, options)
-    index = availability_class(availability_params, context_for("availability", eligible)).index()
-    network_class, network_params = CATALOG.resolve("network", devices.network, loaded.folder)
+    compute_model = devices.compute.create(context_for("compute", everybody))
+    availability_params: AvailabilityParams = devices.availability.params
+    index = devices.availability.create(context_for("availability", eligible)).index()
     network_bundle = _bundle_of(devices, "network", bundles)
-    network = network_class(network_params).build(
+    network = devices.network.create().build(
         NetworkContext(
             clients,
             network_bundle,
             _device_rows(network_bundle, clients, devices, seed),
-            lambda purpose, *keys: Stream(seed, purpose, *keys),
+            seed,
             loaded.folder,
         )
     )
@@ -122,7 +113,7 @@ def build_population(
         clients=clients,
         availability=index,
         on_disconnect=availability_params.on_disconnect,
-        compute=ComputeTimes(compute_model, compute_params, compute_context),
+        compute=ComputeTimes(compute_model),
         network=network,
         power=_power(devices.energy, main, rows, clients),
         batteries=Batteries(devices.energy, clients) if devices.energy.battery_j else None,
@@ -136,7 +127,7 @@ def availability_cycle_s(devices: Devices, bundles: Bundles) -> float:
     bundle = _bundle_of(devices, "availability", bundles)
     if bundle is None or "availability" not in bundle.tables:
         return _DAY_S
-    if (devices.availability.options.get("on_end") or bundle.manifest.on_end) != "wrap":
+    if (getattr(devices.availability.params, "on_end", None) or bundle.manifest.on_end) != "wrap":
         return _DAY_S
     window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
     period_s = float(device_periods(bundle, window).max(initial=0)) / 1e6
@@ -144,17 +135,17 @@ def availability_cycle_s(devices: Devices, bundles: Bundles) -> float:
 
 
 def _bundle_of(devices: Devices, part: _PartName, bundles: Bundles) -> TraceBundle | None:
-    own = getattr(devices, part).options.get("trace")
+    own = getattr(getattr(devices, part).params, "trace", None)
     path = own if own is not None else devices.trace
     if path is None:
         return None
-    if not Path(path).exists():
+    if not path.exists():
         raise UserError(
             f"no such trace bundle: {path}",
             where="devices.trace" if own is None else f"devices.{part}.trace",
             hint="'fedsim traces import' and 'fedsim traces synthesize' make them",
         )
-    return bundles.read(Path(path))
+    return bundles.read(path)
 
 
 def _device_rows(

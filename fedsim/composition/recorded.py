@@ -23,7 +23,7 @@ from fedsim.runs.run import Run
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
-from fedsim.simulation.server import Recorder
+from fedsim.simulation.updates import Recorder
 from fedsim.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 from fedsim.units import to_ns, to_s
 
@@ -129,7 +129,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         )
     speeds = np.array_equal(clients["step_s"].to_numpy(), assembly.population.compute.step_s)
     require(speeds, "a local step takes another time than in the recorded run")
-    recorded = local_work(Scenario.model_validate(run.scenario), samples)
+    recorded = local_work(Scenario.model_validate(run.scenario).training, assembly.task)
     require(
         np.array_equal(recorded.steps, assembly.work.steps)
         and recorded.time_budget_ns == assembly.work.time_budget_ns,
@@ -177,10 +177,16 @@ class RecordedTimeline:
         plane: executes the instructions.
         recorder: takes the rows.
         scenario: of the new run; says when to evaluate where that differs from the recorded run.
+        on_progress: called after every server update.
     """
 
     def __init__(
-        self, run: Run, plane: LearningPlane, recorder: Recorder, scenario: Scenario
+        self,
+        run: Run,
+        plane: LearningPlane,
+        recorder: Recorder,
+        scenario: Scenario,
+        on_progress: Callable[[], None] | None = None,
     ) -> None:
         self._run = run
         self._plane = plane
@@ -191,7 +197,7 @@ class RecordedTimeline:
         self.dispatched = len(run.dispatches)
         self.arrived = int(run.dispatches["arrived_s"].notna().sum())
         self.now_ns = to_ns(run.simulated_s)
-        self.on_progress: Callable[[], None] | None = None
+        self._on_progress = on_progress
 
     def run(self) -> None:
         """Submit everything, in the order in which the time plane did."""
@@ -209,8 +215,8 @@ class RecordedTimeline:
             self.version = aggregate.version
             self.now_ns = to_ns(aggregate.time_s)
             self._open(self.version, holds, evaluations.get(self.version, []))
-            if self.on_progress is not None:
-                self.on_progress()
+            if self._on_progress is not None:
+                self._on_progress()
         self.now_ns = end_ns
 
     def _open(self, version: int, holds: Mapping[int, int], evaluations: list[Evaluate]) -> None:

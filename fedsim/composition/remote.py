@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedsim.catalog import CATALOG
-from fedsim.composition.assembly import Assembly, build_method, build_task, local_work
+from fedsim.composition.assembly import Assembly, build_method, build_task
 from fedsim.composition.shared import Datasets
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
@@ -37,13 +36,12 @@ class Recipe:
             UserError: data or files are missing here.
         """
         # Resolved paths are absolute, so that no folder is needed to read them.
-        loaded = load_scenario_dict(self.scenario, Path("/"), CATALOG)
+        loaded = load_scenario_dict(self.scenario, Path("/"))
         world = loaded.scenario.model_copy(update={"seed": self.world_seed})
         task = build_task(replace(loaded, scenario=world), Datasets())
-        assert task is not None
         training = loaded.scenario.training
         execution = Execution.of(training)
-        steps = local_work(loaded.scenario, task.samples).steps
+        steps = task.local_steps(training)
         method = build_method(loaded, task.layout, task.samples, steps, execution, self.cycle_s)
         return Station(task, method, training, loaded.scenario.seed, execution)
 

@@ -7,10 +7,10 @@ from fedsim.units import NS_PER_S
 
 
 class Batteries:
-    """Charge of every client's battery; full at time 0.
+    """Charge of every client's battery, full at time 0.
 
-    A battery recharges at a constant power while its device does not work, and gives what the work takes. The
-    charge of a client is brought up to date only when it begins or ends work.
+    A battery recharges at a constant power while its device is idle, and work discharges it. A client's charge is
+    updated only when it starts or stops working.
 
     Args:
         energy: capacity, floor and recharging power; the capacity must be given.
@@ -26,11 +26,11 @@ class Batteries:
         self._since_ns = [0] * clients
 
     def begin(self, client: int, now_ns: int) -> None:
-        """The client starts to work."""
+        """Record that the client starts working."""
         self._charge_j[client] = self.charge_j(client, now_ns)
 
     def end(self, client: int, now_ns: int, used_j: float) -> int:
-        """The client has stopped working; when it may work again."""
+        """Record that the client has stopped working; returns when it may work again."""
         charge = max(0.0, self._charge_j[client] - used_j)
         self._charge_j[client], self._since_ns[client] = charge, now_ns
         if charge >= self._floor_j:
@@ -38,6 +38,6 @@ class Batteries:
         return now_ns + round((self._floor_j - charge) / self._recharge_w * NS_PER_S)
 
     def charge_j(self, client: int, now_ns: int) -> float:
-        """Charge in joules of a client that is not at work."""
+        """Charge in joules of an idle client."""
         gained = self._recharge_w * (now_ns - self._since_ns[client]) / NS_PER_S
         return min(self._capacity_j, self._charge_j[client] + gained)

@@ -1,15 +1,18 @@
-"""What the parts of a population are built from."""
+"""The inputs of a population's parts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.randomness import Purpose, Stream
-from fedsim.traces.bundle import TraceBundle
+
+if TYPE_CHECKING:
+    from fedsim.traces.bundle import TraceBundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +22,12 @@ class DeviceContext:
     Attributes:
         clients: number of clients N.
         seed: the scenario's seed.
-        folder: folder that relative paths refer to.
-        bundle: the trace bundle, if there is one.
+        folder: folder of the scenario.
+        bundle: the trace bundle, if any.
         device_rows: row of each client's device in the bundle's ``devices`` table, (N,) int64; empty without a bundle.
         batch_samples: samples of one mini-batch of each client, (N,) int64.
-        flops_per_sample: floating-point operations of a forward and backward pass on one sample, where counted.
-        eligible: clients whose device can do the work at all, (N,) bool.
+        flops_per_sample: floating-point operations of a forward and backward pass on one sample, if counted.
+        eligible: clients whose device can run the workload, (N,) bool.
         compute_factor: the method's cost of a local step, relative to one pass.
     """
 

@@ -1,4 +1,4 @@
-"""The population: everything the time plane needs to know of the clients, as columns."""
+"""The population: the properties of the clients that the time plane needs, as columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from fedsim.devices.availability.base import OnDisconnect
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.network.base import Direction, Network
-from fedsim.network.shared import SharedNetwork
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,8 @@ class Power:
     """Power drawn while working.
 
     Attributes:
-        watts: while receiving, computing and sending, one row a class of devices, (K, 3).
-        of_client: class of each client's device, (N,); a byte each, because a million of them then stay in a cache.
+        watts: while receiving, computing and sending, one row per class of devices, (K, 3).
+        of_client: class of each client's device, (N,); one byte each, so that a million of them fit into a cache.
     """
 
     watts: npt.NDArray[np.float64]
@@ -35,12 +34,12 @@ class Population:
 
     Attributes:
         clients: number of clients N.
-        availability: when each is online and eligible.
+        availability: when each client is online and eligible.
         on_disconnect: what happens to work when a client goes offline.
         compute: time of local steps.
         network: links.
         power: watts while working.
-        batteries: charge of the devices, where it limits what they take on.
+        batteries: charge of the devices; None if batteries are not modeled.
         eligible: clients whose memory holds the model and its batch, (N,) bool.
     """
 
@@ -48,16 +47,16 @@ class Population:
     availability: AvailabilityIndex
     on_disconnect: OnDisconnect
     compute: ComputeTimes
-    network: Network | SharedNetwork
+    network: Network
     power: Power
     batteries: Batteries | None
     eligible: npt.NDArray[np.bool_]
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:
-        """What the client itself expects its upload to take, from its link's nominal rate."""
+        """Duration of the client's upload, estimated from its link's nominal rate."""
         rate = self.network.rate_bps(client, Direction.UP)
         if rate <= 0:
-            return 1 << 62
+            return NEVER
         return self.network.latency_ns(client, Direction.UP) + round(
             size_bytes * 8 / rate * NS_PER_S
         )

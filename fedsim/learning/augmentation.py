@@ -9,16 +9,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
 from fedsim.learning.counters import fold, shift, signed
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Augmentation, Training
-from fedsim.tasks.base import Task
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.base import Task, check_augmentation
 
 IntArray = npt.NDArray[np.int64]
 
-_WHERE = "training.augmentation"
 # Bits of a hash that one offset is drawn from.
 _OFFSET_BITS = 31
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -26,11 +23,11 @@ _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Which piece of its image each of m samples shows.
+    """The crop and orientation of each of m images.
 
     Attributes:
-        down, right: pixels by which the piece lies below and right of the image, (m,) int64; negative the other way.
-        mirrored: whether the piece is then turned left to right, (m,) bool.
+        down, right: pixels by which the crop is shifted down and right, (m,) int64; negative for up and left.
+        mirrored: whether the crop is then mirrored left to right, (m,) bool.
     """
 
     down: Tensor
@@ -41,12 +38,12 @@ class Moves:
 class Augmenter:
     """Draws :class:`Moves` from counters: client, sequence, phase, local step and place in the mini-batch.
 
-    They depend on nothing else: not on the group, the device or the number of workers.
+    They depend on nothing else: neither on the group nor on the device or the number of workers.
 
     Args:
-        augmentation: what is drawn.
+        augmentation: which moves are drawn.
         seed: the scenario's seed.
-        device: where they are computed and used.
+        device: device of the drawn tensors.
     """
 
     def __init__(self, augmentation: Augmentation, seed: int, device: torch.device) -> None:
@@ -75,7 +72,7 @@ class Augmenter:
 
 
 def augmenter(training: Training, task: Task, seed: int, device: torch.device) -> Augmenter | None:
-    """What augments the samples of a task; None where the training section asks for nothing.
+    """The augmenter of a task's samples; None if the training section has no augmentation.
 
     Raises:
         UserError: the samples cannot be augmented.
@@ -85,32 +82,8 @@ def augmenter(training: Training, task: Task, seed: int, device: torch.device) -
     return None if augmentation is None else Augmenter(augmentation, seed, device)
 
 
-def check_augmentation(training: Training, task: Task) -> None:
-    """Whether a task's samples can be augmented as the training section asks.
-
-    Raises:
-        UserError: they are not images, or too small.
-    """
-    if training.augmentation is None:
-        return
-    shape = task.dataset.input_shape if isinstance(task, SupervisedTask) else ()
-    if len(shape) != 3:
-        raise UserError(
-            "only images (channels, height, width) can be augmented; "
-            + (f"samples have shape {shape}" if shape else "the task has no samples"),
-            where=_WHERE,
-            hint="leave it out, or use an image data set",
-        )
-    padding = training.augmentation.crop_padding
-    if padding >= min(shape[1:]):
-        raise UserError(
-            f"with {padding} pixels added, a piece may show nothing of an image of {shape[1]} x {shape[2]}",
-            where=f"{_WHERE}.crop_padding",
-        )
-
-
 def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:
-    """The pieces of ``images`` (m, c, h, w) that ``moves`` name; what is outside shows ``black`` (c, h, w)."""
+    """The crops of ``images`` (m, c, h, w) given by ``moves``; pixels outside are those of ``black`` (c, h, w)."""
     count, channels, height, width = images.shape
     row = torch.arange(height, device=images.device) + moves.down.unsqueeze(1)
     place = torch.arange(width, device=images.device)
@@ -121,5 +94,5 @@ def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:
     ).unsqueeze(1)
     source = row.clamp(0, height - 1).unsqueeze(2) * width + column.clamp(0, width - 1).unsqueeze(1)
     pixels = images.reshape(count, channels, -1)
-    found = pixels.gather(2, source.view(count, 1, -1).expand(-1, channels, -1))
-    return torch.where(inside.unsqueeze(1), found.view_as(images), black)
+    moved_pixels = pixels.gather(2, source.view(count, 1, -1).expand(-1, channels, -1))
+    return torch.where(inside.unsqueeze(1), moved_pixels.view_as(images), black)

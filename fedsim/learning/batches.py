@@ -1,4 +1,4 @@
-"""Which samples each local step sees: a counter-based order, computed on the device without a loop over clients."""
+"""The samples of each local step: a counter-based order, computed on the device without a loop over clients."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from torch import Tensor
 from fedsim.learning.augmentation import Augmenter
 from fedsim.learning.counters import fold, shift, signed
 from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.base import steps_per_epoch
 
 IntArray = npt.NDArray[np.int64]
 
 # Sorting keys hold the number of a permutation above this many bits of its hashes.
 _HASH_BITS = 43
 _MOST_PERMUTATIONS = 1 << (63 - _HASH_BITS)
-# Products of one sample are summed in another order, so that a batch of one would not be the same in every group.
+# Products of one sample are summed in a different order, so that a batch of one would differ between groups.
 _NARROWEST = 8
 
 
@@ -28,8 +29,8 @@ class Batches:
 
     Attributes:
         first: number of the first of these steps.
-        rows: sample numbers, (S, B, width) int64; places beyond ``counts`` repeat the batch's first sample.
-        counts: samples of each batch, (S, B) int64; what stands where a dispatch has ended has no meaning.
+        rows: sample numbers, (S, B, width) int64; positions from ``counts`` on repeat the batch's first sample.
+        counts: samples per batch, (S, B) int64; values after the end of a dispatch are meaningless.
     """
 
     first: int
@@ -41,16 +42,16 @@ class BatchOrder:
     """The order in which clients go through their samples.
 
     Every epoch of a dispatch visits all samples of its client once, in an order drawn from (seed, client, sequence,
-    phase, epoch); batches are consecutive pieces of that order and the last batch of an epoch may be short. The order
-    depends on nothing else: not on the group, the device or the number of workers.
+    phase, epoch). Batches are consecutive pieces of that order; the last batch of an epoch may be short. The order
+    depends on nothing else: neither on the group nor on the device or the number of workers.
 
     Args:
         seed: the scenario's seed.
         offsets: client i holds ``rows[offsets[i] : offsets[i + 1]]``, (N + 1,).
         rows: sample numbers.
         batch_size: samples of a mini-batch.
-        device: where the orders are computed and used.
-        augmenter: what changes the samples of each step, if anything.
+        device: device on which the orders are computed.
+        augmenter: augments the samples of each step; None for no augmentation.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class BatchOrder:
         self._device = device
         self.batch_size = batch_size
         self.samples: IntArray = np.diff(offsets)
-        self.steps_per_epoch: IntArray = np.maximum(-(-self.samples // batch_size), 1)
+        self.steps_per_epoch = steps_per_epoch(self.samples, batch_size)
 
     def widths(self, clients: IntArray) -> IntArray:
-        """Places of a client's padded batches: ``batch_size``, or less where it never has that many samples."""
+        """Positions per padded batch of each client: ``batch_size``, or fewer if it has fewer samples."""
         fewest = np.maximum(self.samples[clients], _NARROWEST)
         rounded = 1 << np.ceil(np.log2(fewest)).astype(np.int64)
         result: IntArray = np.minimum(rounded, max(self.batch_size, _NARROWEST))

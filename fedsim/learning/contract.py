@@ -1,9 +1,9 @@
-"""What a method's functions return, held against what the method declares."""
+"""Checks the return values of a method's functions against the method's declarations."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from fedsim.methods.base import LocalUpdate, Method, ServerState
 
 
 class Contract:
-    """Refuses what torch would take in silence: a vector too many, or one that would be broadcast.
+    """Refuses values that torch would accept silently: an undeclared vector, or one that would be broadcast.
 
     Args:
         method: the method, after its :meth:`fedsim.methods.base.Method.initial_state`.
@@ -22,14 +22,18 @@ class Contract:
         self._class = type(method)
         self._sent_down = {vector.name: vector.elements for vector in method.download()}
         self._sent_up = {vector.name: vector.elements for vector in method.upload()}
+        prologue = method.prologue()
+        self._sent_up_first = {
+            vector.name: vector.elements for vector in (prologue.upload if prologue else ())
+        }
         self._memories = {
             name: memory.elements
             for name, memory in method.memories().items()
             if memory.keeper == "client"
         }
 
-    def check_update(self, update: LocalUpdate, rows: int) -> None:
-        """Check what ``local_update`` made of ``rows`` dispatches.
+    def check_update(self, update: LocalUpdate, rows: int, *, in_prologue: bool = False) -> None:
+        """Check the result of ``local_update`` for ``rows`` dispatches of the prologue or of a round.
 
         Raises:
             UserError: a vector is missing, is not declared or has another shape.
@@ -37,15 +41,18 @@ class Contract:
         place = "local_update"
         if not isinstance(update, LocalUpdate):
             raise self._error(place, f"returns {type(update).__name__}, not a LocalUpdate")
-        self._check_names(place, update.vectors, self._sent_up, "vector", "upload()")
-        for name in self._sent_up:
+        sent_up = self._sent_up_first if in_prologue else self._sent_up
+        source = "prologue()" if in_prologue else "upload()"
+        self._check_names(place, update.vectors, sent_up, "vector", source)
+        for name in sent_up:
             if name not in update.vectors:
-                known = ", ".join(f"'{given}'" for given in update.vectors) or "none"
                 raise self._error(
-                    place, f"returns no vector '{name}', which upload() declares", f"given: {known}"
+                    place,
+                    f"returns no vector '{name}', which {source} declares",
+                    f"given: {_listed(update.vectors)}",
                 )
         self._check_names(place, update.memory, self._memories, "memory", "memories()")
-        for vectors, lengths in ((update.vectors, self._sent_up), (update.memory, self._memories)):
+        for vectors, lengths in ((update.vectors, sent_up), (update.memory, self._memories)):
             for name, value in vectors.items():
                 self._check_shape(place, name, value, (rows, lengths[name]), "(B, elements)")
         self._check_shape(place, "loss", update.loss, (rows,), "(B,)")
@@ -60,13 +67,14 @@ class Contract:
             raise self._error(
                 place,
                 f"returns {type(state).__name__}, not the server's tensors by name",
-                "return {'model': ...}, or the state it was given where nothing changes",
+                "return {'model': ...}, or the given state if nothing changes",
             )
         for name, elements in self._sent_down.items():
             if name not in state:
-                known = ", ".join(f"'{given}'" for given in state) or "none"
                 raise self._error(
-                    place, f"returns no '{name}', which clients are sent", f"given: {known}"
+                    place,
+                    f"returns no '{name}', which clients are sent",
+                    f"given: {_listed(state)}",
                 )
             self._check_shape(place, name, state[name], (elements,), "(elements,)")
 
@@ -80,11 +88,10 @@ class Contract:
     ) -> None:
         for name in given:
             if name not in declared:
-                known = ", ".join(f"'{one}'" for one in declared) or "none"
                 raise self._error(
                     place,
                     f"returns the {kind} '{name}', which {where} does not declare",
-                    f"declared: {known}",
+                    f"declared: {_listed(declared)}",
                 )
 
     def _check_shape(
@@ -102,3 +109,7 @@ class Contract:
     def _error(self, place: str, message: str, hint: str | None = None) -> UserError:
         where = f"{inspect.getfile(self._class)}: {self._class.__name__}.{place}"
         return UserError(message, where=where, hint=hint)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"

@@ -1,4 +1,4 @@
-"""The counter-based hash of :mod:`fedsim.randomness` on tensors: random numbers where they are used."""
+"""The counter-based hash of :mod:`fedsim.randomness` on tensors, for random numbers on the compute device."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def mix(values: Tensor) -> Tensor:
 
 
 def fold(keys: Tensor, counters: Tensor) -> Tensor:
-    """Keys of streams told apart by ``counters`` (broadcast), as :class:`fedsim.randomness.Stream` derives them."""
+    """Keys of the streams that ``counters`` (broadcast) select, derived as in :class:`fedsim.randomness.Stream`."""
     return mix((counters + 1).mul_(_GOLDEN) + keys)

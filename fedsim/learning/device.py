@@ -1,4 +1,4 @@
-"""On what hardware, and with what precision, the learning plane works."""
+"""The hardware and precision of the learning plane."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from fedsim.scenario.training import DeviceWorkers, RayWorkers, Training
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
-# cuBLAS gives the same bits twice only with a workspace of fixed size; read when CUDA starts.
+# cuBLAS is deterministic only with a workspace of fixed size; the variable is read when CUDA starts.
 _CUBLAS_WORKSPACE = ":4096:8"
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where tensors live and steps are executed.
+    """The devices and data types of tensors and local steps.
 
     Attributes:
-        device: of models, data and memories.
+        device: device of models, data and memories.
         dtype: floating-point type of models and gradients.
         autocast: reduced precision inside forward and backward passes, or None.
         threads: worker threads of local training (1 on CUDA); never changes a result.
-        others: further devices for local training, where there are several.
-        cuda_graphs: whether local steps are recorded, see :class:`fedsim.learning.kernels.replay.Replay`.
+        others: further devices for local training.
+        cuda_graphs: whether local steps are recorded; see :class:`fedsim.learning.kernels.replay.Replay`.
     """
 
     device: torch.device
@@ -41,11 +41,11 @@ class Execution:
 
     @classmethod
     def of(cls, training: Training) -> Execution:
-        """What a scenario's training section asks for on this machine.
+        """The execution that a scenario's training section requests, on this machine.
 
         Raises:
-            UserError: CUDA is asked for and there is none, bfloat16 autocast without CUDA, more devices than there
-                are, or Ray where it is not installed.
+            UserError: the section requests CUDA or bfloat16 autocast without a CUDA device, more devices than are
+                visible, or Ray, which is not installed.
         """
         cuda = torch.cuda.is_available()
         if training.device == "cuda" and not cuda:
@@ -76,7 +76,7 @@ class Execution:
         )
 
     def describe(self) -> Mapping[str, str | int]:
-        """What the bits of a result may depend on, for ``run.json``."""
+        """Everything that the bits of a result may depend on, for ``run.json``."""
         described: dict[str, str | int] = {
             "device": self.device.type,
             "dtype": str(self.dtype).removeprefix("torch."),
@@ -95,17 +95,17 @@ class Execution:
 def _cuda_devices(training: Training) -> list[torch.device]:
     """The CUDA devices to use; the current one comes first."""
     first, visible = torch.cuda.current_device(), torch.cuda.device_count()
-    wanted = 1
+    count = 1
     if isinstance(training.workers, DeviceWorkers):
-        wanted = training.workers.count or visible
-        if wanted > visible:
+        count = training.workers.count or visible
+        if count > visible:
             raise UserError(
-                f"{wanted} CUDA devices are asked for, {visible} can be seen",
+                f"{count} CUDA devices are requested, but only {visible} are visible",
                 where="training.workers.count",
-                hint="leave it out to use all of them; CUDA_VISIBLE_DEVICES says which can be seen",
+                hint="leave it out to use all visible devices; CUDA_VISIBLE_DEVICES defines which are visible",
             )
     numbers = [first, *(number for number in range(visible) if number != first)]
-    return [torch.device("cuda", number) for number in numbers[:wanted]]
+    return [torch.device("cuda", number) for number in numbers[:count]]
 
 
 def usable_cores() -> int:
@@ -116,12 +116,10 @@ def usable_cores() -> int:
 
 
 def make_reproducible() -> None:
-    """From here on torch works with deterministic algorithms and one intra-op thread.
+    """Set torch to deterministic algorithms and one intra-op thread.
 
-    Where torch has no deterministic algorithm (a few backward passes on CUDA) it warns.
-
-    With more intra-op threads sums are split otherwise and differ in the last bit; parallel work comes from worker
-    threads.
+    If torch has no deterministic algorithm (a few backward passes on CUDA), it warns. More intra-op threads would split
+    sums differently and change the last bit; parallelism comes from worker threads.
     """
     torch.set_num_threads(1)
     # Not use_deterministic_algorithms, which imports the compiler and takes seconds.
@@ -134,7 +132,7 @@ def make_reproducible() -> None:
 
 @contextmanager
 def reproducible() -> Iterator[None]:
-    """Inside, torch works as after :func:`make_reproducible`; outside, as the caller had it."""
+    """Apply :func:`make_reproducible` inside the context and restore the caller's settings afterwards."""
     threads = torch.get_num_threads()
     deterministic = torch.get_deterministic_debug_mode()
     fill = torch._C._get_deterministic_fill_uninitialized_memory()

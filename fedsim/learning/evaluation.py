@@ -1,9 +1,12 @@
-"""Metrics of models: on the shared test samples, on each client's own, and exact ones on the quadratic task."""
+"""Metrics of models: on the shared test samples, on each client's own, and exact ones of analytic tasks.
+
+A metric depends on the model alone, not on what is evaluated with it or on how many threads.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,15 +14,26 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
-from fedsim.learning.device import Execution
-from fedsim.learning.kernels.loop import BoundModule
+from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.memory import StateStore
+from fedsim.learning.metrics import (
+    CLIENT_METRICS,
+    OBJECTIVE_METRICS,
+    QUADRATIC_METRICS,
+    Metric,
+    Predictions,
+    default_metrics,
+)
+from fedsim.learning.metrics.accuracy import Accuracy
+from fedsim.learning.objective import Objective
 from fedsim.learning.samples import Samples
-from fedsim.methods.base import Method, ServerState
-from fedsim.tasks.base import Task
-from fedsim.tasks.quadratic import QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.learning.workers import Station
+from fedsim.methods.base import ServerState
+from fedsim.metrics import MetricDefinition
+from fedsim.scenario.model import Evaluation
+from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
 Metrics = dict[str, float]
@@ -28,6 +42,7 @@ _CPU_BATCH = 512
 _CUDA_BATCH = 8192
 # Share of the clients, worst first, that the "worst" metrics average over.
 _WORST_SHARE = 0.1
+_ACCURACY = Accuracy(Accuracy.Params())
 
 
 class Evaluator(ABC):
@@ -40,9 +55,14 @@ class Evaluator(ABC):
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
         """Metrics of each client's own test samples, of the model (P,) that ``model_of`` gives.
 
-        None where clients have none.
+        None if clients have no test samples of their own.
         """
         return None
+
+    @property
+    @abstractmethod
+    def definitions(self) -> Sequence[MetricDefinition]:
+        """Direction and unit of the metrics of :meth:`measure`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +70,8 @@ class ClientMetrics:
     """Metrics of clients on their own test samples.
 
     Attributes:
-        accuracy: of each client, (N,); NaN where it has no test samples.
-        loss: of each client, (N,).
+        accuracy: accuracy of each client, (N,); NaN for clients without test samples.
+        loss: mean loss of each client, (N,).
         samples: test samples of each client, (N,).
     """
 
@@ -62,8 +82,7 @@ class ClientMetrics:
     def summary(self) -> Metrics:
         """Mean over clients, mean over samples, and mean over the worst tenth of the clients.
 
-        The names are the same whether a client would use a model of its own or the global one: they answer the same
-        question, what a client has of it all, and are to stand in one figure.
+        The names are the same for personal models and the global one, so that both can be compared in one figure.
         """
         known = self.samples > 0
         accuracy, loss, weights = self.accuracy[known], self.loss[known], self.samples[known]
@@ -78,63 +97,47 @@ class ClientMetrics:
         }
 
 
-class QuadraticEvaluator(Evaluator):
-    """Exact metrics of the quadratic task.
+class AnalyticEvaluator(Evaluator):
+    """Exact metrics of a task that knows them in closed form."""
 
-    ``loss`` is the global objective, the mean of the clients' objectives; ``distance`` the Euclidean distance from its
-    minimiser (where there is one); ``gradient_norm`` the Euclidean norm of its gradient.
-    """
-
-    def __init__(self, task: QuadraticTask) -> None:
+    def __init__(self, task: AnalyticTask) -> None:
         self._task = task
-        self._clients = np.arange(task.clients)
-        self._optimum: Tensor | None = None
-        if _has_minimum(task):
-            self._optimum = task.optimum()
+
+    @property
+    def definitions(self) -> Sequence[MetricDefinition]:
+        """Direction and unit of the metrics of :meth:`measure`."""
+        return QUADRATIC_METRICS
 
     def measure(self, model: Tensor) -> Metrics:
-        """Objective, distance and gradient norm in float64."""
-        point = model.to(device="cpu", dtype=torch.float64)
-        points = point.expand(self._task.clients, -1)
-        metrics = {
-            "loss": float(self._task.losses(self._clients, points).mean()),
-            "gradient_norm": float(self._task.gradients(self._clients, points).mean(0).norm()),
-        }
-        if self._optimum is not None:
-            metrics["distance"] = float((point - self._optimum).norm())
-        return metrics
-
-
-def _has_minimum(task: QuadraticTask) -> bool:
-    try:
-        task.optimum()
-    except UserError:
-        return False
-    return True
+        """The task's own metrics."""
+        return self._task.measure(model)
 
 
 class SupervisedEvaluator(Evaluator):
-    """Metrics on test samples, batch by batch.
-
-    ``accuracy``; ``loss`` (mean loss of a sample, without penalty); ``macro_f1`` (mean over the classes that occur in
-    the test set of 2 TP / (2 TP + FP + FN)); ``balanced_accuracy`` (mean recall over the same classes); and for
-    next-character tasks ``perplexity``, exp(loss).
+    """Metrics on test samples, whose predictions are gathered batch by batch.
 
     Args:
         task: whose test samples they are.
         execution: device and dtype.
-        batch: samples of a batch; by device where None.
+        batch: samples per batch; by device when None.
+        metrics: measured besides :func:`fedsim.learning.metrics.default_metrics`.
     """
 
     def __init__(
-        self, task: SupervisedTask, execution: Execution, batch: int | None = None
+        self,
+        task: SupervisedTask,
+        execution: Execution,
+        batch: int | None = None,
+        metrics: Iterable[Metric] = (),
     ) -> None:
+        self._metrics = default_metrics(task.dataset.kind == "next_character", metrics)
+        self._gathers = any(metric.needs_outputs for metric in self._metrics)
         self._task = task
         self._execution = execution
         self._test = Samples(task, task.test_x, task.test_y, execution)
         by_device = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
         self._batch = by_device if batch is None else batch
-        self._bound = [self._bind()]
+        self._modules = BoundModules(task, execution.device)
         offsets = task.client_test_offsets
         self._client_samples = None if offsets is None else np.diff(offsets)
         self._own: Samples | None = None
@@ -146,30 +149,18 @@ class SupervisedEvaluator(Evaluator):
                 else Samples(task, task.client_test_x, task.client_test_y, execution)
             )
 
-    def _bind(self) -> BoundModule:
-        bound = BoundModule(self._task, self._execution.device)
-        bound.module.eval()
-        return bound
+    @property
+    def definitions(self) -> Sequence[MetricDefinition]:
+        """Direction and unit of the metrics of :meth:`measure`."""
+        return [metric.definition for metric in self._metrics]
 
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
-        """Metrics over all shared test samples."""
+        """All metrics on the shared test samples; none without test samples."""
         if not len(self._test):
             return {}
-        loss, confusion = self._over(self._test, model, None)
-        total = confusion.sum()
-        right = confusion.diagonal()
-        actual, predicted = confusion.sum(1), confusion.sum(0)
-        occurs = actual > 0
-        metrics = {
-            "accuracy": float(right.sum() / total),
-            "loss": loss,
-            "macro_f1": float((2 * right[occurs] / (actual + predicted)[occurs]).mean()),
-            "balanced_accuracy": float((right[occurs] / actual[occurs]).mean()),
-        }
-        if self._task.dataset.kind == "next_character":
-            metrics["perplexity"] = float(np.exp(loss))
-        return metrics
+        predictions = self._predictions(self._test, model, None, gathers=self._gathers)
+        return {metric.column: float(metric.compute(predictions)) for metric in self._metrics}
 
     @torch.no_grad()
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
@@ -181,57 +172,125 @@ class SupervisedEvaluator(Evaluator):
         losses = accuracy.copy()
         for client in np.flatnonzero(self._client_samples).tolist():
             own = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
-            loss, confusion = self._over(
-                self._own, model_of(client), own.to(self._execution.device)
-            )
-            accuracy[client] = confusion.diagonal().sum() / confusion.sum()
-            losses[client] = loss
+            rows_of_client = own.to(self._execution.device)
+            predictions = self._predictions(self._own, model_of(client), rows_of_client)
+            accuracy[client] = _ACCURACY.compute(predictions)
+            losses[client] = predictions.loss
         return ClientMetrics(accuracy, losses, self._client_samples)
 
-    def _over(
-        self, samples: Samples, model: Tensor, rows: Tensor | None
-    ) -> tuple[float, FloatArray]:
-        """Mean loss and confusion matrix (actual, predicted) over ``rows``, or over all samples."""
-        bound = self._bound.pop() if self._bound else self._bind()
+    def _predictions(
+        self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
+    ) -> Predictions:
+        """What a model says about the samples ``rows``, or about all; with its outputs if it ``gathers``."""
         task, loss = self._task, self._task.loss
-        bound.bind(bound.views(model.contiguous()))
         classes = task.dataset.classes if loss.kind == "cross_entropy" else 2
         count = len(samples) if rows is None else len(rows)
         total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
         pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
-        for start in range(0, count, self._batch):
-            end = min(count, start + self._batch)
-            if rows is None:
-                inputs, labels = samples.slice(start, end), samples.y[start:end]
-            else:
-                inputs, labels = samples.gather(rows[start:end]), samples.y[rows[start:end]]
-            outputs = bound.forward(inputs)
-            total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
-            pair = loss.targets(labels) * classes + loss.predictions(outputs)
-            pairs += torch.bincount(pair, minlength=classes * classes)
-        self._bound.append(bound)
+        gathered: list[tuple[Tensor, Tensor]] = []
+        with self._modules.at(model) as bound:
+            for start in range(0, count, self._batch):
+                end = min(count, start + self._batch)
+                if rows is None:
+                    inputs, labels = samples.slice(start, end), samples.y[start:end]
+                else:
+                    inputs, labels = samples.gather(rows[start:end]), samples.y[rows[start:end]]
+                outputs = bound.forward(inputs)
+                total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
+                pair = loss.targets(labels) * classes + loss.predictions(outputs)
+                pairs += torch.bincount(pair, minlength=classes * classes)
+                if gathers:
+                    gathered.append((outputs.cpu(), labels.cpu()))
         confusion = pairs.view(classes, classes).double().cpu().numpy()
-        return float(total) / count, confusion
+        if not gathers:
+            return Predictions(float(total) / count, confusion)
+        all_outputs, all_labels = (torch.cat(parts) for parts in zip(*gathered, strict=True))
+        return Predictions(float(total) / count, confusion, all_outputs, all_labels)
 
 
-def evaluator(task: Task, execution: Execution, batch: int | None = None) -> Evaluator:
-    """The evaluator for a task, which looks at ``batch`` samples at once where there are samples."""
-    if isinstance(task, QuadraticTask):
-        return QuadraticEvaluator(task)
+def evaluator(
+    task: Task, execution: Execution, batch: int | None = None, metrics: Sequence[Metric] = ()
+) -> Evaluator:
+    """The evaluator for a task.
+
+    Args:
+        task: whose models are measured.
+        execution: device and dtype.
+        batch: samples evaluated at once, if there are samples.
+        metrics: measured on test samples besides those of every run.
+    """
+    if isinstance(task, AnalyticTask):
+        return AnalyticEvaluator(task)
     if isinstance(task, SupervisedTask):
-        return SupervisedEvaluator(task, execution, batch)
+        return SupervisedEvaluator(task, execution, batch, metrics)
     raise TypeError(f"no evaluation for {type(task).__name__}")
 
 
-def personal_model(
-    method: Method, server: ServerState, store: StateStore
-) -> Callable[[int], Tensor]:
-    """The model that a client would use for itself, (P,), by client; the global one where none is personal."""
-    if not method.personal:
-        return lambda client: server["model"]
+class Measurement:
+    """Everything that a run measures about a version.
 
-    def model_of(client: int) -> Tensor:
-        clients = np.array([client])
-        return method.personal_models(server, clients, store.rows(clients))[0]
+    Args:
+        station: task, method and training samples.
+        evaluation: what the scenario asks for.
+        metrics: measured on test samples besides those of every run.
+        store: the clients' memories, for personal models.
+    """
 
-    return model_of
+    def __init__(
+        self,
+        station: Station,
+        evaluation: Evaluation,
+        metrics: Sequence[Metric],
+        store: StateStore,
+    ) -> None:
+        task, execution = station.task, station.execution
+        self._method = station.method
+        self._store = store
+        self._per_client = evaluation.per_client or station.method.personal
+        with reproducible():
+            self._evaluator = evaluator(task, execution, evaluation.batch_size, metrics)
+            self._objective = (
+                Objective(task, station.samples, execution)
+                if evaluation.objective
+                and isinstance(task, SupervisedTask)
+                and station.samples is not None
+                else None
+            )
+
+    @property
+    def definitions(self) -> dict[str, MetricDefinition]:
+        """Direction and unit of the metrics that the run may measure, by name."""
+        measured = (
+            *self._evaluator.definitions,
+            *(CLIENT_METRICS if self._per_client else ()),
+            *(OBJECTIVE_METRICS if self._objective is not None else ()),
+        )
+        return {definition.name: definition for definition in measured}
+
+    def measure(self, server: ServerState) -> Metrics:
+        """Metrics of one version. May run on several threads at once."""
+        metrics = self._evaluator.measure(server["model"])
+        clients = self.of_clients(server) if self._per_client else None
+        if clients is not None:
+            metrics |= clients.summary()
+        if self._objective is None:
+            return metrics
+        personal = self._method.personal_parts()
+        if not personal:
+            return metrics | self._objective.measure(server["model"])
+        return metrics | self._objective.measure_split(self._model_of(server), personal)
+
+    def of_clients(self, server: ServerState) -> ClientMetrics | None:
+        """Metrics of each client's own model, or the global one, on its own test samples; None if there are none."""
+        return self._evaluator.measure_clients(self._model_of(server))
+
+    def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
+        """The model that a client would use for itself, (P,), by client; the global one if none is personal."""
+        if not self._method.personal:
+            return lambda client: server["model"]
+
+        def model_of(client: int) -> Tensor:
+            clients = np.array([client])
+            return self._method.personal_models(server, clients, self._store.rows(clients))[0]
+
+        return model_of

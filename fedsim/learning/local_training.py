@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,26 +12,25 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.kernels.base import Kernel, Session
-from fedsim.learning.optimizers import Stepper, is_plain, stepper
+from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, LocalRule, Step, Trained
 from fedsim.scenario.training import Training
 from fedsim.tasks.layout import Layout
 
 IntArray = npt.NDArray[np.int64]
 
-# Rows start at multiples of this many entries: each lies equally in memory whatever its number, so that vectorised
-# arithmetic treats it alike.
+# Rows start at multiples of this many entries, so that vectorized arithmetic treats all rows alike.
 _ROW_MULTIPLE = 64
 
 
 def row_matrix(rows: int, elements: int, *, like: Tensor) -> Tensor:
-    """An uninitialised (rows, elements) matrix whose rows are aligned."""
+    """An uninitialized (rows, elements) matrix whose rows are aligned."""
     stride = -(-elements // _ROW_MULTIPLE) * _ROW_MULTIPLE
     return torch.empty(rows, stride, dtype=like.dtype, device=like.device)[:, :elements]
 
 
 def active_rows(steps: IntArray) -> IntArray:
-    """How many of the dispatches, sorted by ``steps`` (most first), do local step 0, 1, ...; (most steps,)."""
+    """Number of dispatches, sorted by ``steps`` (most first), that do local step 0, 1, ...; (most steps,)."""
     most = int(steps[0]) if len(steps) else 0
     counts: IntArray = np.searchsorted(-steps, -np.arange(most), side="left")
     return counts
@@ -39,7 +38,7 @@ def active_rows(steps: IntArray) -> IntArray:
 
 @dataclass(slots=True)
 class _Sums:
-    """What a run gathers besides the models; None where it is not asked for."""
+    """Results of a run besides the models; None if not asked for."""
 
     loss: Tensor
     gradient: Tensor | None
@@ -50,11 +49,11 @@ class _Sums:
 class LocalTrainer:
     """The :class:`fedsim.methods.base.Trainer` of one worker.
 
-    Step k runs on the prefix of the rows still at work, so that different numbers of steps cost nothing extra.
+    Step k runs on the prefix of rows that are still working, so that different numbers of steps cost nothing extra.
 
     Args:
         kernel: computes the gradients.
-        layout: of the flat vector.
+        layout: layout of the flat vector.
         training: optimizer and clipping.
     """
 
@@ -62,9 +61,9 @@ class LocalTrainer:
         self.kernel = kernel
         self._trainable = layout.trainable
         self._size = layout.size
-        self._optimizer = training.optimizer
+        self._new_optimizer: Callable[[], Optimizer] = training.optimizer.create
         self._clip_norm = training.clip_norm
-        self._plain = kernel.fused and is_plain(training.optimizer) and training.clip_norm is None
+        self._plain = kernel.fused and self._new_optimizer().is_plain and training.clip_norm is None
         self._scratch: dict[str, Tensor] = {}
 
     @torch.no_grad()
@@ -80,7 +79,7 @@ class LocalTrainer:
         collect: Sequence[Literal["mean_gradient", "last_gradient", "change"]] = (),
         phase: int = 0,
     ) -> Trained:
-        """Train the cohort; see :class:`fedsim.methods.base.Trainer`. Collected gradients are those after clipping."""
+        """Train the cohort, as :meth:`fedsim.methods.base.Trainer.run`; gradients are collected after clipping."""
         steps = cohort.steps if steps is None else steps
         if len(steps) > 1 and (np.diff(steps) > 0).any():
             raise ValueError("steps must be sorted, most first")
@@ -108,7 +107,7 @@ class LocalTrainer:
                 steps,
                 rule,
                 learning_rate_scale,
-                stepper(self._optimizer) if move else None,
+                self._new_optimizer() if move else None,
             )
         divisors = torch.as_tensor(np.maximum(steps, 1), device=start.device).to(start.dtype)
         if sums.gradient is not None:
@@ -133,7 +132,7 @@ class LocalTrainer:
         steps: IntArray,
         rule: LocalRule | None,
         learning_rate_scale: Tensor | None,
-        optimizer: Stepper | None,
+        optimizer: Optimizer | None,
     ) -> None:
         trainable = self._trainable
         gradients = self._work_space("gradients", len(weights), weights)
@@ -153,7 +152,7 @@ class LocalTrainer:
                 sums.last[ending:active] = gradient[ending:active]
             if rule is not None:
                 rule(Step(step, gradient, at, slice(0, active), steps[:active] - 1))
-                # Buffers have no gradient; whatever a rule did to their entries is not a step.
+                # Buffers have no gradient; changes of their entries by a rule are ignored.
                 gradient[:, trainable:].zero_()
             if optimizer is None:
                 continue
@@ -174,10 +173,10 @@ class LocalTrainer:
         return row_matrix(rows, self._size, like=like)
 
     def _work_space(self, name: str, rows: int, like: Tensor) -> Tensor:
-        """A matrix that is used again by the next group; gradients stay zero where no kernel writes."""
+        """A matrix that the next group reuses; gradients stay zero where no kernel writes."""
         held = self._scratch.get(name)
         if held is None or len(held) < rows or held.dtype != like.dtype:
-            # By doubling, so that it seldom moves.
+            # Doubled, so that it rarely moves.
             doubled = 1 << (rows - 1).bit_length() if self.kernel.fixed_memory else rows
             held = self._scratch[name] = self._zeros(doubled, like)
         return held[:rows]

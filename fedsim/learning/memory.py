@@ -1,4 +1,4 @@
-"""Rows that clients keep between dispatches, and rows that wait for an aggregation: in memory first, on disk last."""
+"""Rows that clients keep between dispatches and rows that wait for an aggregation, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fedsim.scenario.training import Training
 IntArray = npt.NDArray[np.int64]
 
 _BLOCK_BYTES = 64 << 20
-# Of the rows that a checkpoint takes at once.
+# Bytes of rows that a checkpoint reads at once.
 _PIECE_BYTES = 64 << 20
 _FEWEST_IN_BLOCK = 16
 _HOST_BYTES = 4 << 30
@@ -34,7 +34,7 @@ _DEVICE_SHARE = 0.25
 
 
 def host_budget(most_bytes: int = _HOST_BYTES, share: float = _HOST_SHARE) -> int:
-    """Bytes of this machine's memory that may be used: ``most_bytes`` or a ``share`` of all there is."""
+    """Bytes of this machine's memory that may be used: ``most_bytes``, or a ``share`` of the memory if that is less."""
     if not hasattr(os, "sysconf"):
         return most_bytes
     return min(most_bytes, int(share * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
@@ -42,12 +42,12 @@ def host_budget(most_bytes: int = _HOST_BYTES, share: float = _HOST_SHARE) -> in
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Bytes that the rows of all stores may take in each tier; None is no limit. What is over goes to the next tier.
+    """Bytes that the rows of all stores may take in each tier; None is no limit. Further rows go to the next tier.
 
     Attributes:
         device_bytes: on the compute device (on CPU the same as the host).
         host_bytes: in the host's memory.
-        folder: where files of the disk tier are made; the system's temporary folder where None.
+        folder: folder of the disk tier's files; the system's temporary folder if None.
     """
 
     device_bytes: int | None
@@ -56,7 +56,7 @@ class Budget:
 
     @classmethod
     def of(cls, training: Training, device: torch.device, folder: Path | None = None) -> Budget:
-        """The budget that a training section asks for on this machine."""
+        """The budget that a training section requests on this machine."""
         on_device = training.memory in (None, "device") and device.type == "cuda"
         device_bytes: int | None = 0
         if on_device:
@@ -70,7 +70,7 @@ class Budget:
         return cls(device_bytes, None if unlimited else host_budget(), folder)
 
     def share(self, part: float) -> Budget:
-        """This part of the budget."""
+        """A fraction ``part`` of the budget."""
 
         def cut(limit: int | None) -> int | None:
             return None if limit is None else int(limit * part)
@@ -81,7 +81,7 @@ class Budget:
 class _MemoryRows:
     """Rows in blocks of memory, in order of their last use.
 
-    Blocks are large, so that long-lived rows and passing matrices do not fragment the heap.
+    Blocks are large, so that long-lived rows and temporary matrices do not fragment the heap.
     """
 
     def __init__(self, elements: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -124,7 +124,7 @@ class _MemoryRows:
         return next(iter(self._slots))
 
     def _grow(self) -> None:
-        """Another block: as many rows again, within bounds."""
+        """Add a block that doubles the number of rows, within bounds."""
         count = min(max(len(self._rows), _FEWEST_IN_BLOCK), self._most_in_block)
         block = torch.empty(count, self._elements, dtype=self._dtype, device=self._device)
         self._free.extend(range(len(self._rows) + count - 1, len(self._rows) - 1, -1))
@@ -132,9 +132,9 @@ class _MemoryRows:
 
 
 class _DiskRows:
-    """Rows in a temporary file that vanishes with the object.
+    """Rows in a temporary file that is deleted with the object.
 
-    Read and written, not mapped: mapped pages would count as memory of the process.
+    The file is read and written, not mapped: mapped pages would count as memory of the process.
     """
 
     def __init__(self, elements: int, dtype: torch.dtype, folder: Path | None) -> None:
@@ -181,7 +181,7 @@ class _DiskRows:
         while data:
             count = self._file.readinto(data)  # type: ignore[attr-defined]
             if not count:
-                raise OSError("a temporary file of rows was cut short")
+                raise OSError("a temporary file of rows was truncated")
             data = data[count:]
         return row
 
@@ -192,14 +192,14 @@ class _DiskRows:
 
 
 class RowStore:
-    """Rows of equal length by key, least recently used ones on slower tiers. Tiers hold the same bits.
+    """Rows of equal length by key, the least recently used ones on slower tiers. All tiers hold the same bits.
 
     Args:
         elements: length of a row.
-        dtype: of the rows.
-        device: where :meth:`get` puts them.
+        dtype: data type of the rows.
+        device: device of the rows that :meth:`get` returns.
         budget: bytes in each tier.
-        initial: the row of a key that was never put, (elements,); zeros where None.
+        initial: row of keys that were never put, (elements,); zeros if None.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class RowStore:
         self._disk.drop(key)
 
     def _insert(self, tier: int, key: int, row: Tensor) -> None:
-        """Put a row into a tier and move what no longer fits down."""
+        """Put a row into a tier and move rows that no longer fit to the next."""
         if tier == len(self._tiers):
             self._disk.put(key, row)
             return
@@ -288,10 +288,11 @@ class StateStore:
     """The memories that a method declares: one :class:`RowStore` each.
 
     Args:
-        memories: name to what is kept.
+        memories: declarations by name.
         dtype: floating-point type of the run.
         device: the compute device.
-        budget: for all of them together, shared out by size.
+        budget: budget of all memories, divided among them by size.
+        model: the initial model (P,), for memories that start from it.
     """
 
     def __init__(
@@ -300,7 +301,9 @@ class StateStore:
         dtype: torch.dtype,
         device: torch.device,
         budget: Budget,
+        model: Tensor | None = None,
     ) -> None:
+        model = torch.empty(0) if model is None else model
         total = sum(memory.elements for memory in memories.values())
         self.of_clients = tuple(
             name for name, memory in memories.items() if memory.keeper != "server"
@@ -314,7 +317,7 @@ class StateStore:
                 memory.dtype or dtype,
                 device,
                 budget.share(memory.elements / max(1, total)),
-                memory.initial,
+                memory.initial_row(model),
             )
             for name, memory in memories.items()
         }
@@ -332,7 +335,7 @@ class StateStore:
         return np.array(sorted(keys), dtype=np.int64)
 
     def tensors(self) -> Tensors:
-        """Everything in the stores, for a checkpoint, in pieces that are read when they are asked for."""
+        """All rows for a checkpoint, in pieces that are read on access."""
         makers: dict[str, Callable[[], Tensor]] = {}
         for name, store in self._stores.items():
             row_bytes = max(1, store.elements * store.dtype.itemsize)
@@ -345,7 +348,7 @@ class StateStore:
         return Tensors(makers)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what :meth:`tensors` gave."""
+        """Restore the rows of :meth:`tensors`."""
         for name, store in self._stores.items():
             for number in itertools.count():
                 if f"{name}.clients.{number}" not in tensors:
@@ -359,12 +362,10 @@ def _on_host(store: RowStore, keys: Sequence[int]) -> Tensor:
 
 
 class Tensors(Mapping[str, Tensor]):
-    """Named tensors that are made when they are asked for, so that not all of them are in memory at once.
-
-    They are those of the moment in which they are asked for.
+    """Named tensors that are made on access, from the state at that moment, so that not all are in memory at once.
 
     Args:
-        makers: name to what makes the tensor.
+        makers: functions that make the tensors, by name.
     """
 
     def __init__(self, makers: Mapping[str, Callable[[], Tensor]]) -> None:
@@ -380,6 +381,6 @@ class Tensors(Mapping[str, Tensor]):
         return len(self._makers)
 
     def among(self, others: Mapping[str, Tensor], prefix: str) -> Tensors:
-        """These, with ``prefix`` before their names, after ``others``."""
+        """``others``, followed by these tensors with ``prefix`` before their names."""
         ready = {name: partial(others.__getitem__, name) for name in others}
         return Tensors({**ready, **{prefix + name: maker for name, maker in self._makers.items()}})

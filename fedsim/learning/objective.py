@@ -1,4 +1,4 @@
-"""What training minimises, and its gradient, over all training samples: for studies of convergence."""
+"""The training objective and its gradient over all training samples, for studies of convergence."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.loop import BoundModule
+from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.samples import Samples
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 _CPU_BATCH = 2048
 _CUDA_BATCH = 8192
@@ -20,12 +20,12 @@ _CUDA_BATCH = 8192
 class Objective:
     """f = mean over clients i of f_i, where f_i is the mean loss of i's training samples and the penalty, if any.
 
-    Clients weigh the same whatever their number of samples; those without samples do not count. Normalisation layers
-    and dropout work as in evaluation.
+    Clients have equal weights whatever their number of samples; those without samples do not count. Normalization
+    layers and dropout work as in evaluation.
 
     Args:
-        task: whose objective it is.
-        samples: its training samples.
+        task: the task.
+        samples: the task's training samples.
         execution: device and dtype.
     """
 
@@ -39,7 +39,7 @@ class Objective:
         weights = np.repeat(1 / (len(self._clients) * np.maximum(counts, 1)), counts)
         self._rows = torch.from_numpy(task.rows).to(execution.device)
         self._weights = torch.from_numpy(weights).to(execution.device, execution.dtype)
-        self._bound: list[BoundModule] = []
+        self._modules = BoundModules(task, execution.device)
 
     def measure(self, model: Tensor) -> dict[str, float]:
         """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, that of its gradient."""
@@ -49,7 +49,7 @@ class Objective:
     def measure_split(
         self, model_of: Callable[[int], Tensor], personal: Sequence[str]
     ) -> dict[str, float]:
-        """The same where tensors are personal, of the model (P,) that ``model_of`` gives for each client.
+        """The same for models with personal tensors; ``model_of`` gives the model (P,) of each client.
 
         ``gradient_norm_squared`` is ||(1/N) sum over i of the gradient of f_i by the shared part||^2 (G_u in Chen et
         al., arXiv:2309.17409), and ``personal_gradient_norm_squared`` is (1/N) sum over i of ||the gradient of f_i by
@@ -72,14 +72,11 @@ class Objective:
         return {**metrics, "personal_gradient_norm_squared": own}
 
     def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
-        """Weighted sum of the losses of ``rows`` and the penalty, and the gradient by what can be trained."""
-        # Several threads measure at once: each takes a module, or makes one.
-        bound = self._bound.pop() if self._bound else self._bind()
-        bound.bind(bound.views(model.contiguous()))
+        """Weighted sum of the losses of ``rows`` plus the penalty, and its gradient by the trainable parameters."""
         loss = self._task.loss
         value = torch.zeros((), dtype=torch.float64, device=self._device)
         total = torch.zeros(self._task.layout.trainable, dtype=model.dtype, device=self._device)
-        with torch.enable_grad():
+        with self._modules.at(model) as bound, torch.enable_grad():
             for start in range(0, len(rows), self._batch):
                 some = rows[start : start + self._batch]
                 outputs = bound.forward(self._samples.gather(some))
@@ -90,13 +87,7 @@ class Objective:
                 gradients = torch.autograd.grad(part, bound.parameters)
                 total += torch.cat([gradient.reshape(-1) for gradient in gradients])
                 value += part.detach()
-        self._bound.append(bound)
         return float(value), total
-
-    def _bind(self) -> BoundModule:
-        bound = BoundModule(self._task, self._device)
-        bound.module.eval()
-        return bound
 
 
 def _metrics(value: float, gradient: Tensor) -> dict[str, float]:

@@ -9,26 +9,29 @@ from torch import Tensor
 
 from fedsim.learning.augmentation import Moves, moved
 from fedsim.learning.device import Execution
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
-# Converted samples are kept where they take no more than this; larger sets are converted batch by batch.
+# Converted samples are kept if they take no more than this; larger sets are converted batch by batch.
 _CONVERTED_BYTES = 1 << 30
-# Larger sets stay in the host's memory (or on its disk, where they are memory-mapped).
+# Larger sets stay in the host's memory, or on its disk if they are memory-mapped.
 _CUDA_SHARE = 0.4
 
 
 class Samples:
-    """Inputs and labels that batches are gathered from, on the compute device where they fit.
+    """Inputs and labels from which batches are gathered, on the compute device if they fit.
 
     Args:
-        task: whose inputs they are; converts raw samples.
+        task: converts raw samples into inputs.
         x: raw samples, (n, *shape).
         y: labels, (n,).
         execution: device and dtype.
+
+    Attributes:
+        task: as given.
     """
 
     def __init__(self, task: SupervisedTask, x: Tensor, y: Tensor, execution: Execution) -> None:
-        self._task = task
+        self.task = task
         self._dtype = execution.dtype
         self._device = execution.device
         self.y = y.to(execution.device)
@@ -46,9 +49,9 @@ class Samples:
     def gather(
         self, rows: Tensor, scratch: dict[str, Tensor] | None = None, moves: Moves | None = None
     ) -> Tensor:
-        """Inputs of the samples ``rows`` (m,), as the module sees them; augmented by ``moves`` of m images.
+        """Inputs of the samples ``rows`` (m,) as the module receives them, augmented by ``moves`` of m images.
 
-        With ``scratch`` the result lies in memory that the next call with the same ``scratch`` uses again.
+        With ``scratch`` the result is overwritten by the next call with the same ``scratch``.
         """
         if self.x.device != self._device:
             raw = torch.index_select(self.x, 0, rows.to(self.x.device)).to(self._device)
@@ -62,18 +65,18 @@ class Samples:
             raw = torch.index_select(self.x, 0, rows, out=held[: len(rows)])
         if moves is not None:
             raw = moved(raw, moves, self._black)
-        return raw if self._ready else self._task.inputs(raw, self._dtype)
+        return raw if self._ready else self.task.inputs(raw, self._dtype)
 
     @cached_property
     def _black(self) -> Tensor:
-        """An image of zeros, as the samples are kept."""
+        """An image of zeros in the format of the stored samples."""
         zeros = torch.zeros(1, *self.x.shape[1:], dtype=self.x.dtype, device=self._device)
-        return (self._task.inputs(zeros, self._dtype) if self._ready else zeros)[0]
+        return (self.task.inputs(zeros, self._dtype) if self._ready else zeros)[0]
 
     def slice(self, start: int, end: int) -> Tensor:
         """Inputs of consecutive samples."""
         raw = self.x[start:end].to(self._device)
-        return raw if self._ready else self._task.inputs(raw, self._dtype)
+        return raw if self._ready else self.task.inputs(raw, self._dtype)
 
 
 def _cuda_room(device: torch.device) -> int:

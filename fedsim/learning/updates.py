@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,21 +21,22 @@ _WAITING_SHARE = 0.0625
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A row of the matrices that a group's training gave."""
+    """A row of the matrices of a trained group."""
 
     vectors: Mapping[str, Tensor]
     row: int
 
 
 class WaitingUpdates:
-    """Vectors of trained dispatches until their aggregation; those over a budget wait on disk.
+    """Vectors of trained dispatches until their aggregation; those beyond a budget wait on disk.
 
     Args:
-        vectors: what a client sends back.
+        vectors: what a client sends back in a round; their bytes count towards the budget.
         dtype: floating-point type of the run.
         device: the compute device.
-        folder: for those on disk; the system's temporary folder where None.
-        most_bytes: budget; a part of the machine's memory where None.
+        folder: folder for vectors on disk; the system's temporary folder if None.
+        most_bytes: budget in memory; a part of the machine's memory if None.
+        others: further vectors, which clients send back in a prologue.
     """
 
     def __init__(
@@ -46,13 +47,14 @@ class WaitingUpdates:
         *,
         folder: Path | None = None,
         most_bytes: int | None = None,
+        others: Iterable[Vector] = (),
     ) -> None:
         self.dtype = dtype
         self.device = device
-        self.elements = {vector.name: vector.elements for vector in vectors}
-        self.bytes_each = sum(self.elements.values()) * dtype.itemsize
+        bytes_each = sum(vector.elements for vector in vectors) * dtype.itemsize
+        self.elements = {vector.name: vector.elements for vector in (*others, *vectors)}
         budget = host_budget(_WAITING_BYTES, _WAITING_SHARE) if most_bytes is None else most_bytes
-        self.room = max(1, budget // max(1, self.bytes_each))
+        self.room = max(1, budget // max(1, bytes_each))
         self._near: dict[int, _Place] = {}
         self._far = {
             name: RowStore(elements, dtype, device, Budget(0, 0, folder))
@@ -67,8 +69,8 @@ class WaitingUpdates:
     def put(self, dispatch_ids: Sequence[int], vectors: Mapping[str, Tensor]) -> None:
         """Keep a group's vectors, name to (B, elements), until :meth:`drop`."""
         if len(self._near) + len(dispatch_ids) > self.room:
-            for name, store in self._far.items():
-                store.put(dispatch_ids, vectors[name])
+            for name, rows in vectors.items():
+                self._far[name].put(dispatch_ids, rows)
             return
         for row, dispatch_id in enumerate(dispatch_ids):
             self._near[dispatch_id] = _Place(vectors, row)
@@ -80,6 +82,17 @@ class WaitingUpdates:
             return self._far[name].get([dispatch_id])[0]
         return place.vectors[name][place.row]
 
+    def rows(self, dispatch_id: int) -> dict[str, Tensor]:
+        """All vectors of one dispatch, name to (elements,)."""
+        place = self._near.get(dispatch_id)
+        if place is not None:
+            return {name: rows[place.row] for name, rows in place.vectors.items()}
+        return {
+            name: store.get([dispatch_id])[0]
+            for name, store in self._far.items()
+            if dispatch_id in store
+        }
+
     def drop(self, dispatch_id: int) -> None:
         """Forget a dispatch's vectors."""
         if self._near.pop(dispatch_id, None) is None:
@@ -87,7 +100,7 @@ class WaitingUpdates:
                 store.drop(dispatch_id)
 
     def ids(self) -> list[int]:
-        """Dispatches whose vectors wait, ascending."""
+        """Dispatches with waiting vectors, ascending."""
         far = {key for store in self._far.values() for key in store.keys()}  # noqa: SIM118
         return sorted(far.union(self._near))
 
@@ -132,7 +145,7 @@ class Contributions:
         return self._waiting.row(self._ids[index], name)
 
     def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        """See :class:`fedsim.methods.base.Updates`; one row after the other, whatever groups they were trained in."""
+        """Sum row by row, so that the result does not depend on the groups in which the rows were trained."""
         factors = np.asarray(weights, dtype=np.float64)
         if factors.shape != (len(self),):
             raise ValueError(f"{len(self)} contributions but weights of shape {factors.shape}")
@@ -153,8 +166,8 @@ class Contributions:
 
     def _server_store(self, name: str) -> RowStore:
         if name in self._store.unseen_by_server:
-            # Its value would depend on which later dispatches happen to be trained already.
-            raise ValueError(f"memory '{name}' is kept by the clients; the server cannot see it")
+            # Its value would depend on which later dispatches are already trained.
+            raise ValueError(f"memory '{name}' is kept by the clients; the server cannot read it")
         return self._store[name]
 
 

@@ -11,10 +11,10 @@ from fedsim.methods.base import ServerState
 
 
 class Versions:
-    """What was sent out at each version, kept while anybody may still need it.
+    """The vectors sent at each version, kept while they may still be needed.
 
-    A version is needed while it is the newest that the timeline knows of (the next dispatch starts from it), while
-    dispatches of it are open or untrained (holds), and while an evaluation of it is pending.
+    A version is needed while it is the newest in the timeline (the next dispatch starts from it), while dispatches of
+    it are open or untrained (holds), and while an evaluation of it is pending.
 
     Args:
         sent: keys of the server state that a dispatch receives.
@@ -29,23 +29,23 @@ class Versions:
         self.newest = 0
 
     def announce(self, version: int) -> None:
-        """The timeline has reached ``version``: from now on dispatches start from it."""
+        """Note that the timeline has reached ``version``, from which further dispatches start."""
         earlier, self.newest = self.newest, version
         self._free(earlier)
 
     def publish(self, version: int, state: ServerState) -> None:
-        """``version`` exists."""
+        """Store the state of ``version``, which now exists."""
         self._sent[version] = {name: state[name] for name in self._sent_names}
         if self._evaluations[version]:
             self._whole[version] = state
         self._free(version)
 
     def hold(self, version: int) -> None:
-        """A dispatch of ``version`` was handed out."""
+        """Note a new dispatch of ``version``."""
         self._holds[version] += 1
 
     def release(self, version: int) -> None:
-        """A dispatch of ``version`` needs it no longer."""
+        """Note that a dispatch of ``version`` no longer needs it."""
         self._holds[version] -= 1
         self._free(version)
 
@@ -54,13 +54,13 @@ class Versions:
         return self._holds[version] > 0
 
     def hold_evaluation(self, version: int, state: ServerState | None) -> None:
-        """An evaluation of ``version`` is pending; ``state`` where the version exists already."""
+        """Note a pending evaluation of ``version``; ``state`` if the version already exists."""
         self._evaluations[version] += 1
         if state is not None:
             self._whole[version] = state
 
     def release_evaluation(self, version: int) -> None:
-        """That evaluation is done."""
+        """Note that an evaluation of ``version`` is done."""
         self._evaluations[version] -= 1
         if not self._evaluations[version]:
             del self._evaluations[version]
@@ -70,15 +70,15 @@ class Versions:
         return version in self._sent
 
     def sent(self, version: int) -> Mapping[str, Tensor]:
-        """What a dispatch of ``version`` received, name to (elements,)."""
+        """Vectors that a dispatch of ``version`` received, name to (elements,)."""
         return self._sent[version]
 
     def whole(self, version: int) -> ServerState:
-        """The whole server state, where an evaluation is pending."""
+        """The whole server state of a version with a pending evaluation."""
         return self._whole[version]
 
     def kept(self) -> Mapping[int, Mapping[str, Tensor]]:
-        """What was sent at each version still kept."""
+        """Vectors sent, by version that is still kept."""
         return self._sent
 
     def restore(
@@ -87,7 +87,7 @@ class Versions:
         state: ServerState,
         sent: Mapping[int, Mapping[str, Tensor]],
     ) -> None:
-        """Take over a checkpoint: the state at ``version`` and what dispatches of earlier versions received."""
+        """Restore a checkpoint: the state at ``version`` and the vectors sent at earlier versions."""
         self._sent = dict(sent)
         self.publish(version, state)
 

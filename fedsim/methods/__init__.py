@@ -1,4 +1,4 @@
-"""Methods of federated learning: what is learned. One file each; :mod:`fedsim.methods.base` is the interface."""
+"""Methods of federated learning, one file each; :mod:`fedsim.methods.base` is the interface."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""Adaptive optimizers at the server: what FedAdagrad, FedAdam and FedYogi share."""
+"""Adaptive optimizers at the server: the common part of FedAdagrad, FedAdam and FedYogi."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
@@ -17,6 +15,9 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ADAPTIVE_PAPER = "Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2"
 
@@ -29,14 +30,14 @@ class AdaptiveParams(WeightedParams):
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of the mean of the changes."""
     tau: float = Field(default=1e-3, gt=0)
-    """Degree of adaptivity: the smaller, the more coordinates with small changes are sped up."""
+    """Degree of adaptivity: smaller values amplify coordinates with small changes more."""
 
 
 class AdaptiveServer(Method):
     """The clients' mean change D is a pseudo-gradient: m = beta1 m + (1 - beta1) D, x + eta m / (sqrt(v) + tau).
 
-    v, which starts at tau^2, follows D^2 in the way of the optimizer. m starts at zero and there is no correction for
-    that, as in the paper. Running statistics of normalisation layers are averaged plainly.
+    v starts at tau^2 and follows D^2 as the optimizer prescribes. m starts at zero without bias correction, as in the
+    paper. Running statistics of normalization layers are averaged plainly.
     """
 
     paper: ClassVar[str] = ADAPTIVE_PAPER
@@ -50,12 +51,12 @@ class AdaptiveServer(Method):
         """The model, m = 0 and v = tau^2."""
         return {
             "model": model,
-            "momentum": torch.zeros_like(model),
-            "second_moment": torch.full_like(model, self.params.tau**2),
+            "momentum": model.new_zeros(model.shape),
+            "second_moment": model.new_full(model.shape, self.params.tau**2),
         }
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """One step of the server's optimizer; unchanged where nobody contributed."""
+        """One step of the server's optimizer; unchanged without contributions."""
         if not len(updates):
             return server
         params = self.params
@@ -73,7 +74,7 @@ class AdaptiveServer(Method):
 
 
 class DecayParams(AdaptiveParams):
-    """Parameters of optimizers whose second moment fades."""
+    """Parameters of optimizers whose second moment decays."""
 
     beta2: float = Field(default=0.99, ge=0, lt=1)
     """Decay of the second moment v."""

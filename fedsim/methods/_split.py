@@ -1,15 +1,13 @@
-"""Models that are partly shared and partly personal, and what the methods that split them have in common."""
+"""Models that are partly shared and partly personal, and the common part of the methods that split them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
@@ -26,7 +24,12 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.tasks.layout import Layout
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedsim.tasks.layout import Layout
 
 PersonalPart = Literal["head", "body", "none", "all"] | list[str]
 _WHERE = "server.method.personal"
@@ -39,16 +42,16 @@ class SplitParams(Parameters):
     """What stays with each client: head (the last layer), body (all but the last layer), none, all, or a list of names
     of tensors or modules of the model, with wildcards."""
     gamma_u: float | None = Field(default=None, gt=0)
-    """Local step size of the shared part; the training section's learning rate when not given. It follows that
-    section's lr_schedule."""
+    """Local step size of the shared part; the training section's learning rate when not given. It follows
+    ``training.lr_schedule``."""
     gamma_v: float | None = Field(default=None, gt=0)
-    """Local step size of the personal part, likewise."""
+    """Local step size of the personal part; default and schedule as for ``gamma_u``."""
 
 
 class Split:
     """Which entries of the flat vector (P,) are shared and which are personal.
 
-    Buffers (running statistics of normalisation layers) go with the module they belong to.
+    Buffers (running statistics of normalization layers) go with the module they belong to.
 
     Attributes:
         personal_names: tensors that are personal.
@@ -56,7 +59,7 @@ class Split:
         shared_trainable, personal_trainable: how many of these, the first ones, have a gradient.
 
     Raises:
-        UserError: a name matches nothing, or head and body cannot be told apart.
+        UserError: a name matches nothing, or the model has no separate head and body.
     """
 
     def __init__(self, layout: Layout, personal: PersonalPart, device: torch.device) -> None:
@@ -72,15 +75,15 @@ class Split:
         self.shared_trainable = layout.trainable - self.personal_trainable
 
     def shared(self, models: Tensor) -> Tensor:
-        """The shared entries of ``models`` (..., P); perhaps a view."""
+        """The shared entries of ``models`` (..., P), possibly a view."""
         return models[..., self._shared]
 
     def personal(self, models: Tensor) -> Tensor:
-        """The personal entries of ``models`` (..., P); perhaps a view."""
+        """The personal entries of ``models`` (..., P), possibly a view."""
         return models[..., self._personal]
 
     def join(self, shared: Tensor, personal: Tensor | None) -> Tensor:
-        """Models (..., P) from their two parts; ``personal`` may be None where there is no such part."""
+        """Models (..., P) from their two parts; ``personal`` may be None if there is no such part."""
         if personal is None or not self.personal_size:
             return shared
         result = shared.new_empty(*shared.shape[:-1], self._size)
@@ -94,12 +97,16 @@ class Split:
 
     def scales(self, shared: float, personal: float, dtype: torch.dtype) -> Tensor:
         """A vector (P,) with one value in all shared and another in all personal entries."""
+        import torch
+
         result = torch.full((self._size,), shared, dtype=dtype, device=self._mask.device)
         return result.masked_fill_(self._mask, personal)
 
 
 def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
     """Which entries are personal, (P,) bool."""
+    import torch
+
     if personal == "none" or personal == "all":
         return torch.full((layout.size,), personal == "all")
     if isinstance(personal, list):
@@ -113,16 +120,16 @@ def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
     head = layout.mask([module or last])
     if bool(head[: layout.trainable].all()):
         raise UserError(
-            f"the model has one layer only ({module or last}), so it has no head and body",
+            f"the model has one layer only ({module or last}), so it has no separate head and body",
             where=_WHERE,
-            hint="say none or all, or choose a model of several layers (for a timing task: name its blocks)",
+            hint="use none or all, or a model with several layers (for a timing task: name its blocks)",
         )
     return head if personal == "head" else ~head
 
 
 def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
-    """What picks the entries of a mask, as a slice where they lie together, and their number."""
-    entries = torch.nonzero(mask).squeeze(1)
+    """The index of the entries of a mask, a slice if they are contiguous, and their number."""
+    entries = mask.nonzero().squeeze(1)
     count = len(entries)
     if not count:
         return slice(0, 0), 0
@@ -136,8 +143,8 @@ class SplitMethod(Method):
     """A method under which each client keeps a part of the model for itself.
 
     The server averages the changes of the shared part u; the personal part v_i never crosses the network. The server's
-    own model holds the initial personal part. A client's personal part changes only when the server has accepted its
-    update, unless the method says otherwise.
+    model holds the initial personal part. A client's personal part changes only if the server uses its update, unless
+    the method declares otherwise.
     """
 
     personal = True
@@ -146,7 +153,6 @@ class SplitMethod(Method):
     def __init__(self, params: SplitParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.split = Split(context.layout, params.personal, context.device)
-        self._initial: Tensor | None = None
         base = context.learning_rate(0, 0.0)
         self.gammas = (params.gamma_u or base, params.gamma_v or base)
         self._factors = (self.gammas[0] / base, self.gammas[1] / base)
@@ -162,21 +168,20 @@ class SplitMethod(Method):
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""
         size = self.split.personal_size
-        return {"personal": Memory(size, self._initial)} if size else {}
+        return {"personal": Memory(size, self.split.personal)} if size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The whole model (P,) and its shared part."""
-        self._initial = self.split.personal(model)
         return {"model": model, "shared": self.split.shared(model)}
 
     def start(self, cohort: Cohort) -> Tensor:
-        """What each client starts from, (B, P)."""
+        """The model from which each client starts, (B, P)."""
         return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
 
     def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
-        """Factors (P,) that give each part its own local step size, and 0 to a part that is not to move.
+        """Factors (P,) that give each part its own local step size, and 0 to a part that must not move.
 
-        None where all are 1.
+        None if all are 1.
         """
         factors = (
             self._factors[0] if shared else 0.0,
@@ -193,7 +198,7 @@ class SplitMethod(Method):
         return self.sent_and_kept(start, trained)
 
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
-        """What is sent and kept after training from ``start`` (B, P)."""
+        """The update after training from ``start`` (B, P)."""
         delta = self.split.shared(trained.model) - self.split.shared(start)
         return LocalUpdate({"delta": delta}, trained.loss, self.kept(trained.model))
 
@@ -202,14 +207,14 @@ class SplitMethod(Method):
         return {"personal": self.split.personal(models)} if self.split.personal_size else {}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The mean change of the shared part; unchanged where nobody contributed."""
+        """The mean change of the shared part; unchanged without contributions."""
         if not len(updates):
             return server
         weights = averaging_weights(updates, self.weighting())
         return self.moved(server, updates.weighted_sum("delta", weights))
 
     def weighting(self) -> Literal["samples", "uniform"]:
-        """How the average weighs the clients."""
+        """The weights of the average."""
         weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
         return weights
 
@@ -222,7 +227,7 @@ class SplitMethod(Method):
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """The shared part of the server with each client's own personal part."""
+        """The shared part of the server with each client's personal part."""
         shared = server["shared"].expand(len(clients), -1)
         return self.split.join(shared, memory.get("personal"))
 

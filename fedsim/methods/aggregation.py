@@ -1,14 +1,17 @@
-"""Pieces of aggregation rules that several methods share."""
+"""Parts of aggregation rules that several methods share."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from torch import Tensor
 
 from fedsim.methods.base import MethodContext, ServerState, Updates, averaging_weights
-from fedsim.tasks.layout import Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedsim.tasks.layout import Layout
 
 
 def with_mean_buffers(
@@ -20,10 +23,10 @@ def with_mean_buffers(
     vector: str = "delta",
     weights: Literal["samples", "uniform"] = "uniform",
 ) -> Tensor:
-    """``model`` (P,) with plainly averaged buffers, for rules that make sense for trainable parameters only.
+    """``model`` (P,) with plainly averaged buffers, for rules that apply to trainable parameters only.
 
-    Buffers (running statistics of normalisation layers) have no gradient: scaling, amplifying or correcting their
-    changes would make nonsense of them. Changes ``model`` in place.
+    Buffers (running statistics of normalization layers) have no gradient: scaled, amplified or corrected changes would
+    make them meaningless. Changes ``model`` in place.
 
     Args:
         model: the new model.
@@ -43,9 +46,9 @@ def with_mean_buffers(
 
 
 def local_rate(context: MethodContext, updates: Updates) -> float:
-    """The local learning rate of this server update, for steps that are measured in it.
+    """The local learning rate of this server update, for server steps that are proportional to it.
 
-    That of the contribution dispatched last; where there is none, that of the round being closed.
+    The rate of the contribution dispatched last; without contributions, that of the round being closed.
     """
     if not len(updates):
         return context.learning_rate(updates.round, updates.time_s)
@@ -53,8 +56,8 @@ def local_rate(context: MethodContext, updates: Updates) -> float:
 
 
 def nominal_steps(context: MethodContext) -> float:
-    """K of methods whose server step contains the number of local steps: the mean of the clients' full pieces of work.
+    """K of methods whose server step contains the number of local steps: the mean over full dispatches of all clients.
 
-    The papers have the same K for all; with local epochs and unequal clients K is the mean.
+    In the papers K is the same for all clients; it is not with local epochs and unequal numbers of samples.
     """
     return float(context.local_steps.mean())

@@ -1,12 +1,11 @@
 """The interface of a method: vectors sent, state kept, local rule, aggregation rule.
 
-A method says only *what* is learned; *when* is the schedule's part. Every rule is vector algebra on flat parameter
-vectors of
-length P: a group of B dispatches is a (B, P) matrix, so one piece of code serves one client and a thousand.
+A method defines *what* is learned; the schedule defines *when*. Every rule is vector algebra on flat parameter vectors
+of length P: a group of B dispatches is a (B, P) matrix, so that the same code serves one client and a thousand.
 
-A method of your own is a subclass of :class:`Method` with a ``name``, a ``Params`` model and
-:meth:`Method.aggregate`, and where
-the local rule is not plain local training, :meth:`Method.local_update`.
+A new method is a subclass of :class:`Method` with a ``name``, a ``Params`` model and :meth:`Method.aggregate`, and with
+:meth:`Method.local_update` if its local rule is not plain local training. Reading a method's class and parameters does
+not import torch: import it inside functions or under ``TYPE_CHECKING``.
 """
 
 from __future__ import annotations
@@ -14,38 +13,42 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from fedsim.components import Component, Parameters
+from fedsim.learning.optimizers import Optimizer
+from fedsim.learning.optimizers.sgd import Sgd, SgdParams
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.training import Optimizer, Sgd
-from fedsim.tasks.layout import Layout
 
-ServerState = Mapping[str, Tensor]
-"""Named tensors of the server. ``"model"`` (P,) is always there. Never changed in place: an aggregation returns
-new ones."""
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedsim.tasks.layout import Layout
+
+ServerState: TypeAlias = "Mapping[str, Tensor]"
+"""Named tensors of the server, always including ``"model"`` (P,). Never changed in place: an aggregation returns new
+ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodContext:
-    """What a method knows of the run it belongs to.
+    """The run's facts that a method may use.
 
     Attributes:
         layout: names, shapes and offsets of the flat parameter vector.
         clients: number of clients N.
         samples: training samples of each client, (N,) int64.
         learning_rate: local learning rate at (round, simulated seconds).
-        local_steps: local steps of a full piece of work for each client, (N,) int64.
+        local_steps: local steps of a full dispatch of each client, (N,) int64.
         dtype: floating-point type of all vectors.
-        device: where the vectors live.
+        device: device of the vectors.
         seed: the scenario's seed.
-        availability_cycle_s: length of one availability cycle of the devices in seconds (a day, unless the trace
-            says more).
+        availability_cycle_s: length of one availability cycle of the devices in seconds; a day unless the trace has
+            a longer one.
         optimizer: optimizer of the local steps, for rules that undo what it does to a sum of gradients.
     """
 
@@ -58,7 +61,15 @@ class MethodContext:
     device: torch.device
     seed: int
     availability_cycle_s: float = 86_400.0
-    optimizer: Optimizer = field(default_factory=Sgd)
+    optimizer: Optimizer = field(default_factory=lambda: Sgd(SgdParams()))
+
+    @property
+    def sgd_momentum(self) -> tuple[float, bool]:
+        """Momentum of the local SGD steps, and whether it is Nesterov's; no momentum with other optimizers."""
+        optimizer = self.optimizer
+        if not isinstance(optimizer, Sgd):
+            return 0.0, False
+        return optimizer.params.momentum, optimizer.params.nesterov
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""
@@ -84,22 +95,26 @@ class Memory:
 
     Attributes:
         elements: length of a client's row.
-        initial: the row of a client that has not taken part yet, (elements,); zeros where None.
-        keeper: whose it is; all are kept by the state store and reported as memory of that side. ``client``: written
-            by the local update and seen by it alone. ``server``: written and seen by aggregations alone. ``shared``:
-            kept by the client, written by the aggregation of its update (which tells it), and seen by both; only for
-            methods that are :attr:`Method.only_synchronous`.
-        dtype: floating-point type of the run where None.
-        kept_when_lost: a client that has done its work keeps the new row even if the server never uses its update;
-            otherwise the row stays as it was before the dispatch. Only for memories of clients in methods that are
-            :attr:`Method.only_synchronous`.
+        initial: the row of a client that has not participated yet, (elements,), or a function that makes it from the
+            initial model (P,); zeros if None.
+        keeper: the side whose memory it is. ``client``: written and read by the local update alone. ``server``:
+            written and read by aggregations alone. ``shared``: kept by the client, written by the aggregation of its
+            update, and read by both; only for methods that are :attr:`Method.only_synchronous`.
+        dtype: data type; the run's floating-point type if None.
+        kept_when_lost: whether a client that finished its work keeps the new row even if the server never uses its
+            update; otherwise the row stays as it was before the dispatch. Only for memories of clients in methods that
+            are :attr:`Method.only_synchronous`.
     """
 
     elements: int
-    initial: Tensor | None = None
+    initial: Tensor | Callable[[Tensor], Tensor] | None = None
     keeper: Literal["client", "server", "shared"] = "client"
     dtype: torch.dtype | None = None
     kept_when_lost: bool = False
+
+    def initial_row(self, model: Tensor) -> Tensor | None:
+        """The row of a client that has not participated yet, given the initial model (P,); None for zeros."""
+        return self.initial(model) if callable(self.initial) else self.initial
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +122,7 @@ class Prologue:
     """Work of all clients before the first round; see :meth:`Method.prologue`.
 
     Attributes:
-        download, upload: the vectors whose bytes it costs, in place of those of a round.
+        download, upload: the vectors that are sent, in place of those of a round.
     """
 
     download: Sequence[Vector]
@@ -118,16 +133,16 @@ class Prologue:
 class Cohort:
     """B dispatches that are trained together, sorted by number of steps, most first.
 
-    Grouping is the executor's choice and never changes a result: row i must depend on row i alone.
+    The learning plane chooses the groups, and the choice never changes a result: row i must depend on row i alone.
 
     Attributes:
         clients, sequences, versions, rounds: (B,) int64 arrays, as in :class:`fedsim.timeline.Train`.
-        steps: local steps done by each, (B,) int64.
-        steps_assigned: local steps asked of each, (B,) int64.
+        steps: local steps that each performs, (B,) int64.
+        steps_assigned: local steps assigned to each, (B,) int64.
         learning_rates: local learning rate of each, (B,) in the run's dtype.
         samples: training samples of each client, (B,) int64.
         down: vectors received, name to (B, elements); read-only.
-        memory: rows of what the clients keep themselves or share, before this dispatch, name to (B, elements).
+        memory: the clients' own and shared memories before this dispatch, name to (B, elements).
     """
 
     clients: npt.NDArray[np.int64]
@@ -143,6 +158,8 @@ class Cohort:
 
     def column(self, values: npt.ArrayLike, like: Tensor) -> Tensor:
         """Per-dispatch ``values`` (B,) as a (B, 1) column in the dtype and on the device of ``like``."""
+        import torch
+
         return torch.as_tensor(np.asarray(values), dtype=like.dtype, device=like.device).unsqueeze(
             1
         )
@@ -150,14 +167,14 @@ class Cohort:
 
 @dataclass(slots=True)
 class Step:
-    """One local step of the first b rows of a cohort (those still at work).
+    """One local step of the first b rows of a cohort, which are those still working.
 
     Attributes:
         index: number of the step, from 0.
         gradient: mini-batch gradients at ``weights``, (b, P); a rule changes it in place into the direction to descend.
         weights: local models before the step, (b, P); read-only.
-        rows: ``slice(0, b)``, to cut a (B, P) matrix of the rule to the rows at work.
-        last: number of the rows' own last step, (b,) int64.
+        rows: ``slice(0, b)``, to cut a (B, P) matrix of the rule to the working rows.
+        last: number of each row's last step, (b,) int64.
     """
 
     index: int
@@ -173,16 +190,16 @@ LocalRule = Callable[[Step], None]
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What local training gives back: new tensors, which the caller may change.
+    """The result of local training: new tensors, which the caller may change.
 
     Attributes:
         model: local models after the last step, (B, P).
-        mean_gradient: mean over a client's steps of its mini-batch gradients, clipped where the scenario clips and
-            before the rule, (B, P), where asked for.
-        last_gradient: that gradient of its last step, (B, P), where asked for.
+        mean_gradient: mean over a client's steps of its mini-batch gradients, after clipping and before the rule,
+            (B, P), if asked for.
+        last_gradient: that gradient of its last step, (B, P), if asked for.
         loss: mean training loss over its steps, (B,).
-        change: model - start as the sum of the steps, (B, P), where asked for. Summed apart from the model, so that
-            steps far below the rounding of the model count in full.
+        change: model - start as the sum of the steps, (B, P), if asked for. It is summed separately, so that steps
+            far below the rounding of the model count in full.
     """
 
     model: Tensor
@@ -190,6 +207,10 @@ class Trained:
     last_gradient: Tensor | None
     loss: Tensor
     change: Tensor | None = None
+
+
+Collected: TypeAlias = Literal["mean_gradient", "last_gradient", "change"]
+"""What local training can return besides the models; see :class:`Trained`."""
 
 
 class Trainer(Protocol):
@@ -204,31 +225,32 @@ class Trainer(Protocol):
         steps: npt.NDArray[np.int64] | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
-        collect: Sequence[Literal["mean_gradient", "last_gradient", "change"]] = (),
+        collect: Sequence[Collected] = (),
         phase: int = 0,
     ) -> Trained:
         """Train the cohort from ``start`` (B, P), which is left unchanged.
 
         Args:
-            cohort: who trains, with which data and for how long.
-            start: model each client starts from.
+            cohort: the dispatches to train.
+            start: the model from which each client starts.
             rule: turns each gradient into a direction before the optimizer steps; None is plain training.
-            steps: local steps instead of the cohort's own, (B,), sorted most first.
+            steps: local steps in place of the cohort's, (B,), sorted most first.
             learning_rate_scale: factor on the learning rate of each parameter, (P,).
-            move: False keeps all gradients at ``start`` (no step is taken).
+            move: False takes no steps, so that all gradients are those at ``start``.
             collect: what to return besides the models.
-            phase: sets the batches of several runs in one dispatch apart; the next phase goes on in the data order.
+            phase: number of the training within the dispatch; every phase has its own order of the data.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalUpdate:
-    """What a cohort sends and keeps.
+    """The vectors that a cohort sends and the memories it keeps.
 
     Attributes:
-        vectors: what is sent up, name to (B, elements), as :meth:`Method.upload` declares.
-        memory: new rows of the client memory, name to (B, elements); what is not named stays.
+        vectors: vectors sent up, name to (B, elements), as :meth:`Method.upload` declares, or :attr:`Prologue.upload`
+            for work of the prologue.
+        memory: new rows of the clients' memories, name to (B, elements); memories not named stay as they are.
         loss: mean training loss, (B,).
     """
 
@@ -240,9 +262,9 @@ class LocalUpdate:
 class Updates(Protocol):
     """The contributions of one aggregation, in order of arrival (C of them, possibly none).
 
-    All arrays have shape (C,). ``multiplicity`` is how often the client was drawn: with replacement a client drawn
-    twice trains once and counts twice, so every mean over contributions weights by it (as
-    :func:`averaging_weights` does); it is 1 otherwise.
+    All arrays have shape (C,). ``multiplicity`` is how often the client was drawn, which is 1 unless selection is with
+    replacement: a client drawn twice trains once and counts twice, so that every mean over contributions weights by it,
+    as :func:`averaging_weights` does.
     """
 
     version: int
@@ -282,17 +304,23 @@ class Updates(Protocol):
 class Method(Component, ABC):
     """A method of federated learning.
 
+    A method declares what it needs from the rest of the scenario; :mod:`fedsim.methods.requirements` checks it. A need
+    that depends on parameters is set in the constructor.
+
     Attributes:
-        title: name as the field writes it.
+        title: name as written in the literature.
         paper: authors, title, venue, and the algorithm or equation implemented.
-        only_synchronous: why the method has no meaning under asynchronous schedules; empty where it has. May be set for
-            one object, where it depends on parameters.
+        only_synchronous: why the method is meaningless under asynchronous schedules; empty if it is not.
+        needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not.
+        needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not.
         personal: whether clients keep a part of the model for themselves.
     """
 
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     only_synchronous: str = ""
+    needs_plain_sgd: str = ""
+    needs_sgd: str = ""
     personal: ClassVar[bool] = False
 
     def __init__(self, params: Any, context: MethodContext) -> None:
@@ -314,16 +342,16 @@ class Method(Component, ABC):
         return (Vector("delta", self.context.layout.size),)
 
     def memories(self) -> Mapping[str, Memory]:
-        """Vectors kept for each client between its dispatches; asked again after :meth:`initial_state`."""
+        """Vectors kept for each client between its dispatches; read after :meth:`initial_state`."""
         return {}
 
     def prologue(self) -> Prologue | None:
-        """Work of all clients before the first round; None where the method begins at once.
+        """Work of all clients before the first round; None if the method begins with the first round.
 
-        With a prologue, version 0 is handed out once, to every client that is checked in at the start and with as many
-        local steps as in a round; :meth:`local_update` sees cohorts of version 0, and :meth:`aggregate` makes version
-        1 from what came back (possibly nothing). Rounds start from version 1. Clients that were not there, or whose
-        answer did not arrive, begin with their initial memories.
+        With a prologue, version 0 is dispatched once to every client that is checked in at the start, with as many
+        local steps as in a round; :meth:`local_update` sees cohorts of version 0, and :meth:`aggregate` makes version 1
+        from the updates that arrived, possibly none. Rounds start from version 1. Clients that were offline, or whose
+        update did not arrive, begin with their initial memories.
         """
         return None
 
@@ -340,9 +368,9 @@ class Method(Component, ABC):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The local rule; plain local training from the received model unless overridden.
 
-        May be called on several threads at once, and of copies of this object on other devices or in other processes
-        (the class called again with its parameters and a context, and then :meth:`initial_state`). So it changes
-        nothing but what it returns, and sees nothing that :meth:`aggregate` has left in the object.
+        May be called on several threads at once, and on copies of this object on other devices or in other processes
+        (built from the class, its parameters and a context, followed by :meth:`initial_state`). It must therefore not
+        change the object, nor read anything that :meth:`aggregate` stored in it.
         """
         start = cohort.down["model"]
         trained = trainer.run(cohort, start)
@@ -355,12 +383,11 @@ class Method(Component, ABC):
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """Models that these clients (B of them) would use for themselves, (B, P); the global model unless
-        overridden."""
+        """Models that these B clients would use for themselves, (B, P); the global model unless overridden."""
         return server["model"].expand(len(clients), -1)
 
     def personal_parts(self) -> Sequence[str]:
-        """Tensors of the model that each client has for itself; all of them in personal methods, unless overridden."""
+        """Names of the tensors that each client has for itself; all of them in personal methods unless overridden."""
         return self.context.layout.names if self.personal else ()
 
 
@@ -368,13 +395,13 @@ class WeightedParams(Parameters):
     """Parameters of methods that average updates."""
 
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client's update: its number of training samples, or the same for all."""
+    """Weight of a client's update: its number of training samples, or equal weights."""
 
 
 def averaging_weights(
     updates: Updates, weights: Literal["samples", "uniform"]
 ) -> npt.NDArray[np.float64]:
-    """Weights of the contributions, (C,), with sum 1; a client drawn several times counts as often."""
+    """Weights of the contributions, (C,), with sum 1; a client drawn m times counts m times."""
     raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
     result: npt.NDArray[np.float64] = raw / raw.sum()
     return result

@@ -1,44 +1,46 @@
-"""Ditto: personal models that are drawn towards the global one."""
+"""Ditto: personal models that are pulled toward the global one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
     Memory,
-    MethodContext,
     ServerState,
     Trainer,
 )
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.methods.local_rules import proximal_rule
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class DittoParams(FedAvgParams):
     """Parameters of Ditto."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: its number of training samples, or the same for all."""
+    """Weight of a client's update: its number of training samples, or equal weights."""
     attraction: float = Field(default=1.0, ge=0)
     """Strength of the pull of the global model on the personal ones (lambda in the paper)."""
     personal_steps: float = Field(default=1.0, gt=0)
-    """Steps on the personal model for each local step on the global one, rounded up."""
+    """Steps on the personal model per local step on the global one, rounded up."""
 
 
 class Ditto(FedAvg):
-    """FedAvg for a global model, and beside it a personal model of each client.
+    """FedAvg for a global model, and a personal model of each client.
 
     A dispatch trains twice: the global model as in FedAvg, then the client's personal model v_i on its own objective
     plus ``attraction`` / 2 x ||v_i - w_received||^2. Personal models start as the initial model and never leave the
-    client. With ``attraction: 0`` clients also train alone; a large one makes the personal models the global one.
+    client. With ``attraction: 0`` personal models are trained independently; with a large ``attraction`` they approach
+    the global model.
     """
 
     name: ClassVar[str] = "ditto"
@@ -50,22 +52,13 @@ class Ditto(FedAvg):
     Params = DittoParams
     params: DittoParams
 
-    def __init__(self, params: DittoParams, context: MethodContext) -> None:
-        super().__init__(params, context)
-        self._initial: Tensor | None = None
-
     def memories(self) -> Mapping[str, Memory]:
-        """The personal model."""
-        return {"personal": Memory(self.context.layout.size, self._initial)}
+        """The personal model, which starts as the initial one."""
+        return {"personal": Memory(self.context.layout.size, lambda model: model)}
 
     def compute_factor(self) -> float:
-        """A step on the global model, and those on the personal one."""
+        """One step on the global model plus those on the personal one."""
         return 1.0 + self.params.personal_steps
-
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model, from which the personal ones start too."""
-        self._initial = model
-        return super().initial_state(model)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Training of the global model, then of the personal one."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from fedsim.methods._adaptive import AdaptiveServer, DecayParams
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedAdam(AdaptiveServer):

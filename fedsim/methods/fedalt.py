@@ -1,4 +1,4 @@
-"""FedAlt: partial personalisation with alternating steps."""
+"""FedAlt: partial personalization with alternating steps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class FedAltParams(FedSimParams):
     """Parameters of FedAlt."""
 
     personal_steps: float = Field(default=1.0, gt=0)
-    """Steps on the personal part for each local step on the shared one, rounded up."""
+    """Steps on the personal part per local step on the shared one, rounded up."""
 
 
 class FedAlt(SplitMethod):
     """Clients first train their personal part, then the shared part with the new personal one; the server averages.
 
     A dispatch of K local steps makes ``personal_steps`` x K steps on the personal part with the shared part frozen,
-    then K steps on the shared part with the personal part frozen. Each step, of either kind, costs the time of a whole
-    forward and backward pass. With ``personal: none`` it is FedAvg, with ``personal: all`` every client trains alone.
+    then K steps on the shared part with the personal part frozen. A step of either kind takes the time of one forward
+    and backward pass. With ``personal: none`` it is FedAvg; with ``personal: all`` every client trains alone.
     """
 
     name: ClassVar[str] = "fedalt"
@@ -36,7 +36,7 @@ class FedAlt(SplitMethod):
     params: FedAltParams
 
     def compute_factor(self) -> float:
-        """Passes for a local step: those on the personal part and one on the shared part."""
+        """Passes per local step: those on the personal part and one on the shared part."""
         on_personal = self.params.personal_steps if self.split.personal_size else 0.0
         return on_personal + (1.0 if self.split.shared_size else 0.0)
 

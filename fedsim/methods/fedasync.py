@@ -1,4 +1,4 @@
-"""FedAsync: every update moves the model at once, less the staler it is."""
+"""FedAsync: every update moves the model at once, by less the staler it is."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class FedAsyncParams(StalenessParams):
     form: Literal["mixing", "delta"] = "mixing"
     """The model becomes (1 - a) model + a (client's model), or moves by a p_i times the client's change."""
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight p_i of a client among all clients, in the form ``delta``: its share of all training samples, or 1/N."""
+    """Weight p_i of a client in the form ``delta``: its share of all training samples, or 1/N."""
     proximal: float = Field(default=0.0, ge=0)
-    """Strength of the term that keeps local models near the one received (rho)."""
+    """Strength of the term that keeps local models near the received one (rho)."""
 
 
 class FedAsync(Method):
-    """Asynchronous federated optimisation, a = alpha x (weight of the update's staleness).
+    """Asynchronous federated optimization, a = alpha x (weight of the update's staleness).
 
-    The form ``mixing`` is the original. The form ``delta`` is the one that FedCompass compares with; its steps are
-    smaller by the client's share of the population. Under a schedule that aggregates several updates at once they are
-    applied one after the other (``mixing``), or summed (``delta``).
+    The form ``mixing`` is the original. The form ``delta`` is the baseline of the FedCompass paper: the client's
+    share of the population scales the step. If a schedule aggregates several updates at once, they are applied one
+    after the other (``mixing``) or summed (``delta``).
     """
 
     name: ClassVar[str] = "fedasync"
@@ -54,7 +54,7 @@ class FedAsync(Method):
         return bool(self.params.form == "mixing")
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local training with the proximal term, where there is one."""
+        """Local training with the proximal term, if there is one."""
         start = cohort.down["model"]
         trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.proximal))
         if self._mixes:

@@ -1,14 +1,12 @@
-"""FedAT: a model for every tier, averaged across tiers."""
+"""FedAT: one model per tier, averaged across tiers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.base import (
     Cohort,
@@ -23,25 +21,28 @@ from fedsim.methods.base import (
 )
 from fedsim.methods.local_rules import proximal_rule
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class FedATParams(WeightedParams):
     """Parameters of FedAT."""
 
     cross_tier: Literal["reversed", "uniform"] = "reversed"
-    """Weights of the tiers' models in the global model: slow tiers get those that fast ones earn by their number of
-    updates, or all the same."""
+    """Weights of the tiers' models in the global model: ``reversed`` gives slow tiers the weights that fast tiers would
+    have by their numbers of updates; ``uniform`` gives equal weights."""
     proximal: float = Field(default=0.0, ge=0)
-    """Strength of the term that keeps local models near the one received (lambda)."""
+    """Strength of the term that keeps local models near the received one (lambda)."""
 
 
 class FedAT(Method):
     """Federated learning with asynchronous tiers.
 
     Inside a tier the clients' models are averaged, as in FedAvg, into the tier's model. The global model is the sum
-    over tiers k = 1..M of (updates of tier M + 1 - k) / (updates of all tiers) times tier k's model, all tiers'
-    models being the initial model at first. So until the slowest tier's first update the fastest counts nothing.
+    over tiers k = 1..M of (updates of tier M + 1 - k) / (updates of all tiers) times tier k's model. All tiers'
+    models start as the initial model, so that the fastest tier has weight zero until the slowest tier's first update.
 
-    With one tier, and under schedules without tiers, this is FedAvg.
+    With one tier, or under a schedule without tiers, it is FedAvg.
     """
 
     name: ClassVar[str] = "fedat"
@@ -60,8 +61,10 @@ class FedAT(Method):
         return (Vector("model", self.context.layout.size),)
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """See :meth:`fedsim.methods.base.Method.initial_state`: besides ``model`` (P,), the tiers' models (M, P) and
-        their numbers of updates (M,), with M = 1 until the schedule tells the number of tiers."""
+        """``model`` (P,), the tiers' models (M, P) and their numbers of updates (M,); M = 1 until the first update,
+        which has the number of tiers."""
+        import torch
+
         return {
             "model": model,
             "tiers": model.unsqueeze(0).clone(),
@@ -69,13 +72,15 @@ class FedAT(Method):
         }
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local training with the proximal term, where there is one."""
+        """Local training with the proximal term, if there is one."""
         start = cohort.down["model"]
         trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.proximal))
         return LocalUpdate({"model": trained.model}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """See :class:`FedAT`; unchanged where nobody contributed."""
+        """The state after this aggregation; unchanged without contributions."""
+        import torch
+
         if not len(updates):
             return server
         tier = int(updates.attributes.get("tier", 0))

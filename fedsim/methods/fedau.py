@@ -1,11 +1,10 @@
-"""FedAU: averaging weights from how often each client takes part."""
+"""FedAU: averaging weights from how often each client participates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-import torch
 from pydantic import Field
 
 from fedsim.components import Parameters
@@ -19,17 +18,17 @@ class FedAuParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
     cutoff: int | None = Field(default=50, ge=1)
-    """K: an interval between two participations that reaches this many server updates is closed and counted as it is,
-    which bounds the weights. Unbounded when null. With 1 all weights are 1."""
+    """K: an interval between two participations is closed when it reaches this many server updates, which bounds the
+    weights. Unbounded when null; with 1 all weights are 1."""
 
 
 class FedAu(Method):
     """Each change counts with the client's mean interval between participations, an estimate of 1 / p_i.
 
     The model moves by (1 / N) sum over participants of omega_i x change_i, where omega_i is the mean length of the
-    client's intervals that were closed before this server update (1 where there is none). An interval closes when the
-    client takes part (its length is the number of updates missed, plus one) or when it reaches the cut-off. Intervals
-    count server updates. With full participation it is FedAvg with uniform weights.
+    client's intervals that were closed before this server update (1 if there is none). An interval closes when the
+    client participates (its length is one plus the number of missed updates) or when it reaches the cutoff. Intervals
+    are counted in server updates. With full participation it is FedAvg with uniform weights.
     """
 
     name: ClassVar[str] = "fedau"
@@ -41,18 +40,22 @@ class FedAu(Method):
     Params = FedAuParams
 
     def memories(self) -> Mapping[str, Memory]:
-        """When each client last took part, how many intervals it has had, and their sum, as integers at the server."""
+        """Integers at the server: each client's last participation, the number of its intervals, and their sum."""
+        import torch
+
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """See :class:`FedAu`; unchanged where nobody contributed."""
+        """The state after this aggregation; unchanged without contributions."""
+        import torch
+
         if not len(updates):
             return server
         now = updates.version - 1
         weights = []
         for index in range(len(updates)):
             last, count, total = updates.memory("intervals", index).tolist()
-            # Before this update only intervals cut off since the last participation have been closed.
+            # Since the last participation, only intervals at the cutoff have been closed.
             closed, length = 0, now - last
             if self.params.cutoff is not None:
                 closed = (length - 1) // self.params.cutoff

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
+from fedsim.components import Parameters
+from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Method,
     ServerState,
@@ -35,11 +39,21 @@ class FedAvg(Method):
         "McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017, "
         "Algorithm 1 (server learning rate: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 1)"
     )
-    Params = FedAvgParams
+    plain_buffers: ClassVar[bool] = False
+    """Whether buffers of the model are averaged plainly, whatever the coefficients and the server learning rate."""
+    Params: ClassVar[type[Parameters]] = FedAvgParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Model + server_lr x weighted mean of the changes; unchanged where nobody contributed."""
+        """Model + server_lr x sum of the changes times their coefficients; unchanged without contributions."""
         if not len(updates):
             return server
-        change = updates.weighted_sum("delta", averaging_weights(updates, self.params.weights))
-        return {"model": server["model"] + self.params.server_lr * change}
+        change = updates.weighted_sum("delta", self.coefficients(updates))
+        model = server["model"] + self.params.server_lr * change
+        if self.plain_buffers:
+            layout, weights = self.context.layout, self.params.weights
+            model = with_mean_buffers(model, server, updates, layout, weights=weights)
+        return {"model": model}
+
+    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """Factors on the clients' changes, (C,): the weights of the average, which sum to 1."""
+        return averaging_weights(updates, self.params.weights)

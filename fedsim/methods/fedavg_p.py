@@ -1,17 +1,17 @@
-"""FedAvg-P: partial personalisation with outer step sizes for both parts."""
+"""FedAvg-P: partial personalization with an outer step size for each part."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods._split import SplitMethod, SplitParams
 from fedsim.methods.base import (
     Cohort,
+    Collected,
     LocalUpdate,
     Memory,
     MethodContext,
@@ -22,28 +22,31 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class FedAvgPParams(SplitParams):
     """Parameters of FedAvg-P."""
 
     eta_u: float = Field(default=1.0, gt=0)
-    """Outer step size of the shared part, at the server. The theory asks for at least sqrt(m) with m clients a round,
-    or more where all take part, with gamma_u smaller in proportion."""
+    """Outer step size of the shared part, at the server. The theory requires at least sqrt(m) with m clients per round,
+    or more if all participate, and a proportionally smaller gamma_u."""
     eta_v: float = Field(default=1.0, gt=0)
-    """Outer step size of the personal part, at the client; the theory asks for at least sqrt(N / m)."""
+    """Outer step size of the personal part, at the client; the theory requires at least sqrt(N / m)."""
     keep_v_on_drop: bool = False
-    """A client that has done its work keeps its new personal part even if the server never uses its update; otherwise
-    the part stays as it was before."""
+    """Whether a client that finished its work keeps its new personal part even if the server never uses its update;
+    otherwise the part stays as it was."""
 
 
 class FedAvgP(SplitMethod):
     """Joint local steps on a shared part u and a personal part v_i, with an outer step for each.
 
     A local step moves both parts along gradients taken at the same point, with step sizes gamma_u and gamma_v. Then
-    u moves by eta_u times the mean change over the m clients of the round, and v_i by eta_v times its own change, so
-    that with eta_v above 1 the new v_i lies beyond the one that was trained. With both outer step sizes 1 it is FedSim;
-    with ``personal: none`` FedAvg with uniform weights and server learning rate eta_u; with ``personal: all`` every
-    client trains alone.
+    u moves by eta_u times the mean change over the m clients of the round, and v_i by eta_v times its own change: with
+    eta_v above 1 the new v_i lies beyond the trained one. With both outer step sizes 1 it is FedSim; with ``personal:
+    none`` it is FedAvg with uniform weights and server learning rate eta_u; with ``personal: all`` every client trains
+    alone.
     """
 
     name: ClassVar[str] = "fedavg_p"
@@ -57,14 +60,14 @@ class FedAvgP(SplitMethod):
 
     def __init__(self, params: FedAvgPParams, context: MethodContext) -> None:
         super().__init__(params, context)
-        # Outer step sizes magnify what is lost to rounding in small local steps.
-        self.precise = self.learning_rate_scale() is not None or (params.eta_u, params.eta_v) != (
-            1.0,
-            1.0,
+        # Outer step sizes amplify the rounding errors of small local steps.
+        outer_steps = params.eta_u != 1 or params.eta_v != 1
+        self.collect: Sequence[Collected] = (
+            ("change",) if outer_steps or self.learning_rate_scale() is not None else ()
         )
-        if params.keep_v_on_drop:
+        if params.keep_v_on_drop and not self.only_synchronous:
             self.only_synchronous = (
-                "with keep_v_on_drop a client's updates must end in the order of its dispatches"
+                "with keep_v_on_drop, a client's dispatches must end in their order"
             )
 
     def memories(self) -> Mapping[str, Memory]:
@@ -81,7 +84,7 @@ class FedAvgP(SplitMethod):
             cohort,
             start,
             learning_rate_scale=self.learning_rate_scale(),
-            collect=("change",) if self.precise else (),
+            collect=self.collect,
         )
         return self.sent_and_kept(start, trained)
 
@@ -91,13 +94,13 @@ class FedAvgP(SplitMethod):
             return super().sent_and_kept(start, trained)
         split, trainable = self.split, self.split.personal_trainable
         moved = split.personal(trained.change).clone()
-        # Running statistics are no place for steps beyond what was measured.
+        # Running statistics must not be extrapolated.
         moved[:, :trainable] *= self.params.eta_v
         kept = {"personal": moved.add_(split.personal(start))} if split.personal_size else {}
         return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, kept)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """u moves by eta_u times the mean change; unchanged where nobody contributed."""
+        """u moves by eta_u times the mean change; unchanged without contributions."""
         if not len(updates):
             return server
         change = updates.weighted_sum("delta", averaging_weights(updates, "uniform"))

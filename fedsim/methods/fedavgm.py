@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.base import Method, ServerState, Updates, WeightedParams, averaging_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedAvgMParams(WeightedParams):
@@ -35,11 +36,11 @@ class FedAvgM(Method):
     Params = FedAvgMParams
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """See :meth:`fedsim.methods.base.Method.initial_state`; with ``momentum`` (P,)."""
-        return {"model": model, "momentum": torch.zeros_like(model)}
+        """``model`` and ``momentum``, (P,) each."""
+        return {"model": model, "momentum": model.new_zeros(model.shape)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """See :class:`FedAvgM`; unchanged where nobody contributed."""
+        """The state after this aggregation; unchanged without contributions."""
         if not len(updates):
             return server
         change = updates.weighted_sum("delta", averaging_weights(updates, self.params.weights))

@@ -1,13 +1,11 @@
-"""FedAWE: clients go on from their own stale models, and make up for the rounds they missed."""
+"""FedAWE: clients continue from their own stale models and compensate for missed rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.base import (
@@ -15,13 +13,15 @@ from fedsim.methods.base import (
     LocalUpdate,
     Memory,
     Method,
-    MethodContext,
     ServerState,
     Trainer,
     Updates,
     Vector,
     averaging_weights,
 )
+
+if TYPE_CHECKING:
+    pass
 
 
 class FedAweParams(Parameters):
@@ -30,19 +30,20 @@ class FedAweParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Global learning rate eta_g."""
     clip_norm: float | None = Field(default=None, gt=0)
-    """Largest Euclidean norm of the mean amplified change (0.5 in the authors' code); not limited in the paper."""
+    """Largest Euclidean norm of the mean amplified change (0.5 in the authors' code); unlimited when null, as in the
+    paper."""
 
 
 class FedAwe(Method):
     """Adaptive innovation echoing and implicit gossiping.
 
-    A client starts from the model that came out of the last aggregation it was part of, not from the newest. Its change
-    counts as often as there were server updates since (1 if it was part of the previous one):
-    w_i + eta_g (t - last_i) change_i. The mean of these over the participants is the new model, and goes to the
-    participants alone. With full participation it is FedAvg with uniform weights and server learning rate eta_g.
+    A client starts from the result of the last aggregation that used its update, not from the newest model. Its change
+    is multiplied by the number of server updates since then (1 if it contributed to the previous one):
+    w_i + eta_g (t - last_i) change_i. The mean of these over the participants is the new model, which only the
+    participants receive. With full participation it is FedAvg with uniform weights and server learning rate eta_g.
 
-    The paper sends models after the aggregation to those who took part in it. Here they travel with the client's next
-    dispatch: the same model, and the same bytes.
+    The paper sends the new model to the participants after the aggregation. Here it is sent with the client's next
+    dispatch: the same model and the same bytes.
     """
 
     name: ClassVar[str] = "fedawe"
@@ -52,25 +53,18 @@ class FedAwe(Method):
         "NeurIPS 2024, Algorithm 1"
     )
     Params = FedAweParams
-    only_synchronous = "clients wait for the model that their update becomes part of"
-
-    def __init__(self, params: FedAweParams, context: MethodContext) -> None:
-        super().__init__(params, context)
-        self._initial: Tensor | None = None
+    only_synchronous = "clients wait for the model that contains their update"
 
     def upload(self) -> Sequence[Vector]:
-        """The change, amplified by the client, which knows when it took part last, is added to its own model."""
+        """The change, amplified by the client, which knows when it last participated."""
         return (Vector("amplified", self.context.layout.size),)
 
-    def initial_state(self, model: Tensor) -> ServerState:
-        """The model, which is also that of every client."""
-        self._initial = model
-        return super().initial_state(model)
-
     def memories(self) -> Mapping[str, Memory]:
-        """Each client's own model, and the version it was part of (0 before it took part)."""
+        """Each client's own model and its version (0 before the client participates)."""
+        import torch
+
         return {
-            "own": Memory(self.context.layout.size, self._initial, "shared"),
+            "own": Memory(self.context.layout.size, lambda model: model, "shared"),
             "version": Memory(1, keeper="shared", dtype=torch.int64),
         }
 
@@ -85,12 +79,14 @@ class FedAwe(Method):
         return LocalUpdate({"amplified": amplified}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The participants' mean, which becomes the model of each of them; unchanged where there is none."""
+        """The participants' mean, which becomes the model of each of them; unchanged without contributions."""
+        import torch
+
         if not len(updates):
             return server
         trainable = self.context.layout.trainable
         weights = averaging_weights(updates, "uniform")
-        own = torch.zeros_like(server["model"])
+        own = server["model"].new_zeros(server["model"].shape)
         for index, weight in enumerate(weights.tolist()):
             own.add_(updates.memory("own", index), alpha=weight)
         change = updates.weighted_sum("amplified", weights)

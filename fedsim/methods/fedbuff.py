@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.base import Method, ServerState, Updates, averaging_weights
+from fedsim.methods.base import Updates
+from fedsim.methods.fedavg import FedAvg
 from fedsim.methods.staleness import StalenessParams, population_weights
 
 
@@ -18,18 +21,18 @@ class FedBuffParams(StalenessParams):
     alpha: float = Field(default=1.0, gt=0, le=1)
     """Weight of a fresh update."""
     scale: Literal["mean", "population"] = "mean"
-    """Updates are averaged over the buffer (1/K), or each counts by its client's share p_i of all clients."""
+    """Average over the buffer (1/K), or weight each update by its client's share p_i of the population."""
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weights of clients in that average or share: by training samples, or all the same."""
+    """Weights of clients in that average or share: by training samples, or equal."""
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
 
 
-class FedBuff(Method):
-    """The model moves by the mean of the buffered changes, each weighed down by its staleness: 1 / sqrt(s + 1).
+class FedBuff(FedAvg):
+    """The model moves by the mean of the buffered changes, each multiplied by its staleness weight, 1 / sqrt(s + 1).
 
-    The staleness weights are not normalised: a buffer of stale updates moves the model less. With ``scale:
-    population`` it is the form that FedCompass compares with.
+    The staleness weights are not normalized: a buffer of stale updates moves the model less. With ``scale:
+    population`` it is the baseline of the FedCompass paper.
     """
 
     name: ClassVar[str] = "fedbuff"
@@ -43,13 +46,11 @@ class FedBuff(Method):
     )
     Params = FedBuffParams
 
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """See :class:`FedBuff`; unchanged where nobody contributed."""
-        if not len(updates):
-            return server
+    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """The weight of each update's staleness times its client's share, (C,)."""
         if self.params.scale == "mean":
-            shares = averaging_weights(updates, self.params.weights)
+            shares = super().coefficients(updates)
         else:
             shares = population_weights(self.context, updates, self.params.weights)
-        change = updates.weighted_sum("delta", self.params.weights_by_age(updates) * shares)
-        return {"model": server["model"] + self.params.server_lr * change}
+        ages: npt.NDArray[np.float64] = self.params.weights_by_age(updates)
+        return ages * shares

@@ -1,13 +1,11 @@
-"""FedDyn: dynamic regularisation of the local objectives."""
+"""FedDyn: dynamic regularization of the local objectives."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers
@@ -23,20 +21,24 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class FedDynParams(Parameters):
     """Parameters of FedDyn."""
 
     alpha: float = Field(default=0.1, gt=0)
-    """Strength of the regularisation."""
+    """Strength of the regularization."""
 
 
 class FedDyn(Method):
-    """Local objectives are shifted so that their minima agree with that of the mean objective.
+    """Local objectives are shifted so that their minima coincide with that of the mean objective.
 
-    Client i descends its gradient minus g_i plus alpha (w - w_received), then g_i falls by alpha times its change. The
-    server keeps h, the mean of all g_i, and its new model is the mean of the received ones minus h / alpha. The paper's
-    clients solve their problem exactly; here, as in its experiments, they do the scenario's local steps.
+    Client i descends along its gradient minus g_i plus alpha (w - w_received); then g_i decreases by alpha times its
+    change. The server keeps h, the mean of all g_i, and its new model is the mean of the received models minus
+    h / alpha. In the paper's analysis clients solve their problem exactly; here, as in its experiments, they do the
+    scenario's local steps.
     """
 
     name: ClassVar[str] = "feddyn"
@@ -44,7 +46,7 @@ class FedDyn(Method):
     paper: ClassVar[str] = (
         "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, Algorithm 1 and equation 1"
     )
-    only_synchronous = "the server's model is the mean of models that all started from one"
+    only_synchronous = "the server averages models that were trained from one version"
     Params = FedDynParams
 
     def memories(self) -> Mapping[str, Memory]:
@@ -53,10 +55,10 @@ class FedDyn(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The model and h = 0."""
-        return {"model": model, "h": torch.zeros_like(model)}
+        return {"model": model, "h": model.new_zeros(model.shape)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Steps on the regularised objective, and the new g_i."""
+        """Steps on the regularized objective, and the new g_i."""
         start, gradient = cohort.down["model"], cohort.memory["gradient"]
         alpha, trainable = self.params.alpha, self.context.layout.trainable
 
@@ -71,7 +73,7 @@ class FedDyn(Method):
         return LocalUpdate({"delta": delta}, trained.loss, {"gradient": new})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """h and the model; unchanged where nobody contributed."""
+        """h and the model; unchanged without contributions."""
         if not len(updates):
             return server
         alpha, layout = self.params.alpha, self.context.layout

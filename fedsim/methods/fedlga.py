@@ -1,16 +1,15 @@
-"""FedLGA: the server completes partial updates by a rank-one approximation of the missing steps."""
+"""FedLGA: the server completes partial updates with a rank-one approximation of the missing steps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.base import (
@@ -24,7 +23,9 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedLgaParams(Parameters):
@@ -33,13 +34,13 @@ class FedLgaParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate eta_g."""
     grad_source: Literal["mean_delta", "last_grad", "raw_delta", "secant"] = "mean_delta"
-    """The gradient g_i that stands in for the one at the client's last local model (equation 6). ``mean_delta``: the
-    mean gradient of its path, from its change, learning rate and steps. ``last_grad``: one mini-batch gradient at
-    that model, which the client sends (a second vector up). ``raw_delta``: the change itself. ``secant``: the mean
+    """The gradient g_i that approximates the one at the client's last local model (equation 6). ``mean_delta``: the
+    mean gradient of its path, derived from its change, learning rate and steps. ``last_grad``: one mini-batch gradient
+    at that model, which the client sends as a second vector. ``raw_delta``: the change itself. ``secant``: the mean
     gradient over the missing steps that would lead to the mean full update."""
     hessian: Literal["outer", "diag", "per_tensor", "identity", "none"] = "outer"
-    """What stands in for the Hessian: g g^T (equation 6), its diagonal, g g^T within each tensor of the model, the
-    identity (a limited client then counts with the mean full update), or nothing (partial updates are averaged)."""
+    """Approximation of the Hessian: g g^T (equation 6), its diagonal, g g^T within each tensor of the model, the
+    identity (a limited client then counts with the mean full update), or none (partial updates are averaged)."""
     sign: Literal[1, -1] = 1
     """Sign of the correction: 1 as in Algorithm 2, -1 as in delay compensation of gradients."""
     lam: float = Field(default=1.0, ge=0)
@@ -47,19 +48,19 @@ class FedLgaParams(Parameters):
     clip: bool = False
     """Limit the correction to (S_full / S - 1) times the length of the client's change. Not in the paper."""
     k2_empty: Literal["skip", "last"] = "skip"
-    """What stands in for the mean full update in a round in which nobody did full work: nothing (no corrections), or
-    the one of the last round that had one."""
+    """The mean full update in a round without full work: none (no corrections), or that of the last round that had
+    one."""
 
 
 class FedLga(Method):
-    """Federated averaging with local gradient approximation for clients that did part of the steps asked of them.
+    """Federated averaging with local gradient approximation for clients that did only part of their steps.
 
     With m the mean change of the contributions with full work, a limited client's change D_i counts as
-    D_i + sign x lam x G_i (m - D_i), where G_i = g_i g_i^T (equations 5 and 6). Full changes count as they are. A
-    client is limited where it did fewer steps than asked, in whole epochs or not.
+    D_i + sign x lam x G_i (m - D_i), where G_i = g_i g_i^T (equations 5 and 6). Full changes are not corrected. A
+    client is limited if it did fewer steps than assigned, in whole epochs or not.
 
-    With full work everywhere and ``server_lr`` 1 it is FedAvg with uniform weights. Buffers of the model are averaged
-    without correction.
+    If all clients do full work and ``server_lr`` is 1, it is FedAvg with uniform weights. Buffers of the model are
+    averaged without correction.
     """
 
     name: ClassVar[str] = "fedlga"
@@ -73,9 +74,8 @@ class FedLga(Method):
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._remembers = params.k2_empty == "last"
-        momentum = context.optimizer.momentum if isinstance(context.optimizer, Sgd) else 0.0
         # With momentum a constant gradient carries 1 / (1 - momentum) times as far.
-        self._reach = 1 - momentum
+        self._reach = 1 - context.sgd_momentum[0]
 
     def upload(self) -> Sequence[Vector]:
         """The change, and with ``last_grad`` a gradient."""
@@ -86,10 +86,10 @@ class FedLga(Method):
         return (change,)
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """The model and, where it may be needed, the last mean full update (NaN before there is one)."""
+        """The model and, if it may be needed, the last mean full update (NaN before the first one)."""
         if not self._remembers:
             return {"model": model}
-        return {"model": model, "full": torch.full_like(model, torch.nan)}
+        return {"model": model, "full": model.new_full(model.shape, math.nan)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Plain local training; with ``last_grad`` also a gradient at its end, at the next mini-batch."""
@@ -106,7 +106,7 @@ class FedLga(Method):
         return LocalUpdate({"delta": trained.model.sub_(start), **vectors}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Algorithm 2, lines 7 to 14; unchanged where nobody contributed."""
+        """Algorithm 2, lines 7 to 14; unchanged without contributions."""
         if not len(updates):
             return server
         weights = averaging_weights(updates, "uniform")
@@ -124,7 +124,7 @@ class FedLga(Method):
         return state
 
     def _mean_full(self, updates: Updates, full: npt.NDArray[np.bool_]) -> Tensor | None:
-        """m, (P,); None where nobody did full work."""
+        """m, (P,); None if no client did full work."""
         weights = updates.multiplicity * full
         if not weights.any():
             return None
@@ -135,7 +135,9 @@ class FedLga(Method):
         return mean
 
     def _correction(self, updates: Updates, index: int, full: Tensor) -> Tensor:
-        """What is added to a limited client's change, (P,)."""
+        """The correction of a limited client's change, (P,)."""
+        import torch
+
         trainable = self.context.layout.trainable
         change = updates.row("delta", index)
         gap = full - change
@@ -171,8 +173,8 @@ class FedLga(Method):
             return gradient * gradient * gap
         trainable = layout.trainable
         edges = layout.offsets if hessian == "per_tensor" else (0, trainable)
-        result = torch.zeros_like(gap)
+        result = gap.new_zeros(gap.shape)
         for start, end in pairwise(edges):
             piece = gradient[start:end]
-            result[start:end] = piece * torch.dot(piece, gap[start:end])
+            result[start:end] = piece * piece.dot(gap[start:end])
         return result

@@ -11,13 +11,13 @@ class FedPerParams(FedSimParams):
     """Parameters of FedPer."""
 
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client in the average: its number of training samples, or the same for all."""
+    """Weight of a client in the average: its number of training samples, or equal weights."""
 
 
 class FedPer(FedSim):
-    """The layers near the input are shared and averaged by samples, the last layers stay with each client.
+    """The layers near the input are shared and averaged by samples; the last layer stays with each client.
 
-    Both are trained together. More than the last layer can be made personal by naming the layers in ``personal``.
+    Both are trained together. To keep more layers personal, name them in ``personal``.
     """
 
     name: ClassVar[str] = "fedper"

@@ -19,10 +19,10 @@ class FedProxParams(FedAvgParams):
 
 
 class FedProx(FedAvg):
-    """FedAvg whose clients are held near the model they received, and may do as much of their work as they manage.
+    """FedAvg with a proximal term that keeps local models near the received one, and with partial work.
 
-    Partial work is a matter of the scenario (``partial_work: send``). With ``mu: 0`` it is FedAvg. (The paper draws
-    clients by their number of samples and averages uniformly: choose ``weights: uniform`` and that selection for it.)
+    Partial work is enabled by the scenario (``partial_work: send``). With ``mu: 0`` it is FedAvg. The paper selects
+    clients by their number of samples and averages uniformly: use ``weights: uniform`` and that selection to follow it.
     """
 
     name: ClassVar[str] = "fedprox"
@@ -33,7 +33,7 @@ class FedProx(FedAvg):
     Params = FedProxParams
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local training with the proximal term, where there is one."""
+        """Local training with the proximal term, if there is one."""
         start = cohort.down["model"]
         trained = trainer.run(cohort, start, rule=proximal_rule(start, self.params.mu))
         return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)

@@ -1,4 +1,4 @@
-"""FedRep: a shared representation under personal heads, trained in turns."""
+"""FedRep: a shared representation and personal heads, trained alternately."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class FedRepParams(FedAltParams):
     """Parameters of FedRep."""
 
     personal_steps: float = Field(default=10.0, gt=0)
-    """Steps on the head for each local step on the representation, rounded up."""
+    """Steps on the head per local step on the representation, rounded up."""
 
 
 class FedRep(FedAlt):
-    """Clients fit their own head to the representation they received, then take steps on the representation.
+    """Clients fit their personal head to the received representation, then take steps on the representation.
 
-    The paper's clients make many steps on the head (10 epochs in its experiments) and few on the representation (1
+    In the paper clients take many steps on the head (10 epochs in the experiments) and few on the representation (1
     epoch); ``training.local_steps`` counts the latter. The server averages the representations with equal weights. It
     is FedAlt with more personal steps.
     """

@@ -1,4 +1,4 @@
-"""FedSim: partial personalisation with simultaneous steps."""
+"""FedSim: partial personalization with simultaneous steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class FedSimParams(SplitParams):
     """Parameters of FedSim."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client in the average: its number of training samples, or the same for all."""
+    """Weight of a client in the average: its number of training samples, or equal weights."""
 
 
 class FedSim(SplitMethod):
     """Clients step their shared and personal parts together; the server averages the shared parts.
 
-    Both gradients of a step come from one backward pass at the same point. With ``personal: none`` it is FedAvg, with
-    ``personal: all`` every client trains alone. It is FedAvg-P with outer step sizes of 1.
+    Both gradients of a step come from one backward pass at the same point. With ``personal: none`` it is FedAvg; with
+    ``personal: all`` every client trains alone. It is FedAvg-P with outer step sizes 1.
     """
 
     name: ClassVar[str] = "fedsim"

@@ -10,9 +10,9 @@ from fedsim.methods.uplink_merge import PAPER, UplinkMerge
 
 
 class FedSum(UplinkMerge):
-    """Clients follow the server's direction y, refreshing their own share of it as they go.
+    """Clients follow the server's direction y and update their own share of it at every local step.
 
-    Model and y are sent down, one vector comes back. A local step is w - (eta_l / N) (g + y - h_i). With one local step
+    Model and y are sent down, one vector is sent up. A local step is w - (eta_l / N) (g + y - h_i). With one local step
     it is FedSUM-B; with N = 1 it is plain local SGD.
     """
 
@@ -21,12 +21,12 @@ class FedSum(UplinkMerge):
     paper: ClassVar[str] = f"{PAPER}, Algorithm 2 and equation 9"
 
     def download(self) -> Sequence[Vector]:
-        """x and the y that it was made with."""
+        """x and the y from which it was made."""
         size = self.context.layout.size
         return (Vector("model", size), Vector("merged", size))
 
     def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
-        """See :meth:`fedsim.methods.uplink_merge.UplinkMerge.train`."""
+        """Local steps corrected by y - h_i."""
         correction = cohort.down["merged"] - cohort.memory["gradient"]
         return trainer.run(
             cohort,

@@ -11,9 +11,9 @@ from fedsim.methods.uplink_merge import PAPER, UplinkMerge
 class FedSumB(UplinkMerge):
     """The server steps along the sum of every client's latest mean gradient; clients take no local steps.
 
-    The K local steps of a piece of work are K independent mini-batches at the received model. Only the product
-    ``server_lr`` x ``lr`` matters. With full participation it is centralised SGD with step server_lr x lr x K on K-fold
-    mini-batches.
+    The K local steps of a dispatch are K independent mini-batches at the received model. Only the product
+    ``server_lr`` x ``lr`` matters. With full participation it is centralized SGD with step server_lr x lr x K on
+    mini-batches K times as large.
     """
 
     name: ClassVar[str] = "fedsum_b"
@@ -21,5 +21,5 @@ class FedSumB(UplinkMerge):
     paper: ClassVar[str] = f"{PAPER}, Algorithm 1"
 
     def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
-        """See :meth:`fedsim.methods.uplink_merge.UplinkMerge.train`."""
+        """Gradients at the received model."""
         return trainer.run(cohort, cohort.down["model"], move=False, collect=("mean_gradient",))

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedsim.methods.base import Cohort, Memory, MethodContext, ServerState, Trained, Trainer, Vector
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge, UplinkMergeParams
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedSumCrParams(UplinkMergeParams):
     """Parameters of FedSUM-CR."""
 
     correction: Literal["literal", "lr_sum"] = "literal"
-    """How the direction is recovered from the distance of two models. ``literal`` divides by (t - a_i) times the
-    present learning rate (equation 11), which is exact only for a constant one; ``lr_sum`` divides by the sum of the
-    rates that the server has used since, which it sends as one number more. With a constant rate both are the same."""
+    """How the direction is recovered from the difference of two models. ``literal`` divides by (t - a_i) times the
+    current learning rate (equation 11), which is exact only for a constant rate; ``lr_sum`` divides by the sum of the
+    rates that the server has used since, which it sends as one more number. With a constant rate both are equal."""
     bootstrap: Literal["shared_seed", "first_download"] = "shared_seed"
-    """How a client knows the initial model when it first takes part: from a shared seed, for no bytes, or as a second
-    model that is sent with its first dispatch. Only the bytes differ."""
+    """How a client obtains the initial model when it first participates: from a shared seed, at no cost, or as a second
+    model sent with its first dispatch. Only the bytes differ."""
 
 
 class FedSumCr(UplinkMerge):
     """FedSUM whose clients recover the server's direction from the model they received last.
 
-    Client i keeps the model z_i it received when it last took part, and when that was (a_i, in server versions). Its
-    correction is y_i = N / (eta_g eta_l K) x (z_i - x) / (t - a_i) - h_i, the mean of the server's directions since
-    then. Clients that took part in the previous round have the correction of FedSUM.
+    Client i keeps the model z_i that it received when it last participated, and its version a_i. Its correction is
+    y_i = N / (eta_g eta_l K) x (z_i - x) / (t - a_i) - h_i, the mean of the server's directions since then minus h_i.
+    Clients that participated in the previous round have the correction of FedSUM.
 
-    A client that gets the same version twice (under an asynchronous schedule) has nothing to recover: y_i = -h_i.
+    A client that receives the same version twice (under an asynchronous schedule) has nothing to recover: y_i = -h_i.
     """
 
     name: ClassVar[str] = "fedsum_cr"
@@ -42,36 +42,38 @@ class FedSumCr(UplinkMerge):
     def __init__(self, params: FedSumCrParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._sums = params.correction == "lr_sum"
-        self._initial: Tensor | None = None
 
     def download(self) -> Sequence[Vector]:
-        """x; the versions travel with every dispatch."""
+        """x; its version is part of every dispatch."""
         model = Vector("model", self.context.layout.size)
         return (model, Vector("rate_sum", 1)) if self._sums else (model,)
 
     def first_download(self) -> Sequence[Vector]:
-        """The initial model, where it is not known from a shared seed."""
+        """The initial model, unless it is known from a shared seed."""
         if self.params.bootstrap == "shared_seed":
             return ()
         return (Vector("model", self.context.layout.size),)
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """x, y = 0 and, where needed, the sum of the local learning rates of all server steps."""
-        self._initial = model
+        """x, y = 0 and, if needed, the sum of the local learning rates of all server steps."""
+        import torch
+
         state = dict(super().initial_state(model))
         if self._sums:
             state["rate_sum"] = torch.zeros(1, dtype=torch.float64, device=model.device)
         return state
 
     def memories(self) -> Mapping[str, Memory]:
-        """h_i, z_i, a_i and, where needed, the sum of rates at a_i."""
+        """h_i, z_i, a_i and, if needed, the sum of rates at a_i."""
+        import torch
+
         memories = {
             **super().memories(),
-            "received": Memory(self.context.layout.size, self._initial),
+            "received": Memory(self.context.layout.size, lambda model: model),
             "version": Memory(1, torch.tensor([-1]), dtype=torch.int64),
         }
         if self._sums:
-            # Nobody has stepped before version 0: that step counts with the rate of the first.
+            # There is no step before version 0; it counts with the rate of the first step.
             before = -self.context.learning_rate(0, 0.0)
             memories["rate_sum"] = Memory(
                 1, torch.tensor([before], dtype=torch.float64), dtype=torch.float64
@@ -79,15 +81,15 @@ class FedSumCr(UplinkMerge):
         return memories
 
     def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
-        """See :meth:`fedsim.methods.uplink_merge.UplinkMerge.train`."""
+        """Local steps corrected by y_i."""
         model = cohort.down["model"]
-        versions = _versions(cohort, model)
+        versions = cohort.column(cohort.versions, cohort.memory["version"])
         if self._sums:
             rates = (cohort.down["rate_sum"] - cohort.memory["rate_sum"]).to(model.dtype)
         else:
             rates = cohort.learning_rates.unsqueeze(1) * (versions - cohort.memory["version"])
-        # Of one version there is no distance, whatever it is divided by.
-        rates = torch.where(rates == 0, torch.ones_like(rates), rates)
+        # The same version: the difference is zero, whatever it is divided by.
+        rates = rates.masked_fill(rates == 0, 1)
         scale = self.context.clients / (self.params.server_lr * self.steps * rates)
         correction = scale * (cohort.memory["received"] - model) - cohort.memory["gradient"]
         return trainer.run(
@@ -95,16 +97,12 @@ class FedSumCr(UplinkMerge):
         )
 
     def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
-        """The model received, and when."""
+        """The received model and its version."""
         model = cohort.down["model"]
-        kept = {"received": model, "version": _versions(cohort, model)}
+        versions = cohort.column(cohort.versions, cohort.memory["version"])
+        kept = {"received": model, "version": versions}
         return {**kept, "rate_sum": cohort.down["rate_sum"]} if self._sums else kept
 
     def advance(self, server: ServerState, rate: float) -> Mapping[str, Tensor]:
-        """Count the rate of this step."""
+        """The sum of rates, including this step."""
         return {"rate_sum": server["rate_sum"] + rate} if self._sums else {}
-
-
-def _versions(cohort: Cohort, like: Tensor) -> Tensor:
-    """Versions received, (B, 1) int64."""
-    return torch.as_tensor(cohort.versions, device=like.device).unsqueeze(1)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import Memory, Method, ServerState, Updates, averaging_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedVarpParams(Parameters):
@@ -22,7 +23,7 @@ class FedVarpParams(Parameters):
 
 
 class FedVarp(Method):
-    """Like MIFA, but fresh updates count with 1 / |S|: the model's change is unbiased under uniform participation.
+    """MIFA with weight 1 / |S| for fresh updates, so that the model's change is unbiased under uniform participation.
 
     The model moves by mean over participants of (change - remembered change) + mean over all clients of the remembered
     changes; then the participants' changes are remembered. With full participation it is FedAvg with uniform weights.
@@ -42,10 +43,10 @@ class FedVarp(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """Model and mean of the remembered changes."""
-        return {"model": model, "mean": torch.zeros_like(model)}
+        return {"model": model, "mean": model.new_zeros(model.shape)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Step, then remember; unchanged where nobody contributed."""
+        """Step, then remember; unchanged without contributions."""
         if not len(updates):
             return server
         layout = self.context.layout

@@ -1,12 +1,10 @@
-"""Generalized FedAvg: the sum of the updates of a window is amplified at its end."""
+"""Generalized FedAvg: the sum of a window's updates is amplified at the end of the window."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
@@ -19,36 +17,39 @@ from fedsim.methods.base import (
 )
 from fedsim.units import Duration, to_ns
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class GeneralizedFedAvgParams(WeightedParams):
     """Parameters of generalized FedAvg."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: the same for all, as in the paper, or its number of training samples."""
+    """Weight of a client's update: equal weights, as in the paper, or its number of training samples."""
     amplification: float = Field(default=10.0, gt=0)
-    """eta: the net move of a window is this many times the sum of its updates. 1 is FedAvg; below 1 moves are
-    shortened."""
+    """eta: a window moves the model by this multiple of the sum of its updates. 1 is FedAvg; values below 1 shorten the
+    move."""
     every_rounds: int | None = Field(default=None, ge=1)
     """P: server updates in a window. 1 is FedAvg with server learning rate ``amplification``."""
     every: Duration | Literal["cycle"] = "cycle"
-    """Length of a window in simulated time, where ``every_rounds`` is not given: amplified is at the first update at or
-    after its end. ``cycle`` is one availability cycle of the devices."""
+    """Length of a window in simulated time, unless ``every_rounds`` is given; the first update at or after the end of
+    the window is amplified. ``cycle`` is one availability cycle of the devices."""
     empty_rounds: Literal["skip", "count"] = "skip"
     """Whether a round without contributions counts towards ``every_rounds`` (under a schedule that closes such rounds
     with an update, ``min_updates: 0``)."""
     warm_up: int = Field(default=0, ge=0)
-    """Server updates before the first window starts; nothing is amplified in them."""
+    """Server updates before the first window starts; they are not amplified."""
     server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate of every round: that of weights which sum to this number instead of 1 (footnote 1)."""
+    """Server learning rate of every round, equivalent to weights that sum to this number instead of 1 (footnote 1)."""
 
 
 class GeneralizedFedAvg(Method):
-    """FedAvg whose updates are summed up over a window and amplified when it ends.
+    """FedAvg whose updates are summed over a window and amplified at its end.
 
-    In a window the model moves by the plain mean change a of each round, and u gathers these. The last round of the
-    window adds (eta - 1) u, so that the window moves the model by eta u in all; a window that is not complete is not
-    amplified. Where every client has had the same mean weight in a window, local learning rates can be small (little
-    drift) without the training being slow.
+    Within a window the model moves by the mean change of each round, and u is the sum of these changes. The last round
+    of the window adds (eta - 1) u, so that the window moves the model by eta u in total; an incomplete window is not
+    amplified. If every client has the same mean weight within a window, small local learning rates (little drift) do
+    not slow down training.
 
     With ``amplification`` 1, or windows longer than the run, it is FedAvg bit for bit. With one client it is Lookahead.
     Buffers of the model are averaged, not amplified.
@@ -68,15 +69,19 @@ class GeneralizedFedAvg(Method):
         self._length_ns = max(1, to_ns(length_s))
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """Model, u, the updates made in all, and where the present window began: in updates and in nanoseconds."""
+        """Model, u, and counters: updates made, start of the current window in updates and in nanoseconds."""
+        import torch
+
         return {
             "model": model,
-            "window_sum": torch.zeros_like(model),
+            "window_sum": model.new_zeros(model.shape),
             "counters": torch.tensor([0, self.params.warm_up, 0]),
         }
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Algorithm 1, lines 9 to 14; without contributions the model stays, or only its window may end."""
+        """Algorithm 1, lines 9 to 14; without contributions, only the window may end."""
+        import torch
+
         if not len(updates) and self.params.empty_rounds == "skip":
             return server
         made, begun, begun_ns = server["counters"].tolist()
@@ -93,11 +98,11 @@ class GeneralizedFedAvg(Method):
         made += 1
         now_ns = to_ns(updates.time_s)
         if made <= self.params.warm_up:
-            window_sum, begun_ns = torch.zeros_like(window_sum), now_ns
+            window_sum, begun_ns = window_sum.new_zeros(window_sum.shape), now_ns
         elif self._ends(made - begun, now_ns - begun_ns):
             if self.params.amplification != 1:
                 model = model + (self.params.amplification - 1) * window_sum
-            window_sum, begun = torch.zeros_like(window_sum), made
+            window_sum, begun = window_sum.new_zeros(window_sum.shape), made
             begun_ns += (now_ns - begun_ns) // self._length_ns * self._length_ns
         counters = torch.tensor([made, begun, begun_ns])
         return {"model": model, "window_sum": window_sum, "counters": counters}

@@ -15,14 +15,14 @@ class LgFedAvgParams(FedSimParams):
     """What stays with each client: body (all but the last layer), head, none, all, or a list of names of tensors or
     modules of the model, with wildcards."""
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client in the average: its number of training samples, or the same for all."""
+    """Weight of a client in the average: its number of training samples, or equal weights."""
 
 
 class LgFedAvg(FedSim):
-    """Each client learns a representation of its own, and all share the head on top of it.
+    """Each client learns its own representation; the head on top of it is shared.
 
-    Both are trained together; the server averages the heads by samples. (The authors' experiments start from a model
-    that FedAvg has trained.)
+    Both are trained together; the server averages the heads by samples. The authors' experiments start from a model
+    trained with FedAvg.
     """
 
     name: ClassVar[str] = "lg_fedavg"

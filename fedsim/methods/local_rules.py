@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from fedsim.methods.base import LocalRule, Step
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 def proximal_rule(start: Tensor, strength: float) -> LocalRule | None:
-    """The gradient of ``strength`` / 2 x ||w - start||^2 added to each gradient; None (no rule) for strength 0.
+    """The rule that adds the gradient of ``strength`` / 2 x ||w - start||^2; None (no rule) for strength 0.
 
     Args:
         start: the models received, (B, P).

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, with_mean_buffers
 from fedsim.methods.base import Memory, Method, Prologue, ServerState, Updates
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class MifaParams(Parameters):
@@ -20,19 +21,19 @@ class MifaParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate; 1 is the paper's rule."""
     remembers: Literal["gradients", "changes"] = "gradients"
-    """What is remembered: changes of the model divided by the learning rate of their time, as in the paper, or the
-    changes themselves, as in code in circulation. With a constant learning rate both are the same."""
+    """Remembered updates: changes of the model divided by the learning rate at their time, as in the paper, or the
+    changes themselves, as in other implementations. With a constant learning rate both are equal."""
     first_round: Literal["sampled", "all"] = "sampled"
-    """``all``: before the first round every client is asked once, as the paper wants it; a client that is not there
-    then, like one not seen yet, counts as zero."""
+    """``all``: before the first round all clients train once, as in the paper; a client that is offline then counts as
+    zero, like one not seen yet. ``sampled``: the first round is like all others."""
 
 
 class Mifa(Method):
     """The model moves by the mean, over all clients, of the latest update of each.
 
-    Updates of clients that are away are used again and again; those of clients never seen are zero. With full
-    participation it is FedAvg with uniform weights. The model also moves when nobody contributed, under a schedule that
-    steps on empty rounds.
+    Updates of absent clients are used again in every round; those of clients never seen are zero. With full
+    participation it is FedAvg with uniform weights. Under a schedule that updates the model after empty rounds, the
+    model also moves without contributions.
     """
 
     name: ClassVar[str] = "mifa"
@@ -44,7 +45,7 @@ class Mifa(Method):
     Params = MifaParams
 
     def prologue(self) -> Prologue | None:
-        """All clients once, where the first round is to be everybody's."""
+        """All clients once, if ``first_round`` is ``all``."""
         if self.params.first_round == "sampled":
             return None
         return Prologue(self.download(), self.upload())
@@ -55,7 +56,7 @@ class Mifa(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """Model and mean of the latest updates."""
-        return {"model": model, "mean": torch.zeros_like(model)}
+        return {"model": model, "mean": model.new_zeros(model.shape)}
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """Refresh the mean, then step along it."""

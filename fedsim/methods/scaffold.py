@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError
 from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
@@ -25,7 +22,9 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.scenario.training import Sgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ScaffoldParams(Parameters):
@@ -34,18 +33,18 @@ class ScaffoldParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Global learning rate eta_g."""
     uplink: Literal[1, 2] = 2
-    """Vectors sent up: the changes of model and control variate, or the latter alone, from which the server works out
-    the former. One vector needs plain SGD and a synchronous schedule."""
+    """Vectors sent up: the changes of model and control variate, or the latter alone, from which the server derives the
+    former. One vector needs plain SGD and a synchronous schedule."""
 
 
 class Scaffold(Method):
     """Each local gradient is corrected by the difference of the server's and the client's control variate.
 
     A local step is w - eta_l (g - c_i + c). The client's new control variate is the mean of its gradients over the
-    steps it did (option II; the form of option II with models is the same where steps are plain SGD). The server moves
-    by ``server_lr`` times the mean change and c by the sum of the changes of c_i over N, so that c stays the mean of
-    all c_i. With full participation and one local step it is gradient descent; with all control variates held at zero
-    it would be FedAvg with uniform weights.
+    steps it did (option II; its form with models is equal for plain SGD). The model moves by ``server_lr`` times the
+    mean change, and c by the sum of the changes of c_i over N, so that c stays the mean of all c_i. With full
+    participation and one local step it is gradient descent; with all control variates zero it would be FedAvg with
+    uniform weights.
     """
 
     name: ClassVar[str] = "scaffold"
@@ -59,18 +58,11 @@ class Scaffold(Method):
 
     def __init__(self, params: ScaffoldParams, context: MethodContext) -> None:
         super().__init__(params, context)
-        if params.uplink == 2:
-            return
-        optimizer = context.optimizer
-        if not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay:
-            raise UserError(
-                "with one vector up the server works out the clients' models, which needs plain SGD",
-                where="server.method.uplink",
-                hint="use an sgd optimizer without momentum and weight_decay, or uplink: 2",
+        if params.uplink == 1:
+            self.needs_plain_sgd = "with uplink: 1 the server derives the clients' models from it"
+            self.only_synchronous = (
+                "with uplink: 1 the server needs the control variate that the client received"
             )
-        self.only_synchronous = (
-            "with one vector up the server needs the control variate that the client received"
-        )
 
     def download(self) -> Sequence[Vector]:
         """x and c."""
@@ -89,7 +81,7 @@ class Scaffold(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """x and c = 0."""
-        return {"model": model, "control": torch.zeros_like(model)}
+        return {"model": model, "control": model.new_zeros(model.shape)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Corrected local steps."""
@@ -112,7 +104,7 @@ class Scaffold(Method):
         return LocalUpdate(vectors, trained.loss, {"control": mean})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Model and c; unchanged where nobody contributed."""
+        """Model and c; unchanged without contributions."""
         if not len(updates):
             return server
         layout = self.context.layout
@@ -125,7 +117,7 @@ class Scaffold(Method):
             sent = updates.weighted_sum("control", lengths)
             moved = -(sent + float(lengths.sum()) * server["control"])
         model = server["model"] + self.params.server_lr * moved
-        # A client drawn twice still has one control variate.
+        # A client drawn twice has one control variate.
         change = updates.weighted_sum("control", [1 / self.context.clients] * len(updates))
         change[layout.trainable :] = 0
         return {

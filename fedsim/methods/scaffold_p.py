@@ -1,14 +1,10 @@
-"""Scaffold-P: partial personalisation with control variates on the shared part."""
+"""Scaffold-P: partial personalization with control variates on the shared part."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
-from torch import Tensor
-
-from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -22,7 +18,9 @@ from fedsim.methods.base import (
     Vector,
 )
 from fedsim.methods.fedavg_p import FedAvgP, FedAvgPParams
-from fedsim.scenario.training import Sgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ScaffoldPParams(FedAvgPParams):
@@ -30,11 +28,11 @@ class ScaffoldPParams(FedAvgPParams):
 
     c0: Literal["gradients", "zero"] = "gradients"
     """Initial control variates: each client's mean mini-batch gradient at the initial model, collected before the first
-    round and charged in time and bytes, or zero. Clients that are not there at the start, or whose answer does not
-    arrive, begin with zero either way."""
+    round at a cost in time and bytes, or zero. Clients that are offline at the start, or whose update does not arrive,
+    begin with zero in either case."""
     uplink: Literal[1, 2] = 2
-    """Vectors sent up: the changes of u and of c_i, or the former alone, from which the server works out the latter.
-    One vector needs plain SGD."""
+    """Vectors sent up: the changes of u and of c_i, or the former alone, from which the server derives the latter. One
+    vector needs plain SGD."""
 
 
 class ScaffoldP(FedAvgP):
@@ -44,8 +42,8 @@ class ScaffoldP(FedAvgP):
     is the mean of its gradients over the steps it did, and c moves by the sum of the changes of the c_i over N, so that
     it stays their mean. A client whose update the server does not use keeps its old c_i.
 
-    Where clients do different numbers of steps, as partial work allows, each divides by its own, and the
-    objective is biased towards those that do more. With ``personal: none`` it is SCAFFOLD with two step sizes.
+    If clients do different numbers of steps (partial work), each divides by its own number, and the objective is biased
+    toward those that do more. With ``personal: none`` it is SCAFFOLD with two step sizes.
     """
 
     name: ClassVar[str] = "scaffold_p"
@@ -54,23 +52,16 @@ class ScaffoldP(FedAvgP):
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
         "Personalization, arXiv:2309.17409, Algorithm 2"
     )
-    only_synchronous = (
-        "control variates are corrected by the one the client received, round by round"
-    )
+    only_synchronous = "the control variate of a client refers to the server's of the same round"
     Params: ClassVar[type[FedAvgPParams]] = ScaffoldPParams
     params: ScaffoldPParams
 
     def __init__(self, params: ScaffoldPParams, context: MethodContext) -> None:
         super().__init__(params, context)
-        self.only_synchronous = type(self).only_synchronous
-        optimizer = context.optimizer
-        if params.uplink == 1 and (
-            not isinstance(optimizer, Sgd) or optimizer.momentum or optimizer.weight_decay
-        ):
-            raise UserError(
-                "with one vector up the server works out the clients' gradients, which needs plain SGD",
-                where="server.method.uplink",
-                hint="use an sgd optimizer without momentum and weight_decay, or uplink: 2",
+        self.collect = ("mean_gradient", *self.collect)
+        if params.uplink == 1:
+            self.needs_plain_sgd = (
+                "with uplink: 1 the server derives the clients' gradients from it"
             )
 
     def download(self) -> Sequence[Vector]:
@@ -98,7 +89,7 @@ class ScaffoldP(FedAvgP):
     def initial_state(self, model: Tensor) -> ServerState:
         """The model, its shared part, and c = 0."""
         state = super().initial_state(model)
-        return {**state, "control": torch.zeros_like(state["shared"])}
+        return {**state, "control": state["shared"].new_zeros(state["shared"].shape)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Corrected local steps; in the prologue gradients at the initial model."""
@@ -116,7 +107,7 @@ class ScaffoldP(FedAvgP):
             start,
             rule=rule,
             learning_rate_scale=self.learning_rate_scale(),
-            collect=("mean_gradient", "change") if self.precise else ("mean_gradient",),
+            collect=self.collect,
         )
         result = self.sent_and_kept(start, trained)
         assert trained.mean_gradient is not None
@@ -125,24 +116,24 @@ class ScaffoldP(FedAvgP):
             control = split.shared(trained.mean_gradient)
             vectors["control"] = control - own
         else:
-            # As the server will work it out, so that its c stays the mean of all c_i.
+            # As the server will derive it, so that its c stays the mean of all c_i.
             rates = cohort.learning_rates * self._factors[0]
             lengths = rates.unsqueeze(1) * cohort.column(cohort.steps, own)
             control = own + self._control_change(vectors["delta"], lengths, everyones)
         return LocalUpdate(vectors, result.loss, {**result.memory, "control": control})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """u and c; unchanged where nobody contributed."""
+        """u and c; unchanged without contributions."""
         if not len(updates):
             return server
-        # A client drawn twice still has one control variate.
+        # A client drawn twice has one control variate.
         shares = [1 / self.context.clients] * len(updates)
         if self._is_prologue(updates.version - 1):
-            return {**server, "control": updates.weighted_sum("delta", shares)}
+            return {**server, "control": updates.weighted_sum("control", shares)}
         if self.params.uplink == 2:
             change = updates.weighted_sum("control", shares)
         else:
-            change = torch.zeros_like(server["control"])
+            change = server["control"].new_zeros(server["control"].shape)
             lengths = updates.learning_rates * self._factors[0] * updates.steps
             for index, length in enumerate(lengths.tolist()):
                 sent = updates.row("delta", index)
@@ -159,9 +150,7 @@ class ScaffoldP(FedAvgP):
         trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
         assert trained.mean_gradient is not None
         control = self.split.shared(trained.mean_gradient)
-        # One vector is sent; it stands in for whatever a round's update consists of.
-        vectors = {vector.name: control for vector in self.upload()}
-        return LocalUpdate(vectors, trained.loss, {"control": control})
+        return LocalUpdate({"control": control}, trained.loss, {"control": control})
 
     def _control_change(self, delta: Tensor, lengths: Tensor | float, everyones: Tensor) -> Tensor:
         """c_i's change, -c + (u - u_i) / (K gamma_u), from the change of u (..., d_u) and K gamma_u."""

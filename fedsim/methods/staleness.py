@@ -1,4 +1,4 @@
-"""Weights of stale updates, and shares of clients in the whole population, for methods that aggregate as they go."""
+"""Weights of stale updates, and clients' shares of the population, for asynchronous aggregation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class ConstantStaleness(Parameters):
-    """All updates weigh the same."""
+    """Equal weights."""
 
     name: Literal["constant"]
     """Kind of weight."""
@@ -31,7 +31,7 @@ class PolynomialStaleness(Parameters):
     name: Literal["polynomial"] = "polynomial"
     """Kind of weight."""
     exponent: float = Field(default=0.5, ge=0)
-    """How fast weights fall (a)."""
+    """How fast weights decrease (a)."""
 
     def factor(self, staleness: FloatArray) -> FloatArray:
         """Weights for staleness counted in versions, elementwise."""
@@ -45,9 +45,9 @@ class HingeStaleness(Parameters):
     name: Literal["hinge"]
     """Kind of weight."""
     delay: float = Field(default=4.0, ge=0)
-    """Staleness up to which updates weigh the same (b)."""
+    """Staleness up to which the weight is 1 (b)."""
     slope: float = Field(default=10.0, gt=0)
-    """How fast weights fall after it (a)."""
+    """How fast weights decrease after the delay (a)."""
 
     def factor(self, staleness: FloatArray) -> FloatArray:
         """Weights for staleness counted in versions, elementwise."""
@@ -62,14 +62,14 @@ Staleness = Annotated[
 
 
 class StalenessParams(Parameters):
-    """Parameters of methods that weigh updates by their age."""
+    """Parameters of methods that weight updates by their staleness."""
 
     alpha: float = Field(default=0.9, gt=0, le=1)
     """Weight of a fresh update."""
     staleness: Staleness = PolynomialStaleness()
-    """How the weight falls with the versions made between dispatch and arrival: polynomial, constant or hinge."""
+    """How the weight decreases with the versions made between dispatch and arrival: polynomial, constant or hinge."""
     staleness_at: Literal["arrival", "aggregation"] = "arrival"
-    """When staleness is counted: as the update arrives, or as it enters the model."""
+    """When staleness is counted: when the update arrives, or when it is aggregated."""
 
     def weights_by_age(self, updates: Updates) -> FloatArray:
         """``alpha`` x the weight of each update's staleness, (C,)."""
@@ -84,7 +84,7 @@ class StalenessParams(Parameters):
 def population_weights(
     context: MethodContext, updates: Updates, weights: Literal["samples", "uniform"]
 ) -> FloatArray:
-    """Shares p_i of the contributions' clients among *all* clients, (C,): they sum to 1 over the population."""
+    """Shares p_i of the contributing clients in the whole population, (C,); all clients' shares sum to 1."""
     if weights == "uniform":
         return updates.multiplicity / context.clients
     result: FloatArray = updates.multiplicity * updates.samples / int(context.samples.sum())

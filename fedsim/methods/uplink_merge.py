@@ -1,4 +1,4 @@
-"""What the methods of the FedSUM family share: the uplink-merge server and the memory of clients.
+"""The common part of the FedSUM family: the uplink-merge server and the clients' memory.
 
 You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, arXiv:2512.18275.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, nominal_steps, with_mean_buffers
@@ -28,6 +27,9 @@ from fedsim.methods.base import (
     Trainer,
     Updates,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAPER = (
     "You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, "
@@ -46,15 +48,15 @@ class UplinkMergeParams(Parameters):
 class UplinkMerge(Method):
     """The server of the family (last lines of Algorithms 1 to 3) and the clients' memory.
 
-    Client i keeps h_i, the mean of its mini-batch gradients when it last took part, and sends the difference of the new
-    mean to it; the server adds the differences up: y = sum of h_i over all clients (0 for those never seen). Then
-    x = x - (eta_g eta_l K / N) y, always with 1/N. Under a schedule with ``min_updates: 0`` an empty round steps along
-    the old y, as the algorithms do when read literally.
+    Client i keeps h_i, the mean of its mini-batch gradients when it last participated, and sends the difference between
+    the new mean and h_i. The server adds up the differences: y is the sum of h_i over all clients (0 for those never
+    seen). Then x = x - (eta_g eta_l K / N) y, always with 1/N. Under a schedule with ``min_updates: 0`` an empty round
+    steps along the old y, as in the algorithms read literally.
 
-    eta_l is the local learning rate of the round, K the number of local steps of a full piece of work (the mean over
-    clients where they differ). A client drawn several times for a round still has one h_i and counts once. Sums of
-    gradients are gathered directly, not recovered from models, which would multiply rounding errors by N / (eta_l K).
-    Buffers of the model are averaged over the contributions.
+    eta_l is the local learning rate of the round, K the number of local steps of a full dispatch (the mean over clients
+    if they differ). A client drawn several times for a round has one h_i and counts once. Sums of gradients are
+    collected directly: recovering them from models would multiply rounding errors by N / (eta_l K). Buffers of the
+    model are averaged over the contributions.
     """
 
     Params = UplinkMergeParams
@@ -69,18 +71,18 @@ class UplinkMerge(Method):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """x and y = 0."""
-        return {"model": model, "merged": torch.zeros_like(model)}
+        return {"model": model, "merged": model.new_zeros(model.shape)}
 
     @abstractmethod
     def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
         """Local training, with mean gradients collected."""
 
     def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
-        """What clients keep besides h_i, name to (B, elements)."""
+        """Memories of the clients besides h_i, name to (B, elements)."""
         return {}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """The new mean gradient; its difference to the last one is sent."""
+        """The new mean gradient; its difference from the last one is sent."""
         trained = self.train(cohort, trainer)
         mean = trained.mean_gradient
         assert mean is not None
@@ -115,5 +117,5 @@ class UplinkMerge(Method):
         }
 
     def advance(self, server: ServerState, rate: float) -> Mapping[str, Tensor]:
-        """What else the server keeps, after a step with local learning rate ``rate``."""
+        """Further server state after a step with local learning rate ``rate``."""
         return {}

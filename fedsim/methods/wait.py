@@ -1,4 +1,4 @@
-"""Wait for all: the comparators of generalized FedAvg."""
+"""Wait for all: the baselines of generalized FedAvg."""
 
 from __future__ import annotations
 
@@ -8,37 +8,28 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
-from fedsim.methods.base import (
-    Cohort,
-    LocalUpdate,
-    Method,
-    ServerState,
-    Trainer,
-    Updates,
-    WeightedParams,
-    averaging_weights,
-)
+from fedsim.methods.base import Cohort, LocalUpdate, Trainer, WeightedParams
+from fedsim.methods.fedavg import FedAvg
 
 
 class WaitParams(WeightedParams):
     """Parameters of waiting for all."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: the same for all, as in the paper, or its number of training samples."""
+    """Weight of a client's update: equal weights, as in the paper, or its number of training samples."""
     local: Literal["steps", "frozen"] = "steps"
-    """What clients do: local steps (appendix D.1), or gradients at the received model alone, whose mean makes one step
-    (section 5)."""
+    """Work of the clients: local steps (appendix D.1), or gradients at the received model only, whose mean makes one
+    step (section 5)."""
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
 
 
-class Wait(Method):
-    """One update a window, from all clients and from one model: each works once, when it first comes online.
+class Wait(FedAvg):
+    """One update per window, from all clients and one model version: each works once, when it first comes online.
 
-    Whom to wait for and how long is the part of the ``window`` schedule. With mini-batches it is the paper's
-    wait-minibatch; with a ``training.batch_size`` of at least every client's samples it is wait-full. Where everybody
-    is always there it is FedAvg with full participation.
+    The ``window`` schedule defines how long to wait, and for whom. With mini-batches it is the paper's wait-minibatch;
+    if ``training.batch_size`` is at least every client's number of samples, it is wait-full. If all clients are always
+    online it is FedAvg with full participation.
     """
 
     name: ClassVar[str] = "wait"
@@ -50,6 +41,7 @@ class Wait(Method):
     companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         {"schedule": {"name": "window"}}
     )
+    plain_buffers = True
     Params = WaitParams
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
@@ -62,14 +54,3 @@ class Wait(Method):
         delta = trained.model.sub_(start)
         delta.addcmul_(trained.mean_gradient, cohort.learning_rates.unsqueeze(1), value=-1)
         return LocalUpdate({"delta": delta}, trained.loss)
-
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The weighted mean of the changes; unchanged where nobody contributed."""
-        if not len(updates):
-            return server
-        weights = averaging_weights(updates, self.params.weights)
-        model = server["model"] + self.params.server_lr * updates.weighted_sum("delta", weights)
-        layout = self.context.layout
-        return {
-            "model": with_mean_buffers(model, server, updates, layout, weights=self.params.weights)
-        }

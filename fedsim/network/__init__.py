@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedsim.components import discover
-from fedsim.network.base import NEVER, Direction, Network, NetworkContext, NetworkKind
+from fedsim.network.base import Direction, Network, NetworkContext, NetworkKind
+from fedsim.units import NEVER
 
 __all__ = ["NEVER", "Direction", "Network", "NetworkContext", "NetworkKind", "registry"]
 

@@ -1,4 +1,4 @@
-"""What the time plane asks of a network: when a transfer ends, and what had moved when it was cut off.
+"""The interface of networks: when a transfer ends, and how many bytes it has moved when it is cut off.
 
 All kinds share one convention: **bytes leave at once and arrive one latency later**. A transfer puts its last byte on
 the wire once the links have carried its size, and ends one path latency after that; a cut-off counts the bytes put on
@@ -10,29 +10,30 @@ from __future__ import annotations
 
 import abc
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.components import Component, Parameters
 from fedsim.randomness import Purpose, Stream
+from fedsim.units import NEVER as NEVER
 
 if TYPE_CHECKING:
-    from fedsim.network.shared import SharedNetwork
     from fedsim.traces.bundle import TraceBundle
 
-NEVER = 2**62
-"""The instant of what never happens, in nanoseconds (146 years): later than any simulated time."""
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 BIT_NS_PER_BYTE = 8e9
 """Bits in a byte times nanoseconds in a second: ``size_bytes * BIT_NS_PER_BYTE / rate_bps`` is in nanoseconds."""
 
 
 class Direction(enum.IntEnum):
-    """Which way a transfer goes; usable as an index."""
+    """Direction of a transfer; usable as an index."""
 
     DOWN = 0
     """From the server to the client."""
@@ -40,10 +41,28 @@ class Direction(enum.IntEnum):
     """From the client to the server."""
 
 
+def column_view(column: FloatArray | IntArray) -> memoryview:
+    """A view whose items are Python numbers: several times cheaper to index than the array."""
+    return np.ascontiguousarray(column).data
+
+
 class Network(abc.ABC):
-    """A network in which transfers do not slow one another down, so that each has an end in closed form."""
+    """The links between server and clients, and the end of a transfer that shares them with no other.
+
+    Attributes:
+        contended: whether transfers slow one another down, so that the closed form holds only for a transfer that is
+            alone.
+
+    Args:
+        latency_ns: one-way latency of all clients in each direction; columns of shape ``(clients,)``.
+        rates_bps: nominal rates of all clients in each direction.
+    """
 
     contended: ClassVar[bool] = False
+
+    def __init__(self, *, latency_ns: Sequence[IntArray], rates_bps: Sequence[FloatArray]) -> None:
+        self._latency_ns = tuple(column_view(column) for column in latency_ns)
+        self._rates = tuple(column_view(column) for column in rates_bps)
 
     @abc.abstractmethod
     def transfer_end_ns(
@@ -54,22 +73,20 @@ class Network(abc.ABC):
         start_ns: int,
         sequence: int = 0,
     ) -> int:
-        """The instant at which the last byte arrives; :data:`NEVER` when it never can.
+        """The time at which the last byte arrives; :data:`~fedsim.units.NEVER` if it never does.
 
         Args:
             client: the client at the far end.
             direction: down or up.
             size_bytes: bytes to move, zero or more.
             start_ns: when the first byte leaves.
-            sequence: how many dispatches the client had before; keys its rate where that is drawn for each.
+            sequence: number of earlier dispatches of the client; keys its rate if that is drawn per dispatch.
         """
 
-    def constant_transfers_ns(
-        self, direction: Direction, size_bytes: float
-    ) -> npt.NDArray[np.int64] | None:
-        """How long a transfer of this size takes each client, shape ``(clients,)``; :data:`NEVER` where it never ends.
+    def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
+        """Duration of a transfer of this size for each client, shape ``(clients,)``; ``NEVER`` if it never ends.
 
-        None where that depends on when it starts or on the dispatch.
+        None if the duration depends on the start or on the dispatch.
         """
         return None
 
@@ -85,56 +102,60 @@ class Network(abc.ABC):
     ) -> float:
         """Bytes put on the wire by a transfer that is cut off at ``until_ns``; between 0 and ``size_bytes``."""
 
-    @abc.abstractmethod
-    def rates_bps(self, direction: Direction) -> npt.NDArray[np.float64]:
+    def rates_bps(self, direction: Direction) -> FloatArray:
         """The nominal rates of all clients, shape ``(clients,)``; see :meth:`rate_bps`."""
+        return np.array(self._rates[direction])
 
-    @abc.abstractmethod
     def rate_bps(self, client: int, direction: Direction) -> float:
-        """The client's nominal rate: the constant one, or the mean over time of a traced one."""
+        """The client's nominal rate: constant, or the mean over time of a traced rate."""
+        rate: float = self._rates[direction][client]
+        return rate
 
-    @abc.abstractmethod
     def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
-        """One-way latency between client and server."""
-
-
-class StreamFactory(Protocol):
-    """Makes the random streams of a run."""
-
-    def __call__(self, purpose: Purpose, *keys: int) -> Stream:
-        """The stream of ``purpose`` (and further keys) under the run's seed."""
-        ...
+        """One-way latency between client and server; the mean over time where it varies."""
+        latency: int = self._latency_ns[direction][client]
+        return latency
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkContext:
-    """What a kind of network is built from.
+    """Inputs of a kind of network.
 
     Attributes:
         clients: number of clients.
-        bundle: the trace bundle that the clients' devices come from, if any.
-        device_rows: row in the bundle's ``devices`` table, per client; shape ``(clients,)``.
-        stream: makes random streams under the run's seed.
-        folder: where relative file names start, which is the folder of the scenario.
+        bundle: trace bundle of the clients' devices, if any.
+        device_rows: row of each client in the bundle's ``devices`` table; shape ``(clients,)``.
+        seed: the scenario's seed.
+        folder: folder of the scenario.
     """
 
     clients: int
     bundle: TraceBundle | None
-    device_rows: npt.NDArray[np.int64]
-    stream: StreamFactory
+    device_rows: IntArray
+    seed: int
     folder: Path
+
+    @property
+    def traces(self) -> TraceBundle:
+        """The trace bundle; only for parameters that declare a table of it (``needs_tables``)."""
+        assert self.bundle is not None
+        return self.bundle
+
+    def stream(self, purpose: Purpose, *keys: int) -> Stream:
+        """A random stream of the network."""
+        return Stream(self.seed, purpose, *keys)
 
 
 class NetworkKind(Component, abc.ABC):
-    """A kind of network as a scenario names it: validated parameters and how to build the network from them."""
+    """A kind of network that a scenario may name: its parameters, and how to build the network from them."""
 
     def __init__(self, params: Parameters) -> None:
         self.params = params
 
     @abc.abstractmethod
-    def build(self, context: NetworkContext) -> Network | SharedNetwork:
+    def build(self, context: NetworkContext) -> Network:
         """The network of a run.
 
         Raises:
-            UserError: the parameters ask for something that the bundle or a file does not hold.
+            UserError: the parameters require something that the bundle or a file does not contain.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,15 +12,14 @@ from pydantic import Discriminator, Field, Tag
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.network.base import Direction, NetworkContext
+from fedsim.network.base import Direction, FloatArray, NetworkContext
 from fedsim.randomness import Purpose
+from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration, Rate
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Draw(enum.IntEnum):
-    """What a random number of a network is for; sets their streams apart."""
+    """Purpose of a random number of a network; separates their streams."""
 
     DOWN = 0
     UP = 1
@@ -32,23 +31,23 @@ class Draw(enum.IntEnum):
 
 
 class LognormalRate(Parameters):
-    """Rates drawn from a lognormal distribution, one for each client or link."""
+    """Rates drawn from a lognormal distribution, one per client or link."""
 
     name: Literal["lognormal"]
     """lognormal"""
     median: Rate
-    """Half of the rates lie below it."""
+    """Median rate."""
     sigma: float = Field(ge=0)
     """Standard deviation of the natural logarithm; FedScale's phones have 1.16."""
 
 
 class LognormalDuration(Parameters):
-    """Latencies drawn from a lognormal distribution, one for each client or link."""
+    """Latencies drawn from a lognormal distribution, one per client or link."""
 
     name: Literal["lognormal"]
     """lognormal"""
     median: Duration
-    """Half of the latencies lie below it."""
+    """Median latency."""
     sigma: float = Field(ge=0)
     """Standard deviation of the natural logarithm."""
 
@@ -59,7 +58,7 @@ class RttMatrix(Parameters):
     name: Literal["rtt_matrix"]
     """rtt_matrix"""
     server: str
-    """Node at which the server stands."""
+    """Node of the server."""
 
 
 def _form(value: Any) -> str:
@@ -88,32 +87,25 @@ RateSource = Annotated[
 ]
 """A rate for each client: one for all, ``{name: lognormal, median: 10Mbps, sigma: 1}``, or ``bundle``."""
 
-LatencySource = Annotated[
-    Bundle
-    | Annotated[Duration, Tag("constant")]
+_Latency = (
+    Annotated[Duration, Tag("constant")]
     | Annotated[LognormalDuration, Tag("lognormal")]
-    | Annotated[RttMatrix, Tag("rtt_matrix")],
-    _choice(
-        "latency",
-        "a duration such as 40ms, bundle, {name: lognormal, median: 40ms, sigma: 1} or"
-        " {name: rtt_matrix, server: NODE}",
-    ),
+    | Annotated[RttMatrix, Tag("rtt_matrix")]
+)
+_OTHER_LATENCIES = (
+    "bundle, {name: lognormal, median: 40ms, sigma: 1} or {name: rtt_matrix, server: NODE}"
+)
+
+LatencySource = Annotated[
+    Bundle | _Latency, _choice("latency", f"a duration such as 40ms, {_OTHER_LATENCIES}")
 ]
 """A one-way latency for each client: one for all, lognormal, half the bundle's ``rtt_s``, or half the RTT matrix."""
 
 SeriesLatencySource = Annotated[
-    Bundle
-    | Annotated[Literal["series"], Tag("series")]
-    | Annotated[Duration, Tag("constant")]
-    | Annotated[LognormalDuration, Tag("lognormal")]
-    | Annotated[RttMatrix, Tag("rtt_matrix")],
-    _choice(
-        "latency",
-        "a duration such as 40ms, series, bundle, {name: lognormal, median: 40ms, sigma: 1} or"
-        " {name: rtt_matrix, server: NODE}",
-    ),
+    Bundle | Annotated[Literal["series"], Tag("series")] | _Latency,
+    _choice("latency", f"a duration such as 40ms, series, {_OTHER_LATENCIES}"),
 ]
-"""As :data:`LatencySource`, or half the ``rtt_s`` of the series that a client rides."""
+"""As :data:`LatencySource`, or half the ``rtt_s`` of the series that a client follows."""
 
 LinkRate = Annotated[
     Annotated[Rate, Tag("constant")] | Annotated[LognormalRate, Tag("lognormal")],
@@ -128,6 +120,40 @@ LinkLatency = Annotated[
 """A latency for each link: one for all, or lognormal."""
 
 
+class LinkParams(TraceParameters):
+    """Parameters of every kind of network."""
+
+    up_ratio: float = Field(1.0, gt=0)
+    """Uplink over downlink, for devices with only one known rate. About 0.2 on 4G, 0.5 on low-band 5G."""
+
+
+class AccessParams(LinkParams):
+    """Parameters of access links of constant rates."""
+
+    latency: LatencySource = 0.04
+    """One-way latency of a client's link, to which shared links add the route's: a duration, lognormal, bundle (half
+    its rtt_s), or {name: rtt_matrix, server: NODE}."""
+    down: RateSource = "bundle"
+    """Rate of a client's link from the server: a rate, {name: lognormal, median, sigma}, or bundle."""
+    up: RateSource = "bundle"
+    """Rate of a client's link to the server; bundle means down x up_ratio if no uplink is known."""
+
+    def needs_tables(self) -> Mapping[str, str]:
+        """The bundle's rates and round-trip times, if the scenario names them."""
+        needed = dict(latency_tables(self.latency))
+        if self.down == "bundle":
+            needed["network"] = "give devices.network.down a rate, such as 20Mbps"
+        return needed
+
+
+def latency_tables(source: SeriesLatencySource) -> Mapping[str, str]:
+    """Tables that a source of latencies needs; see :meth:`TraceParameters.needs_tables`."""
+    instead = "give devices.network.latency a duration, such as 40ms"
+    if isinstance(source, RttMatrix):
+        return {"rtt_matrix": instead}
+    return {"network": instead} if source == "bundle" else {}
+
+
 def drawn(
     source: float | LognormalRate | LognormalDuration,
     count: int,
@@ -137,7 +163,7 @@ def drawn(
     """A constant or drawn value for each of ``count`` clients or links."""
     if isinstance(source, LognormalRate | LognormalDuration):
         stream = context.stream(Purpose.NETWORK_PROFILE, int(draw))
-        # What is too large becomes infinite, which the checks of the columns judge.
+        # Values that are too large become infinite, which the checks of the columns handle.
         with np.errstate(over="ignore", invalid="ignore"):
             column: FloatArray = source.median * np.exp(
                 source.sigma * stream.normals(np.arange(count))
@@ -182,41 +208,33 @@ def rate_columns(
 
 
 def bundle_rates(context: NetworkContext) -> FloatArray:
-    """Rates (bit/s) that the bundle's ``network`` table knows, NaN where it does not; shape ``(2, devices)``.
+    """Rates (bit/s) that the bundle's ``network`` table knows, NaN where unknown; shape ``(2, devices)``.
 
-    A bandwidth given for both directions is a downlink; only a row of its own makes an uplink known.
-
-    Raises:
-        UserError: there is no bundle, or it has no table ``network``.
+    A bandwidth given for both directions is a downlink; an uplink needs its own row.
     """
-    bundle = _bundle(
-        context, "devices.network.down", "give devices.network.down a rate, such as 20Mbps"
-    )
     ways = ((Direction.DOWN, "both"), (Direction.DOWN, "down"), (Direction.UP, "up"))
-    return _by_direction(bundle, "bandwidth_bps", ways)
+    return _by_direction(context.traces, "bandwidth_bps", ways)
 
 
 def bundle_variations(context: NetworkContext) -> FloatArray:
-    """Coefficients of variation that the bundle's ``network`` table knows, NaN where it does not; ``(2, devices)``.
+    """Coefficients of variation that the bundle's ``network`` table knows, NaN where unknown; ``(2, devices)``.
 
     Raises:
-        UserError: there is no bundle, or its table ``network`` has no ``bandwidth_cv``.
+        UserError: the table has no ``bandwidth_cv``.
     """
-    where = "devices.network.variation"
-    bundle = _bundle(context, where, "give devices.network.variation a number")
-    if "bandwidth_cv" not in bundle.table("network").column_names:
+    if "bandwidth_cv" not in context.traces.table("network").column_names:
         raise UserError(
             "the network table of the trace bundle has no bandwidth_cv",
-            where=where,
+            where="devices.network.variation",
             hint="give devices.network.variation a number, or 0 for constant rates",
         )
     both = [(direction, "both") for direction in Direction]
     ways = (*both, (Direction.DOWN, "down"), (Direction.UP, "up"))
-    return _by_direction(bundle, "bandwidth_cv", ways)
+    return _by_direction(context.traces, "bandwidth_cv", ways)
 
 
 def _by_direction(bundle: Any, column: str, ways: Sequence[tuple[Direction, str]]) -> FloatArray:
-    """A column of the table ``network`` by direction and device, (2, devices); a later one of ``ways`` goes first."""
+    """A column of the table ``network`` by direction and device, (2, devices); later ``ways`` take precedence."""
     rows = bundle.device_rows("network")
     codes, words = text_codes(bundle.table("network"), "direction")
     values = bundle.numpy("network", column)
@@ -233,9 +251,8 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
     Raises:
         UserError: the bundle does not know a client's round-trip time.
     """
-    hint = "give devices.network.latency a duration, such as 40ms"
     if source == "bundle":
-        bundle = _bundle(context, "devices.network.latency", hint)
+        bundle = context.traces
         rtt_s = np.full(bundle.device_count, np.nan)
         if "rtt_s" in bundle.table("network").column_names:
             rows = bundle.device_rows("network")
@@ -247,14 +264,14 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
         rtt_s = _matrix_rtt_s(source.server, context)
     else:
         return drawn(source, context.clients, context, Draw.LATENCY)
+    hint = "give devices.network.latency a duration, such as 40ms"
     _require(rtt_s, "round-trip time", "devices.network.latency", hint, context)
     return rtt_s / 2
 
 
 def _matrix_rtt_s(server: str, context: NetworkContext) -> FloatArray:
     """Round-trip time between each client's group and the server's node; the mean over slices and both ways."""
-    where = "devices.network.latency"
-    bundle = _bundle(context, where, "name a bundle with the table rtt_matrix")
+    where, bundle = "devices.network.latency", context.traces
     source, target = (text_column(bundle.table("rtt_matrix"), key) for key in ("src", "dst"))
     rtt_s = bundle.numpy("rtt_matrix", "rtt_s").astype(np.float64)
     out, back = (source == server) & ~np.isnan(rtt_s), (target == server) & ~np.isnan(rtt_s)
@@ -270,15 +287,15 @@ def _matrix_rtt_s(server: str, context: NetworkContext) -> FloatArray:
 
 
 def device_groups(context: NetworkContext, where: str) -> npt.NDArray[np.object_]:
-    """The group of each client's device, ``None`` where it is not known; shape ``(clients,)``.
+    """The group of each client's device, ``None`` if unknown; shape ``(clients,)``.
 
     Raises:
-        UserError: there is no bundle, or its devices have no groups.
+        UserError: the bundle's devices have no groups.
     """
-    bundle = _bundle(context, where, "groups are a column of the bundle's devices")
-    if "group" not in bundle.devices.column_names:
+    devices = context.traces.devices
+    if "group" not in devices.column_names:
         raise UserError("the devices of the trace bundle have no groups", where=where)
-    groups: npt.NDArray[np.object_] = text_column(bundle.devices, "group")[context.device_rows]
+    groups: npt.NDArray[np.object_] = text_column(devices, "group")[context.device_rows]
     return groups
 
 
@@ -292,26 +309,19 @@ def text_codes(table: Any, column: str) -> tuple[npt.NDArray[np.int64], list[str
 
 
 def text_column(table: Any, column: str) -> npt.NDArray[np.object_]:
-    """A column of dictionary-encoded text as Python strings, ``None`` where it is null; shape ``(rows,)``."""
+    """A column of dictionary-encoded text as Python strings, ``None`` if null; shape ``(rows,)``."""
     codes, words = text_codes(table, column)
     texts: npt.NDArray[np.object_] = np.array([*words, None], dtype=object)[codes]
     return texts
-
-
-def _bundle(context: NetworkContext, where: str, hint: str) -> Any:
-    if context.bundle is None:
-        raise UserError("there is no trace bundle to take it from", where=where, hint=hint)
-    return context.bundle
 
 
 def _require(column: FloatArray, what: str, where: str, hint: str, context: NetworkContext) -> None:
     unknown = np.isnan(column)
     if unknown.any():
         client = int(unknown.argmax())
-        assert context.bundle is not None
-        device = context.bundle.device_ids[int(context.device_rows[client])].as_py()
+        device = context.traces.device_ids[int(context.device_rows[client])].as_py()
         raise UserError(
-            f"the trace bundle does not know the {what} of {int(unknown.sum())} of {context.clients} clients;"
+            f"the trace bundle has no {what} for {int(unknown.sum())} of {context.clients} clients;"
             f" the first is client {client}, device '{device}'",
             where=where,
             hint=hint,

@@ -6,7 +6,7 @@ on its route, and a link is right when it carries just its capacity at its level
 than its capacity. Once all links are right, every flow has a bottleneck, a full link on which no flow has more than it,
 and that is the condition for max-min fairness. When flows come and go, only the links whose flows changed are looked at
 again, and so on along the flows that this changes, until all are right: the lowest bottleneck is settled first, then
-the next, so this ends. Each look is one sorted filling of one link, vectorised over its flows.
+the next, so this ends. Each look is one sorted filling of one link, vectorized over its flows.
 
 Nothing here knows the simulation: time is what the caller says it is, in integer nanoseconds.
 """
@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InvariantViolation
-from fedsim.network.base import BIT_NS_PER_BYTE, NEVER
-from fedsim.network.static import column_view, rate_column_bps
+from fedsim.network.base import BIT_NS_PER_BYTE, FloatArray, IntArray, column_view
+from fedsim.network.static import rate_column_bps
+from fedsim.units import NEVER
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _NO_LINK = 0  # fills up short routes; never a bottleneck
 _SAME_LEVEL = 4e-15  # a level found again differs by no more than the rounding of a sum
@@ -60,7 +59,7 @@ def fill_level(offers: FloatArray, capacity: float, guess: float = np.inf) -> fl
         below, climbing = count, True
 
 
-class FairNetwork:
+class FairLinks:
     """Flows over routes of links whose capacities they share max-min fairly.
 
     Instants must not go backwards from call to call. A flow completes at the nanosecond nearest to the instant at which
@@ -123,7 +122,7 @@ class FairNetwork:
             ValueError: the number is in use, or a link comes twice.
         """
         if flow_id in self:
-            raise ValueError(f"flow {flow_id} is under way already")
+            raise ValueError(f"flow {flow_id} is already under way")
         if len(set(route)) < len(route):
             raise ValueError(f"the route of flow {flow_id} passes a link twice: {list(route)}")
         self._advance(now_ns)

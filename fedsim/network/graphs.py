@@ -7,14 +7,11 @@ Edges carry ``capacity_bps`` and ``latency_s``. A generated graph names its serv
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import networkx as nx
-import numpy as np
-import numpy.typing as npt
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
@@ -24,59 +21,59 @@ from fedsim.network.topology import CAPACITY, LATENCY, Topology
 from fedsim.randomness import Purpose
 from fedsim.units import Duration, Rate, parse_duration_s, parse_rate_bps
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 SERVER = "server"
 ROLE = "role"
-READERS: dict[str, Callable[[Path], Any]] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
 EDGE_LISTS = (".edges", ".edgelist", ".txt")
 
 
 class GraphSource(Parameters, abc.ABC):
-    """Where the graph of a shared network comes from."""
+    """A source of the graph of a shared network."""
 
     @abc.abstractmethod
     def topology(self, context: NetworkContext) -> Topology:
-        """Make the graph and find its routes.
+        """The graph with its routes.
 
         Raises:
-            UserError: the file or the parameters do not make a usable graph.
+            UserError: the file or the parameters do not give a usable graph.
         """
 
 
 class Direct(GraphSource):
-    """No graph: clients hang on the server itself, and share only the server's own link."""
+    """No graph: clients are attached to the server itself, and share only the server's own link."""
 
     name: Literal["direct"]
     """direct"""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """See :meth:`GraphSource.topology`."""
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_node(SERVER)
-        return Topology.from_graph(graph, server=SERVER, access=[SERVER])
+        """The server alone."""
+        return Topology.from_graph(_server_alone(), server=SERVER, access=[SERVER])
 
 
 class File(GraphSource):
     """A GraphML, GML or edge-list file.
 
-    An edge list has a line for each link: two nodes, capacity and latency, parted by blanks or commas; ``#`` begins a
-    remark.
+    An edge list has one line per link: two nodes, capacity and latency, separated by blanks or commas; ``#`` starts a
+    comment.
     """
 
     name: Literal["file"]
     """file"""
-    path: str
+    path: Path
     """The file: .graphml, .gml, or an edge list (.edges, .edgelist, .txt)."""
     server: str | None = None
-    """Node of the server; default: the one whose attribute role is server, or that is named server."""
+    """Node of the server; default: the node with the attribute role: server, or the node named server."""
     access: list[str] | None = None
-    """Nodes that clients hang on; default: those whose attribute role is access, or else all but the server."""
+    """Nodes that clients attach to; default: those with the attribute role: access, else all but the server."""
     capacity: Rate | None = None
-    """Capacity of links whose capacity_bps the file does not give."""
+    """Capacity of links without capacity_bps in the file."""
     latency: Duration | None = None
-    """Latency of links whose latency_s the file does not give."""
+    """Latency of links without latency_s in the file."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """See :meth:`GraphSource.topology`."""
+        """The graph of the file, with its defaults."""
         path = context.folder / self.path
         graph = read_graph(path)
         for default, key in ((self.capacity, CAPACITY), (self.latency, LATENCY)):
@@ -94,7 +91,7 @@ class File(GraphSource):
 
 
 class Generated(GraphSource):
-    """What generated graphs have in common."""
+    """Parameters of generated graphs."""
 
     capacity: LinkRate = 1e9
     """Capacity of each link, both ways: a rate, or {name: lognormal, median, sigma}."""
@@ -102,7 +99,7 @@ class Generated(GraphSource):
     """Latency of each link: a duration, or {name: lognormal, median, sigma}."""
 
     def _weigh(self, graph: Any, context: NetworkContext) -> None:
-        """Give capacities and latencies to the edges, in their order."""
+        """Set capacities and latencies of the edges, in their order."""
         count = graph.number_of_edges()
         capacity = drawn(self.capacity, count, context, Draw.LINK_CAPACITY).tolist()
         latency = drawn(self.latency, count, context, Draw.LINK_LATENCY).tolist()
@@ -112,7 +109,7 @@ class Generated(GraphSource):
 
 
 class Star(Generated):
-    """Sites around the server, each joined to it by one link; clients hang on the sites."""
+    """Sites around the server, each joined to it by one link; clients attach to the sites."""
 
     name: Literal["star"]
     """star"""
@@ -120,17 +117,15 @@ class Star(Generated):
     """Number of sites."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """See :meth:`GraphSource.topology`."""
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_edges_from((SERVER, f"n{site}") for site in range(self.sites))
+        """The star, with its sites as access nodes."""
+        graph, sites = _server_alone(), [f"n{site}" for site in range(self.sites)]
+        graph.add_edges_from((SERVER, site) for site in sites)
         self._weigh(graph, context)
-        return Topology.from_graph(
-            graph, server=SERVER, access=[f"n{site}" for site in range(self.sites)]
-        )
+        return Topology.from_graph(graph, server=SERVER, access=sites)
 
 
 class Tree(GraphSource):
-    """A tree with the server at its root; clients hang on the leaves."""
+    """A tree with the server at its root; clients attach to the leaves."""
 
     name: Literal["tree"]
     """tree"""
@@ -142,12 +137,10 @@ class Tree(GraphSource):
     """Latency of a link; or one for each level, from the server down."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """See :meth:`GraphSource.topology`."""
+        """The tree, with its leaves as access nodes."""
         capacities = self._levels(self.capacity, "capacity")
         latencies = self._levels(self.latency, "latency")
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_node(SERVER)
-        above, count = [SERVER], 0
+        graph, above, count = _server_alone(), [SERVER], 0
         for fan_out, capacity, latency in zip(self.fan_out, capacities, latencies, strict=True):
             below = []
             for parent in above:
@@ -171,16 +164,18 @@ class Tree(GraphSource):
 
 
 class RandomGraph(Generated):
-    """A random graph: the server is its node with the most links, and clients hang on all the others."""
+    """A random graph: the server is the node with the most links, and clients attach to all others."""
 
     nodes: int = Field(ge=2)
-    """Number of nodes, the server's among them."""
+    """Number of nodes, including the server."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """See :meth:`GraphSource.topology`.
+        """The largest component of the graph.
 
-        Of a graph that falls into parts, only the largest part is used.
+        If the graph is not connected, only its largest component is used.
         """
+        import networkx as nx
+
         seed = context.stream(Purpose.NETWORK_PROFILE, int(Draw.GRAPH)).hash(0) & 0xFFFFFFFF
         try:
             graph = self._generate(seed)
@@ -191,18 +186,14 @@ class RandomGraph(Generated):
             raise UserError(
                 "the generated graph has no links",
                 where="devices.network.topology",
-                hint="choose parameters that join more nodes",
+                hint="choose parameters that give more links",
             )
         graph.remove_nodes_from([node for node in graph.nodes if node not in part])
         hub = max(graph.nodes, key=lambda node: (graph.degree(node), -node))
-        names = {node: f"n{node}" for node in graph.nodes} | {hub: SERVER}
-        graph = nx.relabel_nodes(graph, names)
-        for node in graph.nodes:
-            graph.nodes[node].clear()
+        graph = nx.relabel_nodes(graph, {node: f"n{node}" for node in graph.nodes} | {hub: SERVER})
         self._weigh(graph, context)
-        return Topology.from_graph(
-            graph, server=SERVER, access=[node for node in graph.nodes if node != SERVER]
-        )
+        access = [node for node in graph.nodes if node != SERVER]
+        return Topology.from_graph(graph, server=SERVER, access=access)
 
     @abc.abstractmethod
     def _generate(self, seed: int) -> Any:
@@ -215,69 +206,85 @@ class BarabasiAlbert(RandomGraph):
     name: Literal["barabasi_albert"]
     """barabasi_albert"""
     links: int = Field(2, ge=1)
-    """Links that each new node brings."""
+    """Links per new node."""
 
     def _generate(self, seed: int) -> Any:
+        import networkx as nx
+
         return nx.barabasi_albert_graph(self.nodes, self.links, seed=seed)
 
 
 class Waxman(RandomGraph):
-    """Nodes scattered over a square, near ones more likely joined (Waxman 1988)."""
+    """Nodes scattered over a square, with links that are more likely between near nodes (Waxman 1988)."""
 
     name: Literal["waxman"]
     """waxman"""
     beta: float = Field(0.6, gt=0, le=1)
-    """Probability of a link between nodes next to each other."""
+    """Probability of a link at distance 0."""
     alpha: float = Field(0.3, gt=0)
-    """How far links reach, as a share of the largest distance."""
+    """Decay length of that probability, as a share of the largest distance."""
 
     def _generate(self, seed: int) -> Any:
+        import networkx as nx
+
         return nx.waxman_graph(self.nodes, beta=self.beta, alpha=self.alpha, seed=seed)
 
 
 class WattsStrogatz(RandomGraph):
-    """A small world: a ring whose links are partly laid elsewhere."""
+    """A small world: a ring with randomly rewired links."""
 
     name: Literal["watts_strogatz"]
     """watts_strogatz"""
-    neighbours: int = Field(4, ge=2)
-    """Ring neighbours of each node."""
+    neighbors: int = Field(4, ge=2, validation_alias=AliasChoices("neighbors", "neighbours"))
+    """Ring neighbors of each node."""
     rewire: float = Field(0.1, ge=0, le=1)
-    """Probability that a link is laid elsewhere."""
+    """Probability that a link is rewired."""
 
     def _generate(self, seed: int) -> Any:
-        return nx.connected_watts_strogatz_graph(
-            self.nodes, self.neighbours, self.rewire, seed=seed
-        )
+        import networkx as nx
+
+        return nx.connected_watts_strogatz_graph(self.nodes, self.neighbors, self.rewire, seed=seed)
 
 
 AnyGraph = Annotated[
     Direct | File | Star | Tree | BarabasiAlbert | Waxman | WattsStrogatz,
     Field(discriminator="name"),
 ]
-"""Every source of a graph, told apart by ``name``."""
+"""Any source of a graph; ``name`` selects it."""
+
+
+def _server_alone() -> nx.Graph[str]:
+    """A graph that holds the server's node alone."""
+    import networkx as nx
+
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_node(SERVER)
+    return graph
 
 
 def read_graph(path: Path) -> Any:
-    """Read a graph file by its ending.
+    """Read a graph file by its extension.
 
     Raises:
-        UserError: no such file, an unknown ending, or a file that cannot be read.
+        UserError: no such file, an unknown extension, or a file that cannot be read.
     """
+    import networkx as nx
+
     where = str(path)
     if not path.is_file():
         raise UserError("no such file", where=where, hint="paths are relative to the scenario file")
+    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
     ending = path.suffix.lower()
     if ending in EDGE_LISTS:
         return _read_edge_list(path)
-    if ending not in READERS:
+    if ending not in readers:
         raise UserError(
-            f"'{path.suffix}' is no known ending of a graph file",
+            f"'{path.suffix}' is not a known extension of a graph file",
             where=where,
-            hint=f"use one of {', '.join([*READERS, *EDGE_LISTS])}",
+            hint=f"use one of {', '.join([*readers, *EDGE_LISTS])}",
         )
     try:
-        return READERS[ending](path)
+        return readers[ending](path)
     # The readers let whatever their parsers meet escape, from KeyError to expat's own errors.
     except Exception as error:
         raise UserError(
@@ -286,6 +293,8 @@ def read_graph(path: Path) -> Any:
 
 
 def _read_edge_list(path: Path) -> Any:
+    import networkx as nx
+
     graph: Any = nx.Graph()
     errors: list[UserError] = []
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -294,7 +303,7 @@ def _read_edge_list(path: Path) -> Any:
         if not fields:
             continue
         try:
-            graph.add_edge(*_new_pair(graph, fields), **_attributes(fields[2:]))
+            _add_link(graph, fields)
         except ValueError as error:
             errors.append(UserError(str(error), where=f"{path}:{number}"))
     if errors:
@@ -302,21 +311,15 @@ def _read_edge_list(path: Path) -> Any:
     return graph
 
 
-def _new_pair(graph: Any, fields: Sequence[str]) -> tuple[str, str]:
-    if len(fields) < 2 or len(fields) > 4:
-        raise ValueError("a line has two nodes, and then a capacity and a latency")
-    if graph.has_edge(fields[0], fields[1]):
-        raise ValueError(f"the link {fields[0]} - {fields[1]} comes twice")
-    return fields[0], fields[1]
-
-
-def _attributes(fields: Sequence[str]) -> dict[str, float]:
-    attributes = {}
-    if fields:
-        attributes[CAPACITY] = parse_rate_bps(fields[0])
-    if len(fields) > 1:
-        attributes[LATENCY] = parse_duration_s(fields[1])
-    return attributes
+def _add_link(graph: Any, fields: Sequence[str]) -> None:
+    """Add one line of an edge list."""
+    if not 2 <= len(fields) <= 4:
+        raise ValueError("a line has two nodes, then optionally a capacity and a latency")
+    if graph.has_edge(*fields[:2]):
+        raise ValueError(f"repeats the link {fields[0]} - {fields[1]} of an earlier line")
+    readers = ((CAPACITY, parse_rate_bps), (LATENCY, parse_duration_s))
+    given = zip(readers, fields[2:], strict=False)
+    graph.add_edge(*fields[:2], **{key: read(text) for (key, read), text in given})
 
 
 def _only_server(roles: dict[str, Any], where: str) -> str:
@@ -325,47 +328,10 @@ def _only_server(roles: dict[str, Any], where: str) -> str:
         servers = [SERVER]
     if len(servers) != 1:
         raise UserError(
-            f"the graph has {len(servers)} nodes whose role is server"
+            f"the graph has {len(servers)} nodes with role: server"
             if servers
-            else "the graph names no server",
+            else "the graph has no server node",
             where=where,
             hint="name it with topology.server, or mark one node with the attribute role: server",
         )
     return servers[0]
-
-
-def attach_in_turn(clients: int, access: int) -> npt.NDArray[np.int64]:
-    """Client ``i`` on access node ``i mod access``."""
-    return np.arange(clients, dtype=np.int64) % access
-
-
-def attach_at_random(context: NetworkContext, access: int) -> npt.NDArray[np.int64]:
-    """Each client on an access node drawn uniformly."""
-    stream = context.stream(Purpose.NETWORK_PROFILE, int(Draw.ATTACHMENT))
-    drawn_nodes = (stream.uniforms(np.arange(context.clients)) * access).astype(np.int64)
-    return np.minimum(drawn_nodes, access - 1)
-
-
-def attach_by_name(
-    names: Sequence[str | None], access: Sequence[str], where: str
-) -> npt.NDArray[np.int64]:
-    """Each client on the access node of that name.
-
-    Raises:
-        UserErrors: some names are not access nodes.
-    """
-    number = {name: index for index, name in enumerate(access)}
-    column = np.array([number.get(str(name), -1) for name in names], dtype=np.int64)
-    lost = np.flatnonzero(column < 0)
-    if len(lost):
-        raise UserErrors(
-            [
-                UserError(
-                    f"client {client} belongs to '{names[client]}', which is no access node",
-                    where=where,
-                    hint=f"access nodes are: {', '.join(access[:10])}{', ...' if len(access) > 10 else ''}",
-                )
-                for client in lost[:10].tolist()
-            ]
-        )
-    return column

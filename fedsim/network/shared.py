@@ -9,34 +9,34 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.network.base import Direction
-from fedsim.network.fair import FairNetwork
-from fedsim.network.static import column_view, latency_column_ns, rate_column_bps
+from fedsim.network.base import Direction, column_view
+from fedsim.network.fair import FairLinks
+from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
 from fedsim.network.topology import Topology
 
 
-class SharedNetwork:
-    """Transfers between the server and clients over shared links.
+class SharedNetwork(ConstantNetwork):
+    """Transfers over shared links; the closed form is that of a transfer alone, at the rate of its narrowest link.
 
     A transfer passes the client's own access link, the topology's links from the client's access node, and the server's
     own link; each is one link for each direction, and is shared max-min fairly. Bytes leave at once; a transfer is
     finished one latency (the client's and its route's) after the links have carried its last byte.
 
     The simulation keeps one event, at :meth:`next_event_ns`, moves it whenever it has started or cancelled transfers,
-    and collects with :meth:`pop_finished` when it comes. Asking for the next event settles the rates, so ask once an
-    instant, after all that starts and stops at it, not once a transfer.
+    and collects with :meth:`pop_finished` when it occurs. Computing the next event settles the rates, so call it once
+    per instant, after all starts and stops, not once per transfer.
 
     Args:
         topology: links and routes.
         attachment: index into ``topology.access`` of each client; shape ``(clients,)``.
-        down_bps: capacity of the clients' access links from the server, a number or one a client.
+        down_bps: capacity of the clients' access links from the server, a number or one per client.
         up_bps: capacity of the clients' access links to the server.
-        latency_s: one-way latency of the clients' access links, a number or one a client.
+        latency_s: one-way latency of the clients' access links, a number or one per client.
         server_down_bps: capacity of the server's own link outwards (egress).
         server_up_bps: capacity of the server's own link inwards (ingress).
 
     Raises:
-        UserError: negative or missing values, or an attachment to no access node.
+        UserError: negative or missing values, or an attachment that is not an access node.
     """
 
     contended: ClassVar[bool] = True
@@ -57,27 +57,34 @@ class SharedNetwork:
         bad = (nodes < 0) | (nodes >= len(topology.access))
         if bad.any():
             raise UserError(
-                f"client {int(bad.argmax())} hangs on no access node ({bad.sum()} clients in all)",
+                f"client {int(bad.argmax())} is attached to no access node ({bad.sum()} clients in all)",
                 where="devices.network.attach",
                 hint=f"there are {len(topology.access)} access nodes",
             )
         access_bps = np.empty(2 * clients)
         access_bps[Direction.DOWN :: 2] = rate_column_bps(down_bps, clients, "devices.network.down")
         access_bps[Direction.UP :: 2] = rate_column_bps(up_bps, clients, "devices.network.up")
-        own = latency_column_ns(latency_s, clients)
-        server = rate_column_bps([server_down_bps, server_up_bps], 2, "devices.network.server")
+        own_ns = latency_column_ns(latency_s, clients)
+        server_bps = rate_column_bps([server_down_bps, server_up_bps], 2, "devices.network.server")
         self._first_server = len(topology.capacity_bps)
         self._first_access = self._first_server + 2
-        self._capacity_bps = np.concatenate([topology.capacity_bps, server, access_bps])
-        self._links = FairNetwork(self._capacity_bps)
+        capacity_bps = np.concatenate([topology.capacity_bps, server_bps, access_bps])
+        self._links = FairLinks(capacity_bps)
         self._node = column_view(nodes)
         self._routes = tuple(
-            [topology.route(access, direction) for access in range(len(topology.access))]
+            [
+                [*topology.route(access, direction), self._first_server + direction]
+                for access in range(len(topology.access))
+            ]
             for direction in Direction
         )
-        self._latency_ns = tuple(
-            column_view(own + topology.routes[direction].latency_ns[nodes])
-            for direction in Direction
+        rates_bps = []
+        for direction in Direction:
+            narrowest = np.array([capacity_bps[route].min() for route in self._routes[direction]])
+            rates_bps.append(np.minimum(access_bps[direction::2], narrowest[nodes]))
+        super().__init__(
+            latency_ns=[own_ns + routes.latency_ns[nodes] for routes in topology.routes],
+            rates_bps=rates_bps,
         )
         self._under_way: dict[int, tuple[int, int, float]] = {}
         self._arriving: list[tuple[int, int, int]] = []
@@ -90,13 +97,13 @@ class SharedNetwork:
     def start_transfer(
         self, transfer_id: int, client: int, direction: Direction, size_bytes: float, now_ns: int
     ) -> None:
-        """Begin a transfer; it will come out of :meth:`pop_finished`, unless it is cancelled.
+        """Start a transfer; :meth:`pop_finished` returns it at its end, unless it is canceled.
 
         Raises:
             ValueError: the number is in use, or time went backwards.
         """
         if transfer_id in self._under_way:
-            raise ValueError(f"transfer {transfer_id} is under way already")
+            raise ValueError(f"transfer {transfer_id} is already under way")
         self._links.start(transfer_id, self.route(client, direction), size_bytes, now_ns)
         latency_ns = self._latency_ns[direction][client]
         self._under_way[transfer_id] = (self._started, latency_ns, float(size_bytes))
@@ -115,11 +122,11 @@ class SharedNetwork:
         return self._links.cancel(transfer_id, now_ns) if transfer_id in self._links else size_bytes
 
     def next_event_ns(self) -> int:
-        """When to call :meth:`pop_finished` next; :data:`~fedsim.network.base.NEVER` if nothing will happen.
+        """When to call :meth:`pop_finished` next; :data:`~fedsim.units.NEVER` if nothing is under way.
 
-        It may find nothing finished then: bytes still on their way also free links when their last one leaves.
+        It may return nothing then: a transfer also frees its links when its last byte leaves.
         """
-        while self._arriving and self._is_cancelled(self._arriving[0]):
+        while self._arriving and self._is_canceled(self._arriving[0]):
             heapq.heappop(self._arriving)
         next_ns = self._links.next_completion_ns()
         return min(next_ns, self._arriving[0][0]) if self._arriving else next_ns
@@ -132,41 +139,19 @@ class SharedNetwork:
         finished = []
         while self._arriving and self._arriving[0][0] <= now_ns:
             arrival = heapq.heappop(self._arriving)
-            if not self._is_cancelled(arrival):
+            if not self._is_canceled(arrival):
                 finished.append(arrival[2])
                 del self._under_way[arrival[2]]
         return finished
 
     def route(self, client: int, direction: Direction) -> list[int]:
-        """Numbers of the links that a client's transfers pass."""
+        """Numbers of the links on a client's route."""
         return [
             self._first_access + 2 * client + direction,
             *self._routes[direction][self._node[client]],
-            self._first_server + direction,
         ]
 
-    def rates_bps(self, direction: Direction) -> npt.NDArray[np.float64]:
-        """The rates that transfers of all clients have when they are alone, shape ``(clients,)``."""
-        own = self._capacity_bps[self._first_access + direction :: 2]
-        beyond = np.array(
-            [
-                self._capacity_bps[[*route, self._first_server + direction]].min()
-                for route in self._routes[direction]
-            ]
-        )
-        rates: npt.NDArray[np.float64] = np.minimum(own, beyond[np.asarray(self._node)])
-        return rates
-
-    def rate_bps(self, client: int, direction: Direction) -> float:
-        """The rate that a transfer of the client has when it is alone."""
-        return float(self._capacity_bps[self.route(client, direction)].min())
-
-    def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
-        """One-way latency between client and server: the access link's and the route's."""
-        latency: int = self._latency_ns[direction][client]
-        return latency
-
-    def _is_cancelled(self, arrival: tuple[int, int, int]) -> bool:
+    def _is_canceled(self, arrival: tuple[int, int, int]) -> bool:
         _, started, transfer_id = arrival
-        found = self._under_way.get(transfer_id)
-        return found is None or found[0] != started
+        transfer = self._under_way.get(transfer_id)
+        return transfer is None or transfer[0] != started

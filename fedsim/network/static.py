@@ -1,4 +1,4 @@
-"""Links of constant latency and rate: end = start + latency + size / rate; or of a rate drawn for each dispatch."""
+"""Links of constant latency and rate: end = start + latency + size / rate; or with a rate drawn per dispatch."""
 
 from __future__ import annotations
 
@@ -8,94 +8,65 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.network.base import BIT_NS_PER_BYTE, NEVER, Direction, Network
+from fedsim.network.base import (
+    BIT_NS_PER_BYTE,
+    Direction,
+    FloatArray,
+    IntArray,
+    Network,
+    column_view,
+)
 from fedsim.randomness import Stream, unit_from
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 _STANDARD = NormalDist()
 
 
-def column_view(column: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> memoryview:
-    """A view whose items are Python numbers: several times cheaper to index than the array."""
-    return np.ascontiguousarray(column).data
-
-
-def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> npt.NDArray[np.int64]:
-    """One-way latencies in seconds, a number or one a client, as nanoseconds.
+def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> IntArray:
+    """One-way latencies in seconds, a number or one per client, as nanoseconds.
 
     Raises:
         UserError: a latency is negative, not finite, or beyond what the clock holds.
     """
     column = np.broadcast_to(np.asarray(latency_s, dtype=np.float64), (clients,))
     with np.errstate(over="ignore"):
-        bad = ~((column >= 0) & (column * NS_PER_S < NEVER))
-    if bad.any():
-        first = int(bad.argmax())
-        raise UserError(
-            f"latency of client {first} is {column[first]} s ({bad.sum()} clients in all)",
-            where="devices.network.latency",
-            hint="a latency is a finite number of seconds, zero or more",
-        )
+        sound = (column >= 0) & (column * NS_PER_S < NEVER)
+    hint = "a latency is a finite number of seconds, zero or more"
+    _require(sound, column, "latency", "s", "devices.network.latency", hint)
     return np.rint(column * NS_PER_S).astype(np.int64)
 
 
-def rate_column_bps(rate_bps: npt.ArrayLike, clients: int, where: str) -> npt.NDArray[np.float64]:
-    """Rates in bits per second, a number or one a client, checked: zero or more, possibly infinite.
+def rate_column_bps(rate_bps: npt.ArrayLike, clients: int, where: str) -> FloatArray:
+    """Rates in bits per second, a number or one per client, checked: zero or more, possibly infinite.
 
     Raises:
         UserError: a rate is negative or not a number.
     """
     column = np.broadcast_to(np.asarray(rate_bps, dtype=np.float64), (clients,))
-    bad = ~(column >= 0)
-    if bad.any():
-        first = int(bad.argmax())
-        raise UserError(
-            f"rate of client {first} is {column[first]} bit/s ({bad.sum()} clients in all)",
-            where=where,
-            hint="a rate is a number of bits per second, zero or more",
-        )
+    hint = "a rate is a number of bits per second, zero or more"
+    _require(column >= 0, column, "rate", "bit/s", where, hint)
     return np.ascontiguousarray(column)
 
 
-class StaticNetwork(Network):
-    """Every client has its own latency and constant rates down and up; nothing is shared.
+def _require(
+    sound: npt.NDArray[np.bool_], column: FloatArray, name: str, unit: str, where: str, hint: str
+) -> None:
+    bad = ~sound
+    if bad.any():
+        first = int(bad.argmax())
+        raise UserError(
+            f"{name} of client {first} is {column[first]} {unit} ({bad.sum()} clients in all)",
+            where=where,
+            hint=hint,
+        )
+
+
+class ConstantNetwork(Network):
+    """Every client has its own latency and constant rate in each direction.
 
     A transfer ends at ``start + latency + round(size * 8e9 / rate)`` nanoseconds, where ``round`` is to the nearest
-    integer and the latency was rounded once, when the network was built. A rate of 0 is a link that is down.
-
-    Args:
-        latency_s: one-way latency, a number or one a client.
-        down_bps: rate from the server, a number or one a client.
-        up_bps: rate to the server, a number or one a client.
-        clients: number of clients.
-
-    Raises:
-        UserErrors: negative or missing values.
+    integer. A link of rate 0 is down.
     """
-
-    def __init__(
-        self,
-        *,
-        latency_s: npt.ArrayLike,
-        down_bps: npt.ArrayLike,
-        up_bps: npt.ArrayLike,
-        clients: int,
-    ) -> None:
-        errors: list[UserError] = []
-        rates: list[npt.NDArray[np.float64]] = []
-        for values, where in ((down_bps, "devices.network.down"), (up_bps, "devices.network.up")):
-            try:
-                rates.append(rate_column_bps(values, clients, where))
-            except UserError as error:
-                errors.append(error)
-        try:
-            latencies = latency_column_ns(latency_s, clients)
-        except UserError as error:
-            errors.append(error)
-        if errors:
-            raise UserErrors(errors)
-        self._latency_ns = column_view(latencies)
-        self._rates = (column_view(rates[0]), column_view(rates[1]))
 
     def transfer_end_ns(
         self,
@@ -105,22 +76,20 @@ class StaticNetwork(Network):
         start_ns: int,
         sequence: int = 0,
     ) -> int:
-        """See :meth:`Network.transfer_end_ns`."""
+        """Start plus latency plus size over rate."""
         rate = self._rates[direction][client]
         if rate > 0:
             wire_ns = size_bytes * BIT_NS_PER_BYTE / rate
             if wire_ns < NEVER:
-                end_ns: int = start_ns + self._latency_ns[client] + round(wire_ns)
+                end_ns: int = start_ns + self._latency_ns[direction][client] + round(wire_ns)
                 return end_ns if end_ns < NEVER else NEVER
             return NEVER
-        return start_ns + self._latency_ns[client] if size_bytes == 0 else NEVER
+        return start_ns + self.latency_ns(client, direction) if size_bytes == 0 else NEVER
 
-    def constant_transfers_ns(
-        self, direction: Direction, size_bytes: float
-    ) -> npt.NDArray[np.int64] | None:
-        """See :meth:`Network.constant_transfers_ns`."""
-        latency_ns = np.asarray(self._latency_ns)
-        rates_bps = np.asarray(self._rates[direction])
+    def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
+        """Latency plus size over rate, for each client."""
+        latency_ns = np.asarray(self._latency_ns[direction])
+        rates_bps = self.rates_bps(direction)
         wire_ns = np.zeros(len(rates_bps))
         if size_bytes:
             with np.errstate(divide="ignore", over="ignore"):
@@ -139,40 +108,63 @@ class StaticNetwork(Network):
         until_ns: int,
         sequence: int = 0,
     ) -> float:
-        """See :meth:`Network.bytes_by`."""
+        """Rate times time, up to the size."""
         if until_ns <= start_ns:
             return 0.0
         moved = self._rates[direction][client] * (until_ns - start_ns) / BIT_NS_PER_BYTE
         return min(float(size_bytes), moved)
 
-    def rates_bps(self, direction: Direction) -> npt.NDArray[np.float64]:
-        """See :meth:`Network.rates_bps`."""
-        return np.array(self._rates[direction])
 
-    def rate_bps(self, client: int, direction: Direction) -> float:
-        """See :meth:`Network.rate_bps`."""
-        rate: float = self._rates[direction][client]
-        return rate
+class StaticNetwork(ConstantNetwork):
+    """Constant links that transfers do not share.
 
-    def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
-        """See :meth:`Network.latency_ns`."""
-        latency: int = self._latency_ns[client]
-        return latency
+    Args:
+        latency_s: one-way latency, a number or one per client; rounded to nanoseconds once.
+        down_bps: rate from the server, a number or one per client.
+        up_bps: rate to the server, a number or one per client.
+        clients: number of clients.
+
+    Raises:
+        UserErrors: negative or missing values.
+    """
+
+    def __init__(
+        self,
+        *,
+        latency_s: npt.ArrayLike,
+        down_bps: npt.ArrayLike,
+        up_bps: npt.ArrayLike,
+        clients: int,
+    ) -> None:
+        errors: list[UserError] = []
+        rates: list[FloatArray] = []
+        for values, where in ((down_bps, "devices.network.down"), (up_bps, "devices.network.up")):
+            try:
+                rates.append(rate_column_bps(values, clients, where))
+            except UserError as error:
+                errors.append(error)
+        try:
+            latency_ns = latency_column_ns(latency_s, clients)
+        except UserError as error:
+            errors.append(error)
+        if errors:
+            raise UserErrors(errors)
+        super().__init__(latency_ns=[latency_ns, latency_ns], rates_bps=rates)
 
 
 class VaryingNetwork(StaticNetwork):
-    """Static links whose rate is drawn anew for each direction of each dispatch.
+    """Static links with a new rate for each direction of each dispatch.
 
     The rate is normal around the client's nominal rate and positive: a normal draw that is negative is drawn again
     (FLASH: Yang et al., WWW 2021, ``speed_distri``), which is the normal distribution truncated at 0. The draw is a
-    function of client, direction and dispatch alone, so that a transfer that pauses goes on at its rate.
+    function of client, direction and dispatch alone, so that a paused transfer resumes at its rate.
 
     Args:
         latency_s, down_bps, up_bps, clients: as for :class:`StaticNetwork`.
-        down_cv: standard deviation of the rate over its mean before truncation, from the server; a number or one a
-            client; NaN where it is not known counts as 0.
+        down_cv: standard deviation of the rate over its mean before truncation, from the server; a number or one per
+            client; NaN (unknown) counts as 0.
         up_cv: the same to the server.
-        streams: random numbers of the draws, one stream a direction.
+        streams: random numbers of the draws, one stream per direction.
 
     Raises:
         UserErrors: negative or missing values.
@@ -205,7 +197,7 @@ class VaryingNetwork(StaticNetwork):
         below_zero = _STANDARD.cdf(-1 / cv)
         u = unit_from(self._keys[direction][client], sequence)
         factor = 1.0 + cv * _STANDARD.inv_cdf(below_zero + (1 - below_zero) * u)
-        # A rate of exactly nothing would be a link that is down for good.
+        # A rate of exactly 0 would be a link that is down forever.
         return max(factor, 1e-6)
 
     def transfer_end_ns(
@@ -216,15 +208,13 @@ class VaryingNetwork(StaticNetwork):
         start_ns: int,
         sequence: int = 0,
     ) -> int:
-        """See :meth:`Network.transfer_end_ns`."""
+        """The end of a transfer at the rate drawn for the dispatch."""
         # Half the rate is twice the bytes at the nominal one.
         size_bytes = size_bytes / self.factor(client, direction, sequence)
         return super().transfer_end_ns(client, direction, size_bytes, start_ns)
 
-    def constant_transfers_ns(
-        self, direction: Direction, size_bytes: float
-    ) -> npt.NDArray[np.int64] | None:
-        """See :meth:`Network.constant_transfers_ns`: rates are drawn."""
+    def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
+        """None: rates are drawn per dispatch."""
         return None
 
     def bytes_by(
@@ -236,7 +226,7 @@ class VaryingNetwork(StaticNetwork):
         until_ns: int,
         sequence: int = 0,
     ) -> float:
-        """See :meth:`Network.bytes_by`."""
+        """Drawn rate times time, up to the size."""
         factor = self.factor(client, direction, sequence)
         nominal_bytes = size_bytes / factor
         moved = super().bytes_by(client, direction, nominal_bytes, start_ns, until_ns)

@@ -1,8 +1,8 @@
-"""From a graph to routes: which links a transfer passes between the server and each access node.
+"""Routes through a graph: the links that a transfer passes between the server and each access node.
 
 Routes are the shortest paths by latency, then by number of links, then by order in the graph; they are found once. An
 undirected edge is a full-duplex cable, that is two links; an edge of a directed graph is one link. Links of capacity 0
-are down, and routes go round them.
+are down, and routes avoid them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import networkx as nx
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.network.base import Direction
+from fedsim.network.base import Direction, FloatArray, IntArray
 from fedsim.units import parse_duration_s, parse_rate_bps, to_ns
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 CAPACITY = "capacity_bps"
 LATENCY = "latency_s"
 
-_HOP = 1  # what a link adds to its latency, in units of 2**-20 ns: fewer links win between equal latencies
+_HOP = (
+    1  # added to the latency of a link, in units of 2**-20 ns: breaks ties in favor of fewer links
+)
 _NS = 1 << 20
 
 
@@ -35,7 +32,7 @@ class Routes:
     """The links between the server and every access node, in the order of travel, for one direction.
 
     Attributes:
-        offsets: where the links of each access node begin in ``links``; shape ``(access nodes + 1,)``.
+        offsets: start of each access node's links in ``links``; shape ``(access nodes + 1,)``.
         links: numbers of links.
         latency_ns: latency of each access node's route; shape ``(access nodes,)``.
     """
@@ -52,12 +49,12 @@ class Routes:
 
 @dataclass(frozen=True)
 class Topology:
-    """Links between a server and the access nodes that clients hang on.
+    """Links between a server and the access nodes that clients attach to.
 
     Attributes:
         server: name of the server's node.
         access: names of the access nodes.
-        links: nodes that each link leads from and to.
+        links: source and target node of each link.
         capacity_bps: capacity of each link; shape ``(links,)``.
         latency_ns: latency of each link; shape ``(links,)``.
         routes: routes by :class:`~fedsim.network.base.Direction`.
@@ -84,14 +81,16 @@ class Topology:
             where: the file or section concerned, for messages.
 
         Raises:
-            UserErrors: parallel edges; missing, negative or unreadable attributes; unknown nodes; access nodes that
-                no route joins to the server.
+            UserErrors: parallel edges; missing, negative or unreadable attributes; unknown nodes; access nodes without
+                a route to the server.
         """
+        import networkx as nx
+
         if graph.is_multigraph():
             raise UserError(
                 "the graph has parallel edges between two nodes",
                 where=where,
-                hint="merge them into one edge of their joint capacity",
+                hint="merge them into one edge with their total capacity",
             )
         arcs, errors = _arcs(graph, where)
         unknown = [name for name in [server, *access] if name not in arcs]
@@ -117,7 +116,7 @@ class Topology:
             raise UserErrors(
                 [
                     UserError(
-                        f"no route joins the access node '{name}' to the server '{server}'",
+                        f"there is no route from the access node '{name}' to the server '{server}'",
                         where=where,
                         hint="add a link, or raise the capacity of one from 0",
                     )
@@ -147,7 +146,9 @@ def _cost(_from: str, _to: str, link: dict[str, Any]) -> int | None:
 
 
 def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
-    """The directed links with checked attributes (bit/s and ns), named by text; and what is wrong with them."""
+    """The directed links with checked attributes (bit/s and ns), named by text; and their errors."""
+    import networkx as nx
+
     arcs: nx.DiGraph[str] = nx.DiGraph()
     arcs.add_nodes_from(str(node) for node in graph.nodes)
     errors: list[UserError] = []
@@ -155,7 +156,7 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
         if one == other:
             continue
         edge = f"the link {one} - {other}"
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         readers: tuple[tuple[str, Callable[[object], float]], ...] = (
             (CAPACITY, parse_rate_bps),
             (LATENCY, parse_duration_s),
@@ -171,14 +172,14 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
                 )
                 continue
             try:
-                found[key] = read(attributes[key])
+                values[key] = read(attributes[key])
             except ValueError as error:
                 errors.append(UserError(f"{key} of {edge}: {error}", where=where))
-        if len(found) == len(readers):
-            found[LATENCY] = to_ns(found[LATENCY])
-            arcs.add_edge(str(one), str(other), **found)
+        if len(values) == len(readers):
+            values[LATENCY] = to_ns(values[LATENCY])
+            arcs.add_edge(str(one), str(other), **values)
             if not graph.is_directed():
-                arcs.add_edge(str(other), str(one), **found)
+                arcs.add_edge(str(other), str(one), **values)
     return arcs, errors
 
 

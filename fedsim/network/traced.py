@@ -1,7 +1,7 @@
 """Links whose rates follow measured series: the time of a transfer is the exact integral, outages included.
 
-A series is piecewise constant. The work that it has done by the start of each piece is kept (a running sum), so that a
-transfer over any number of pieces and repetitions costs two bisections.
+A series is piecewise constant. A running sum holds the work done by the start of each piece, so that a transfer over
+any number of pieces and repetitions costs two bisections.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.network.base import BIT_NS_PER_BYTE, NEVER, Direction, Network
-from fedsim.network.static import column_view, latency_column_ns
-from fedsim.units import NS_PER_S
-
-OnEnd = Literal["wrap", "hold", "unavailable", "error"]
-"""What a series does outside its pieces: repeat, hold the nearest rate, be down, or end the run with an error."""
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from fedsim.network.base import (
+    BIT_NS_PER_BYTE,
+    Direction,
+    FloatArray,
+    IntArray,
+    Network,
+    column_view,
+)
+from fedsim.network.static import latency_column_ns
+from fedsim.traces.ends import OnEnd
+from fedsim.units import NEVER, NS_PER_S
 
 _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")
@@ -36,19 +38,18 @@ _OF_SUM = 1e-15
 
 
 class RateSeries:
-    """Many piecewise-constant rate series, one after the other in flat arrays.
+    """Many piecewise-constant rate series, concatenated in flat arrays.
 
     A piece lasts until the next one of its series begins, so a gap between pieces (a measurement that is missing)
-    carries on the last known rate; an outage is a piece of rate 0. A piece whose rate is not known (NaN) counts as a
-    gap.
+    continues the last known rate; an outage is a piece of rate 0. A piece of unknown rate (NaN) counts as a gap.
 
     Args:
         series: number of each piece's series, 0..S-1, not decreasing; shape ``(pieces,)``.
         start_ns: first instant of each piece on its series' own clock, increasing inside a series.
         duration_ns: length of each piece.
         rate_bps: rate of each piece.
-        on_end: what happens outside a series' pieces; one for all, or one a series.
-        latency_s: one-way latency of each piece, where it is known; an unknown one (NaN) carries on the last known one.
+        on_end: what happens outside a series' pieces; one for all, or one per series.
+        latency_s: one-way latency of each piece; an unknown one (NaN) continues the last known one.
         names: names of the series, for messages; also fixes their number S.
 
     Raises:
@@ -151,18 +152,18 @@ class RateSeries:
         return bisect_right(self.starts, local_ns, low, high) - 1, local_ns
 
     def latency_ns(self, series: int, local_ns: int) -> int:
-        """One-way latency at an instant of the series' own clock; only of a series whose latencies are known."""
+        """One-way latency at an instant of the series' own clock; for series of known latency."""
         piece, _ = self.locate(series, local_ns)
         return round(self.latencies_s[piece] * NS_PER_S)
 
     def wire_ns(self, series: int, local_ns: int, work: float) -> int:
-        """Nanoseconds that ``work`` (bit/s x ns, above 0) takes from an instant of the series' own clock.
+        """Nanoseconds for ``work`` (bit/s x ns, above 0) from an instant of the series' own clock.
 
         Returns:
-            The time, to the nearest nanosecond; :data:`NEVER` when the work is never done.
+            The time, to the nearest nanosecond; :data:`NEVER` if the work is never done.
 
         Raises:
-            UserError: the transfer leaves a series that refuses to be left (``error``).
+            UserError: the transfer leaves a series whose ``on_end`` is ``error``.
         """
         starts, rates = self.starts, self.rates
         piece, local_ns = self.locate(series, local_ns)
@@ -206,7 +207,7 @@ class RateSeries:
         """Work (bit/s x ns) done between two instants of the series' own clock.
 
         Raises:
-            UserError: either lies outside a series that refuses to be left (``error``).
+            UserError: either lies outside a series whose ``on_end`` is ``error``.
         """
         piece, local_ns = self.locate(series, from_ns)
         until_ns += local_ns - from_ns
@@ -235,7 +236,7 @@ class RateSeries:
 
 
 def _carried_on(values: FloatArray, number: IntArray) -> FloatArray:
-    """Each value, or the last known one before it in its series, or else the first known one; NaN without any."""
+    """Each value, or the last known one before it in its series, else the first known one; NaN if none is known."""
     for turn in (slice(None), slice(None, None, -1)):
         known, series = values[turn], number[turn]
         last = np.maximum.accumulate(np.where(np.isnan(known), -1, np.arange(len(known))))
@@ -283,7 +284,7 @@ def _check_pieces(
 
 @dataclass(frozen=True)
 class Ride:
-    """Which series each client rides in one direction; columns of shape ``(clients,)``.
+    """The series that each client follows in one direction; columns of shape ``(clients,)``.
 
     Attributes:
         series: number of the series.
@@ -297,32 +298,32 @@ class Ride:
 
 
 class TracedNetwork(Network):
-    """Every client rides a rate series down and one up, from its own offset and at its own scale.
+    """Every client follows one rate series down and one up, from its own offset and at its own scale.
 
     Args:
         series: the rate series.
-        down: who rides which series from the server.
-        up: who rides which series to the server.
-        latency_s: one-way latency, a number or one a client; None: that of the series, at the instant at which the
-            last byte of a transfer leaves.
+        down: series of each client from the server.
+        up: series of each client to the server.
+        latency_s: one-way latency, a number or one per client; None: that of the series when the last byte of a
+            transfer leaves.
 
     Raises:
-        UserError: a latency or a scale is negative, a series does not exist, or its latencies are to be used and are
-            not known.
+        UserError: a latency or a scale is negative, a series does not exist, or its latencies are needed but
+            unknown.
     """
 
     def __init__(
         self, series: RateSeries, *, down: Ride, up: Ride, latency_s: npt.ArrayLike | None
     ) -> None:
-        clients = len(down.series)
         self._all = series
+        self._follows_latency = latency_s is None
         for ride, where in ((down, "down"), (up, "up")):
             known = (ride.series >= 0) & (ride.series < len(series.names))
             bad = ~(known & (ride.scale >= 0) & (ride.scale < np.inf))
             if bad.any():
                 client = int(bad.argmax())
                 raise UserError(
-                    f"client {client} rides series {ride.series[client]} at scale {ride.scale[client]}",
+                    f"client {client} follows series {ride.series[client]} at scale {ride.scale[client]}",
                     where=f"network_assign, {where}",
                     hint=f"there are {len(series.names)} series; a scale is a number, zero or more",
                 )
@@ -330,7 +331,7 @@ class TracedNetwork(Network):
             if latency_s is None and unknown.any():
                 client = int(unknown.argmax())
                 raise UserError(
-                    f"the latency of '{series.names[ride.series[client]]}' is not known, which client {client} rides"
+                    f"the latency of '{series.names[ride.series[client]]}' is not known, which client {client} follows"
                     f" {where} ({int(unknown.sum())} clients in all)",
                     where="devices.network.latency",
                     hint="give devices.network.latency a duration, such as 40ms",
@@ -339,9 +340,15 @@ class TracedNetwork(Network):
         self._series = tuple(column_view(ride.series) for ride in rides)
         self._offset = tuple(column_view(ride.offset_ns) for ride in rides)
         self._scale = tuple(column_view(ride.scale) for ride in rides)
-        self._rides = rides
-        self._latency_ns = (
-            None if latency_s is None else column_view(latency_column_ns(latency_s, clients))
+        super().__init__(
+            latency_ns=[
+                latency_column_ns(
+                    series.mean_latency_s[ride.series] if latency_s is None else latency_s,
+                    len(ride.series),
+                )
+                for ride in rides
+            ],
+            rates_bps=[series.mean_bps[ride.series] * ride.scale for ride in rides],
         )
 
     def transfer_end_ns(
@@ -352,10 +359,10 @@ class TracedNetwork(Network):
         start_ns: int,
         sequence: int = 0,
     ) -> int:
-        """See :meth:`Network.transfer_end_ns`.
+        """The integral of the rate gives the end.
 
         Raises:
-            UserError: the transfer leaves a series that refuses to be left (``on_end: error``).
+            UserError: the transfer leaves a series whose ``on_end`` is ``error``.
         """
         series, wire_ns = self._series[direction][client], 0
         position_ns = start_ns + self._offset[direction][client]
@@ -366,10 +373,10 @@ class TracedNetwork(Network):
             wire_ns = self._all.wire_ns(series, position_ns, size_bytes * BIT_NS_PER_BYTE / scale)
             if wire_ns >= NEVER:
                 return NEVER
-        if self._latency_ns is None:
+        if self._follows_latency:
             latency_ns = self._all.latency_ns(series, position_ns + wire_ns)
         else:
-            latency_ns = self._latency_ns[client]
+            latency_ns = self._latency_ns[direction][client]
         end_ns: int = start_ns + wire_ns + latency_ns
         return end_ns if end_ns < NEVER else NEVER
 
@@ -382,7 +389,7 @@ class TracedNetwork(Network):
         until_ns: int,
         sequence: int = 0,
     ) -> float:
-        """See :meth:`Network.bytes_by`."""
+        """The integral of the rate, up to the size."""
         if until_ns <= start_ns:
             return 0.0
         offset_ns = self._offset[direction][client]
@@ -390,22 +397,3 @@ class TracedNetwork(Network):
             self._series[direction][client], start_ns + offset_ns, until_ns + offset_ns
         )
         return min(float(size_bytes), work * self._scale[direction][client] / BIT_NS_PER_BYTE)
-
-    def rates_bps(self, direction: Direction) -> FloatArray:
-        """See :meth:`Network.rates_bps`."""
-        ride = self._rides[direction]
-        scaled: FloatArray = self._all.mean_bps[ride.series] * ride.scale
-        return scaled
-
-    def rate_bps(self, client: int, direction: Direction) -> float:
-        """The mean over the measured part of the client's series; see :meth:`Network.rate_bps`."""
-        mean = self._all.mean_bps[self._series[direction][client]]
-        return float(mean * self._scale[direction][client])
-
-    def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
-        """The mean over time where it follows the series; see :meth:`Network.latency_ns`."""
-        if self._latency_ns is None:
-            mean_s = float(self._all.mean_latency_s[self._series[direction][client]])
-            return round(mean_s * NS_PER_S)
-        latency: int = self._latency_ns[client]
-        return latency

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedsim.checksums import file_sha256, text_sha256
+from fedsim.durable import remove_temporaries, replacing, replacing_folder
 from fedsim.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,13 +25,14 @@ _FILE_BYTES = 128 << 20
 # Tensors of a model have dots in their names, no slashes.
 _PERSONAL = "personal/"
 _STATE = "state.json"
+_KEPT = 2
 
 
 class Checkpoints:
-    """The newest checkpoint of a run, in a folder of its own.
+    """The newest two checkpoints of a run, in a folder of its own.
 
-    A checkpoint is written beside the last one and takes its place by a rename, so that one good
-    checkpoint exists at every moment.
+    A checkpoint appears whole, by a rename, before the one before the last goes. Each holds the checksums of its files,
+    so that a damaged newer one is noticed, and the older one used.
 
     Args:
         path: ``checkpoint/`` of the run folder; created by the first save.
@@ -41,12 +44,11 @@ class Checkpoints:
     def _numbered(self) -> list[Path]:
         if not self.path.is_dir():
             return []
-        return sorted(
-            (p for p in self.path.iterdir() if p.name.isdecimal()), key=lambda p: int(p.name)
-        )
+        folders = [p for p in self.path.iterdir() if p.name.isdecimal() and not p.is_symlink()]
+        return sorted(folders, key=lambda p: int(p.name))
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Replace the checkpoint.
+        """Add a checkpoint, and remove all but the one before it.
 
         Args:
             tensors: any shapes and types, on any device; asked for one after the other.
@@ -54,21 +56,23 @@ class Checkpoints:
         """
         earlier = self._numbered()
         number = int(earlier[-1].name) + 1 if earlier else 1
-        temporary = self.path / f"{number}.part"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        files = 0
-        for some in _batches(tensors):
-            save_tensors(temporary / _TENSORS.format(files), some)
-            files += 1
-        state = {"files": files, "state": state}
-        (temporary / _STATE).write_text(json.dumps(state), encoding="utf-8")
-        temporary.rename(self.path / str(number))
-        for path in earlier:
-            shutil.rmtree(path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        remove_temporaries(self.path)
+        with replacing_folder(self.path / str(number)) as folder:
+            checksums: list[str] = []
+            for some in _batches(tensors):
+                path = folder / _TENSORS.format(len(checksums))
+                save_tensors(path, some)
+                checksums.append(file_sha256(path))
+            text = json.dumps({"tensors": checksums, "state": state})
+            (folder / _STATE).write_text(
+                json.dumps({"sha256": text_sha256(text), "content": text}), encoding="utf-8"
+            )
+        for path in earlier[: 1 - _KEPT]:
+            shutil.rmtree(path, ignore_errors=True)
 
     def load(self, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest checkpoint that reads whole; None where there is none.
+        """The newest checkpoint that is undamaged; None if there is none.
 
         Args:
             device: where the tensors are put.
@@ -79,24 +83,61 @@ class Checkpoints:
         numbered = self._numbered()
         for path in reversed(numbered):
             try:
-                state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+                content = _read_state(path)
                 tensors: dict[str, Tensor] = {}
-                for number in range(state["files"]):
+                for number in range(len(content["tensors"])):
                     tensors |= load_tensors(path / _TENSORS.format(number), device)
-                return tensors, state["state"]
-            except (OSError, ValueError, KeyError, UserError):
+                return tensors, content["state"]
+            except (OSError, ValueError, KeyError, TypeError, UserError):
                 continue
         if numbered:
             raise UserError(
-                "no checkpoint in it can be read",
+                "every checkpoint is damaged",
                 where=str(self.path),
                 hint="remove this folder to resume from the start",
             )
         return None
 
+    def damaged(self) -> list[tuple[Path, str]]:
+        """Every file of a checkpoint that is missing or has changed, with what is wrong with it."""
+        problems = []
+        for path in self._numbered():
+            try:
+                _read_state(path)
+            except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+                where = error.where if isinstance(error, UserError) else None
+                message = error.message if isinstance(error, UserError) else str(error)
+                problems.append((Path(where) if where else path / _STATE, message))
+        return problems
+
+    def count_files(self) -> int:
+        """Files of all checkpoints."""
+        return sum(len(list(path.iterdir())) for path in self._numbered())
+
     def remove(self) -> None:
         """Delete the folder; the run is complete."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    """The state of a checkpoint and the checksums of its tensors, all of which are compared.
+
+    Raises:
+        UserError: a file has changed.
+        OSError, ValueError, KeyError, TypeError: the state is missing or damaged.
+    """
+    document = json.loads((path / _STATE).read_text(encoding="utf-8"))
+    if "files" in document:
+        # A checkpoint of fedsim 0.1, which has no checksums.
+        return {"tensors": [None] * document["files"], "state": document["state"]}
+    if text_sha256(document["content"]) != document["sha256"]:
+        raise UserError("has changed since fedsim wrote it", where=str(path / _STATE))
+    content: dict[str, Any] = json.loads(document["content"])
+    for number, expected in enumerate(content["tensors"]):
+        file = path / _TENSORS.format(number)
+        if expected is not None and file_sha256(file) != expected:
+            raise UserError("has changed since fedsim wrote it", where=str(file))
+    return content
 
 
 def _batches(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
@@ -128,11 +169,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             value = value.clone()
         seen.add(value.untyped_storage().data_ptr())
         ready[name] = value
-    temporary = path.with_name(f".{path.name}.part")
-    save_file(ready, temporary)
-    # safetensors makes files that only their owner may read.
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    # safetensors makes files that only their owner may read; they get the usual permissions here.
+    with replacing(path) as temporary:
+        save_file(ready, temporary)
 
 
 def save_model(path: Path, model: Mapping[str, Tensor], personal: Mapping[str, Tensor]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import html
-import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +13,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from fedsim.errors import UserError
+from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.schema import AGGREGATIONS, CLIENTS, DISPATCHES, METRICS, ONLINE, PARTITION, Table
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.runs.targets import time_to_target
-from fedsim.units import format_duration
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from torch import Tensor
 
 _NULLABLE_INTEGERS = {pa.int64(): pd.Int64Dtype()}
@@ -64,6 +61,8 @@ class Run:
             UserError: ``scenario.yaml`` is missing or damaged.
         """
         path = self.folder.scenario
+        if path.exists():
+            self.folder.require_unchanged(self.info, path)
         try:
             content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         except (OSError, YAMLError, UnicodeDecodeError) as error:
@@ -99,6 +98,15 @@ class Run:
             data = spread_metrics(data)
         return _frame(data, METRICS, self.folder.parquet("metrics"))
 
+    def metric_definition(self, name: str) -> MetricDefinition:
+        """Direction, unit and label of a metric: the run's own definition if it carries one, else fedsim's."""
+        return definition(name, self.metric_definitions)
+
+    @functools.cached_property
+    def metric_definitions(self) -> dict[str, MetricDefinition]:
+        """The definitions of the user's own metrics, by name, as ``run.json`` holds them."""
+        return from_document(self.info.get(DEFINITIONS_KEY) or {})
+
     @property
     def has_clients(self) -> bool:
         """Whether the table of clients is there; it is written when a run ends."""
@@ -113,7 +121,7 @@ class Run:
         """
         frame = self._optional(CLIENTS)
         if frame is None:
-            raise self._missing(self.folder.parquet(CLIENTS.name))
+            raise self.folder.missing(self.info, self.folder.parquet(CLIENTS.name))
         return frame
 
     @functools.cached_property
@@ -128,34 +136,23 @@ class Run:
 
     def _optional(self, table: Table) -> pd.DataFrame | None:
         path = self.folder.parquet(table.name)
-        return _frame(read_parquet(path), table, path) if path.exists() else None
+        if not path.exists():
+            if path.name in self.info.get("files", {}):
+                raise self.folder.missing(self.info, path)
+            return None
+        return _frame(self._read_finished(path), table, path)
+
+    def _read_finished(self, path: Path) -> pa.Table:
+        self.folder.require_unchanged(self.info, path)
+        return read_parquet(path)
 
     def _read(self, table: Table) -> pa.Table:
         parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
         if parquet.exists():
-            return read_parquet(parquet)
+            return self._read_finished(parquet)
         if stream.exists():
             return read_stream(stream, table)
-        raise self._missing(parquet)
-
-    def _missing(self, path: Path) -> UserError:
-        """The error for a missing file, with what brings it back, which depends on whether the run has ended."""
-        if self.status is not Status.COMPLETE:
-            return UserError(
-                "no such file; the run has not ended",
-                where=str(path),
-                hint=f"finish it: fedsim resume {self.path}",
-            )
-        words = ["fedsim run", str(self.folder.scenario), "-o", str(self.path), "--overwrite"]
-        if self.info.get("timing_only"):
-            words.append("--timing-only")
-        if self.info.get("timeline"):
-            words += ["--timeline", self.info["timeline"]["run"]]
-        return UserError(
-            "no such file, though the run is complete: the folder is damaged",
-            where=str(path),
-            hint=f"restore the file from a copy, or repeat the run: {' '.join(words)}",
-        )
+        raise self.folder.missing(self.info, parquet)
 
     @functools.cached_property
     def simulated_s(self) -> float:
@@ -196,6 +193,7 @@ class Run:
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         path = self.folder.model
         if path.exists():
+            self.folder.require_unchanged(self.info, path)
             return load_model(path)
         if self.info.get("timing_only"):
             raise UserError(
@@ -203,7 +201,7 @@ class Run:
                 where=str(path),
                 hint="run the scenario with learning",
             )
-        raise self._missing(path)
+        raise self.folder.missing(self.info, path)
 
     def time_to(self, metric: str, target: float) -> float:
         """Simulated seconds until the first evaluation that reached ``target``; NaN if none did.
@@ -218,48 +216,10 @@ class Run:
                 where=str(self.path),
                 hint=f"measured: {measured}",
             )
-        return time_to_target(self.metrics, metric, target)
-
-    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the report page (by default ``report.html`` in the run folder) and return its path."""
-        # By name, because this convenience of the lower layer is the work of the one above.
-        module = importlib.import_module("fedsim.analysis.report")
-        target = Path(path) if path is not None else self.folder.report
-        module.write_report(self, target)
-        return target
-
-    def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
-        """A Matplotlib figure of a metric; as :meth:`fedsim.analysis.comparison.Comparison.plot` of this run alone.
-
-        Args:
-            metric: the first when None.
-            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
-
-        Raises:
-            UserError: the run has not ended, or did not measure the metric.
-        """
-        module = importlib.import_module("fedsim.analysis.comparison")
-        figure: Figure = module.compare([self]).plot(metric, against)
-        return figure
+        return time_to_target(self.metrics, self.metric_definition(metric), target)
 
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.status}>"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            ("status", str(self.status)),
-            ("simulated time", format_duration(self.simulated_s)),
-            ("dispatches", f"{len(self.dispatches):,}"),
-            ("server updates", f"{len(self.aggregations):,}"),
-        ]
-        if len(self.metrics):
-            last = self.metrics.iloc[-1]
-            rows += [(name, f"{last[name]:.4g}") for name in self.metrics.columns[3:]]
-        body = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-            for name, value in rows
-        )
-        return f"<table><caption><b>{html.escape(self.name)}</b></caption><tbody>{body}</tbody></table>"
 
 
 def _frame(data: pa.Table, table: Table, path: Path) -> pd.DataFrame:

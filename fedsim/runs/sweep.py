@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedsim.checksums import is_unchanged, stamped
+from fedsim.durable import write_text
 from fedsim.errors import UserError
-from fedsim.runs.folder import write_atomically
 
 SWEEP_FILE = "sweep.json"
-SWEEP_FORMAT = 1
+SWEEP_FORMAT = 2
+_FIRST_WITH_CHECKSUM = 2
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,19 @@ class SweepRecord:
         name: the scenario's name.
         scenario: the scenario file; None where it was built in Python.
         runs: in the order of the sweep.
+        verifiable: whether the file has a checksum; that of fedsim 0.1 has none.
     """
 
     name: str
     scenario: str | None
     runs: tuple[SweepEntry, ...]
+    verifiable: bool = True
 
     def write(self, folder: Path) -> None:
         """Replace the file in ``folder``."""
         document = {"format": SWEEP_FORMAT, **asdict(self)}
-        write_atomically(folder / SWEEP_FILE, json.dumps(document, indent=1) + "\n")
+        del document["verifiable"]
+        write_text(folder / SWEEP_FILE, json.dumps(stamped(document), indent=1) + "\n")
 
 
 def is_sweep(folder: Path) -> bool:
@@ -66,15 +71,37 @@ def read_sweep(folder: Path) -> SweepRecord:
     path = folder / SWEEP_FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        written = document.get("format", 1)
+        if written > SWEEP_FORMAT:
+            raise UserError(
+                f"was written by a later fedsim (format {written})",
+                where=str(path),
+                hint="update fedsim: pip install --upgrade fedsim-des",
+            )
+        if written >= _FIRST_WITH_CHECKSUM and not is_unchanged(document):
+            raise ValueError("it has changed since fedsim wrote it")
         runs = tuple(SweepEntry(**entry) for entry in document["runs"])
-        return SweepRecord(document["name"], document["scenario"], runs)
+        for entry in runs:
+            _require_plain_name(entry.run)
+        verifiable = written >= _FIRST_WITH_CHECKSUM
+        return SweepRecord(document["name"], document["scenario"], runs, verifiable)
     except FileNotFoundError:
         raise UserError(
             f"the folder holds no {SWEEP_FILE}, so it is not that of a sweep",
             where=str(folder),
             hint="give the folder that `fedsim sweep` printed",
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"cannot be read: {error}", where=str(path), hint="run fedsim sweep again"
         ) from error
+
+
+def _require_plain_name(name: str) -> None:
+    """Refuse a name that would lead out of the sweep's folder.
+
+    Raises:
+        ValueError: it is not the name of a folder in it.
+    """
+    if not isinstance(name, str) or name != Path(name).name or name in ("", "..") or "\\" in name:
+        raise ValueError(f"{name!r} is not the name of a folder")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from fedsim.durable import replacing
 from fedsim.errors import UserError
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
@@ -43,9 +43,9 @@ def read_parquet(path: Path) -> pa.Table:
     """
     try:
         return pq.read_table(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    except (pa.ArrowException, OSError, IndexError, ValueError) as error:
         raise UserError(
-            f"cannot be read: {str(error).splitlines()[0]}",
+            f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",
             where=str(path),
             hint="the file is damaged; repeat the run, or restore the file from a copy",
         ) from error
@@ -63,16 +63,15 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
     for name in ("contributor_ids", "multiplicities"):
         if name in data.schema.names:
             encodings[f"{name}.list.element"] = "DELTA_BINARY_PACKED"
-    temporary = path.with_name(f".{path.name}.part")
-    pq.write_table(
-        data,
-        temporary,
-        compression="zstd",
-        row_group_size=ROW_GROUP,
-        use_dictionary=dictionaries,
-        column_encoding=encodings,
-    )
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        pq.write_table(
+            data,
+            temporary,
+            compression="zstd",
+            row_group_size=ROW_GROUP,
+            use_dictionary=dictionaries,
+            column_encoding=encodings,
+        )
 
 
 def from_columns(table: Table, columns: Mapping[str, Any]) -> pa.Table:

@@ -45,7 +45,8 @@ class _Stream:
 
     def __init__(self, path: Path, table: Table) -> None:
         self.schema = table.schema
-        self._file = open(path, "wb")  # noqa: SIM115 - closed by close()
+        # Exclusive, so that a link that appears under this name is not followed.
+        self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_stream(self._file, table.schema, options=options)
         self._file.flush()
@@ -65,26 +66,21 @@ class RunWriter:
     Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
     dispatch after two seconds of wall time; :meth:`flush` forces it.
 
+    Tables that are there are written anew.
+
     Args:
-        folder: the run folder; created unless ``resume``.
+        folder: the run folder, whose lock the caller holds.
         clients: number of clients in the population, for ``delay_max``.
-        overwrite: replace a run that is there.
-        resume: write the tables of an existing run anew; scenario and checkpoint stay.
 
     Raises:
-        UserError: the folder exists (without ``overwrite`` or ``resume``), does not exist (with
-            ``resume``), or cannot be written.
+        UserError: the folder cannot be written to.
     """
 
-    def __init__(
-        self, folder: RunFolder, *, clients: int, overwrite: bool = False, resume: bool = False
-    ) -> None:
+    def __init__(self, folder: RunFolder, *, clients: int) -> None:
         self.folder = folder
-        if resume:
-            folder.read_info()
-            self._remove_tables()
-        else:
-            folder.create(overwrite=overwrite)
+        for table in TABLES:
+            folder.parquet(table.name).unlink(missing_ok=True)
+            folder.stream(table.name).unlink(missing_ok=True)
         self._buffer = bytearray(_ROW.size * BUFFER_ROWS)
         self._offset = 0
         self._clock_at = _ROW.size * _CLOCK_EVERY
@@ -103,11 +99,6 @@ class RunWriter:
             ) from error
         self._closed = False
         self._flushed_at = time.monotonic()
-
-    def _remove_tables(self) -> None:
-        for table in TABLES:
-            self.folder.parquet(table.name).unlink(missing_ok=True)
-            self.folder.stream(table.name).unlink(missing_ok=True)
 
     def append_dispatch(self, *values: Any) -> None:
         """Add one dispatch that has ended: the columns of ``DISPATCHES`` in their order.
@@ -220,11 +211,14 @@ class RunWriter:
 
     def close(self) -> None:
         """Flush and close the streams, which stay readable; nothing can be appended any more."""
-        if not self._closed:
+        if self._closed:
+            return
+        self._closed = True
+        try:
             self.flush()
+        finally:
             for stream in self._streams.values():
                 stream.close()
-            self._closed = True
 
     def __enter__(self) -> RunWriter:
         return self

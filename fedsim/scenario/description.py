@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from fedsim.scenario.model import Slot
-from fedsim.scenario.shapes import field_shape, fields_by_key
+from fedsim.parameters import alternatives, descriptions, element_types, fields_by_key
+from fedsim.scenario.parts import OfKind
 from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes
 
 _UNITS = {parse_duration_s: "duration", parse_size_bytes: "size", parse_rate_bps: "rate"}
@@ -48,16 +48,16 @@ class Parameter:
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
     """The parameters of a model, those of a nested model right after the one that holds it."""
     for key, info in fields_by_key(model).items():
-        meaning = " ".join((info.description or "").split()).replace("``", "`")
+        meaning = " ".join(descriptions(model).get(key, "").split()).replace("``", "`")
         yield Parameter(
             f"{prefix}{key}", _kind(info.annotation, info.metadata), _default(info), meaning
         )
-        shape = field_shape(info)
-        if len(shape.models) == 1 and shape.slot is None:
-            yield from parameters(shape.models[0], f"{prefix}{key}.")
-        for items, mark in ((shape.items, "<i>"), (shape.values, "<name>")):
-            for item in items:
-                if isinstance(item, type) and issubclass(item, BaseModel):
+        models = [item for item in alternatives(info.annotation) if _is_model(item)]
+        if len(models) == 1:
+            yield from parameters(models[0], f"{prefix}{key}.")
+        for annotation in alternatives(info.annotation):
+            for inner, mark in zip(element_types(annotation), ("<i>", "<name>"), strict=True):
+                for item in filter(_is_model, inner):
                     yield from parameters(item, f"{prefix}{key}.{mark}.")
 
 
@@ -65,8 +65,8 @@ def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     """What an annotation allows, in words."""
     bounds = []
     for item in metadata:
-        if isinstance(item, Slot):
-            return f"{item.kind} by name"
+        if isinstance(item, OfKind):
+            return f"{item.kind.replace('_', ' ')} by name"
         if isinstance(item, BeforeValidator) and item.func in _UNITS:
             return _UNITS[item.func]
         bounds += [
@@ -125,7 +125,12 @@ def _default(info: FieldInfo) -> str | None:
     """A field's default as YAML would write it; None where it must be given."""
     if info.is_required():
         return None
+    for item in info.metadata:
+        if isinstance(item, OfKind):
+            return item.default_name({})
     value = info.get_default(call_default_factory=True, validated_data={})
+    if info.validate_default:
+        return ""
     if isinstance(value, BaseModel):
         name = getattr(value, "name", None)
         return str(name) if isinstance(name, str) else ""

@@ -7,17 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from fedsim.components import Component, is_user_reference
+from fedsim.catalog import CATALOG, Catalog
 from fedsim.errors import UserError, UserErrors
-from fedsim.scenario.catalog import Catalog
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
 from fedsim.scenario.overrides import Override, apply_overrides
-from fedsim.scenario.problems import Problem, problems, shown
-from fedsim.scenario.shapes import Shape, field_shape, fields_by_key, shape_of
+from fedsim.scenario.parts import OfKind, Part, Reading, UserCode
+from fedsim.scenario.problems import Problem, all_errors, problems
 from fedsim.scenario.source import KeyPath, Source, read_yaml
 from fedsim.scenario.writing import to_yaml
 
@@ -27,16 +26,22 @@ class LoadedScenario:
     """A checked scenario.
 
     Attributes:
-        scenario: its sections; every part carries all its parameters, paths are absolute.
-        folder: folder that relative paths referred to.
-        path: the file; None where it was built in Python.
+        scenario: its sections; parts are resolved, paths are absolute.
+        path: the file; None if it was built in Python.
         source: what was written, with its places.
+        reading: how it was read.
     """
 
     scenario: Scenario
-    folder: Path
     path: Path | None
     source: Source = field(repr=False, compare=False)
+    reading: Reading = field(repr=False, compare=False)
+
+    @property
+    def folder(self) -> Path:
+        """Folder that relative paths referred to."""
+        assert self.reading.folder is not None
+        return self.reading.folder
 
     def resolved(self) -> dict[str, Any]:
         """Plain data with every default written out and absolute paths: it runs the same from anywhere."""
@@ -46,13 +51,27 @@ class LoadedScenario:
         """:meth:`resolved` as YAML, keys in the order of the reference."""
         return to_yaml(self.resolved())
 
-    def changed(self, catalog: Catalog, overrides: Iterable[Override | str]) -> LoadedScenario:
+    def changed(self, overrides: Iterable[Override | str]) -> LoadedScenario:
         """The scenario with these values set, checked anew; what was written stays known by its place.
 
         Raises:
             UserError: one for all that is wrong.
         """
-        return _load(apply_overrides(self.source, overrides), self.folder, self.path, catalog)
+        return _load(apply_overrides(self.source, overrides), self.reading, self.path)
+
+    def parts(self) -> Iterator[Part[Any]]:
+        """All parts."""
+        for _, part in _parts(self.scenario):
+            yield part
+
+    def sources(self) -> dict[str, str]:
+        """Source of the classes that have no file, by their path in the run folder."""
+        users = [(part.name, part.user) for part in self.parts() if part.user]
+        return {name.rpartition(":")[0]: user.source for name, user in users if user.source}
+
+    def user_code(self) -> dict[str, str | None]:
+        """SHA-256 of the source of every user's part, by its name; None if the source cannot be read."""
+        return {part.name: part.user.digest for part in self.parts() if part.user}
 
     @contextmanager
     def locating_errors(self) -> Iterator[None]:
@@ -78,7 +97,11 @@ class LoadedScenario:
 
 
 def load_scenario(
-    path: Path | str, catalog: Catalog, overrides: Iterable[Override | str] = ()
+    path: Path | str,
+    catalog: Catalog = CATALOG,
+    overrides: Iterable[Override | str] = (),
+    *,
+    user_code: UserCode = "import",
 ) -> LoadedScenario:
     """Read and check a scenario file.
 
@@ -86,22 +109,26 @@ def load_scenario(
         path: the YAML file; relative paths in it, and in the overrides, are relative to its folder.
         catalog: the parts it may name.
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
+        user_code: ``describe`` leaves the files of users' parts alone: such a part has no class and no validated
+            parameters.
 
     Raises:
         UserError: one for all that is wrong, each with its file, line and column, or its option.
     """
     file = Path(path)
     source = apply_overrides(read_yaml(file), overrides)
-    return _load(source, file.resolve().parent, file.resolve(), catalog)
+    return _load(source, Reading(catalog, file.resolve().parent, user_code), file.resolve())
 
 
 def load_scenario_dict(
     data: Mapping[str, Any],
     folder: Path | str,
-    catalog: Catalog,
+    catalog: Catalog = CATALOG,
     overrides: Iterable[Override | str] = (),
 ) -> LoadedScenario:
     """Check a scenario given as nested dicts and lists, as a YAML file would hold them.
+
+    A part may also be given as a class or an instance.
 
     Args:
         data: the sections; left unchanged.
@@ -113,10 +140,23 @@ def load_scenario_dict(
         UserError: one for all that is wrong, each with its key.
     """
     source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
-    return _load(source, Path(folder).resolve(), None, catalog)
+    return _load(source, Reading(catalog, Path(folder).resolve()), None)
 
 
-def _load(source: Source, folder: Path, path: Path | None, catalog: Catalog) -> LoadedScenario:
+def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -> Part[Any]:
+    """A part by itself: a name, a mapping of its name and parameters, or a class.
+
+    Raises:
+        UserError: one for all that is wrong.
+    """
+    adapter: TypeAdapter[Part[Any]] = TypeAdapter(Annotated[Part[Any], OfKind(kind)])
+    try:
+        return adapter.validate_python(value, context=Reading(catalog, folder))
+    except ValidationError as error:
+        raise all_errors(problems(error, value), Source(kind)) from None
+
+
+def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario:
     if source.data is None:
         raise UserError(
             "the scenario is empty",
@@ -125,18 +165,27 @@ def _load(source: Source, folder: Path, path: Path | None, catalog: Catalog) -> 
         )
     if not isinstance(source.data, dict):
         raise UserError("a scenario is a mapping of sections", where=source.label)
-    preparation = _Preparation(folder, catalog)
-    data = preparation.section(Scenario, source.data, ())
-    found = list(preparation.problems)
     try:
-        scenario = Scenario.model_validate(data)
+        scenario = Scenario.model_validate(source.data, context=reading)
     except ValidationError as error:
-        found += problems(error, Scenario, data)
-    else:
-        found += _too_many_evaluations(scenario)
+        raise all_errors(problems(error, source.data), source) from None
+    found = _too_many_evaluations(scenario)
     if found:
-        raise _all_errors(found, source)
-    return LoadedScenario(scenario, folder, path, source)
+        raise all_errors(found, source)
+    for key, part in _parts(scenario):
+        # The parts are new, and nobody has seen them without their place.
+        object.__setattr__(part, "where", source.value_place(key))
+    return LoadedScenario(scenario, path, source, reading)
+
+
+def _parts(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Part[Any]]]:
+    """The parts of a section and of the sections in it, with their paths."""
+    for key, value in section:
+        if isinstance(value, BaseModel):
+            yield from _parts(value, (*path, key))
+        for place, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if isinstance(item, Part):
+                yield ((*path, key) if place is None else (*path, key, place)), item
 
 
 def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
@@ -152,109 +201,3 @@ def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
             f"{until_s / MOST_EVALUATIONS:g} s",
         )
     ]
-
-
-def _all_errors(found: Iterable[Problem], source: Source) -> UserError:
-    # In the order of the file: what was written there first, then what is missing or came from elsewhere.
-    order = {path: number for number, path in enumerate(source.keys)}
-    ranked = sorted(
-        dict.fromkeys(found),
-        key=lambda problem: order.get(problem.path, order.get(problem.path[:-1], len(order))),
-    )
-    errors = [problem.to_error(source) for problem in ranked]
-    return errors[0] if len(errors) == 1 else UserErrors(errors)
-
-
-class _Preparation:
-    """Walks the data beside the models: names parts, makes paths absolute, checks the parts' own parameters.
-
-    What does not have the form a model wants is passed on as it is; checking the model then says what is wrong.
-    """
-
-    def __init__(self, folder: Path, catalog: Catalog) -> None:
-        self._folder = folder
-        self._catalog = catalog
-        self.problems: list[Problem] = []
-
-    def section(self, model: type[BaseModel], raw: dict[str, Any], path: KeyPath) -> dict[str, Any]:
-        """The data of a section, prepared."""
-        result = dict(raw)
-        companions: dict[str, Mapping[str, Any]] = {}
-        for key, info in fields_by_key(model).items():
-            shape = field_shape(info)
-            value = result.get(key)
-            if shape.slot is not None:
-                if value is None:
-                    value = companions.get(shape.slot.kind, {})
-                if isinstance(value, dict | Mapping) and (value or shape.slot.default):
-                    component, result[key] = self._part(shape, dict(value), result, (*path, key))
-                    companions.update(component.companions if component else {})
-                continue
-            if value is None and isinstance(info.default, BaseModel):
-                # A section whose keys are all left out, or commented out, is one that is not there.
-                result.pop(key, None)
-                if _holds_parts(type(info.default)):
-                    result[key] = self.section(type(info.default), {}, (*path, key))
-            elif key in result:
-                result[key] = self._value(shape, value, (*path, key))
-        return result
-
-    def _value(self, shape: Shape, raw: Any, path: KeyPath) -> Any:
-        if isinstance(raw, dict):
-            model = shape.model_for(raw)
-            if model is not None:
-                name = model.model_fields.get("name")
-                if len(shape.models) > 1 and name is not None and not name.is_required():
-                    raw = {"name": name.default, **raw}
-                return self.section(model, raw, path)
-            if shape.values and not shape.models:
-                values = shape_of(shape.values[0])
-                return {key: self._value(values, item, (*path, key)) for key, item in raw.items()}
-        elif isinstance(raw, list) and shape.items:
-            items = shape_of(shape.items[0])
-            return [self._value(items, item, (*path, index)) for index, item in enumerate(raw)]
-        elif isinstance(raw, str) and shape.is_path:
-            return str((self._folder / Path(raw).expanduser()).resolve())
-        elif isinstance(raw, Path) and shape.is_path:
-            return str((self._folder / raw.expanduser()).resolve())
-        elif isinstance(raw, bool) and shape.wants_number:
-            self.problems.append(Problem(path, f"must be a number, not {shown(raw)}"))
-            return int(raw)
-        return raw
-
-    def _part(
-        self, shape: Shape, raw: dict[str, Any], section: Mapping[str, Any], path: KeyPath
-    ) -> tuple[type[Component] | None, dict[str, Any]]:
-        """The class of a part and its data, all parameters written out where they are right."""
-        slot = shape.slot
-        assert slot is not None
-        if raw.get("name") is None and slot.default is not None:
-            raw = {**raw, "name": slot.default(section)}
-        name = raw.get("name")
-        if not isinstance(name, str):
-            return None, raw
-        if is_user_reference(name):
-            file, _, class_name = name.rpartition(":")
-            name = f"{(self._folder / file).resolve()}:{class_name}"
-        try:
-            component = self._catalog.find(slot.kind, name, self._folder)
-        except UserError as error:
-            self.problems.append(Problem((*path, "name"), error.message, error.hint))
-            return None, raw
-        given = {key: value for key, value in raw.items() if key != "name"}
-        options = self.section(component.Params, given, path)
-        try:
-            params = component.Params.model_validate(options)
-        except ValidationError as error:
-            self.problems += problems(error, component.Params, options, path)
-            return component, raw
-        return component, {"name": name, **params.model_dump(mode="json", by_alias=True)}
-
-
-def _holds_parts(model: type[BaseModel]) -> bool:
-    """Whether parts stand somewhere in a section."""
-    for info in model.model_fields.values():
-        shape = field_shape(info)
-        if shape.slot or any(_holds_parts(inner) for inner in shape.models):
-            return True
-    return False

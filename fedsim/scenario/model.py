@@ -1,86 +1,26 @@
 """The sections of a scenario as validated, frozen models.
 
-A :class:`Part` names a replaceable part (a method, a data set, ...) whose further keys are checked against that part's
-own parameter model by :mod:`fedsim.scenario.loading`, so that a new part needs no change here.
-
-A field of type :class:`pathlib.Path` (or pydantic's ``FilePath`` and ``DirectoryPath``), here or in a part's
-parameters, is relative to the scenario file; the loader makes it absolute.
+A field of type :class:`fedsim.scenario.parts.Part` holds a replaceable part (a method, a data set, ...), whose
+parameters are those of its own class, so that a new part needs no change here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetJsonSchemaHandler,
-    Tag,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from fedsim.components import Parameters
+from fedsim.parameters import Parameters
+from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
 from fedsim.units import Duration, Size
 
-
-@dataclass(frozen=True)
-class Slot:
-    """Marks a field as the place of a part.
-
-    Attributes:
-        kind: kind of part: dataset, partition, model, method, selection, schedule, compute, availability or network.
-        default: name of the part that is meant where none is given, from the section it stands in; a name must be given
-            where None.
-    """
-
-    kind: str
-    default: Callable[[Mapping[str, Any]], str] | None = None
-
-    def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Mark the place, for :mod:`fedsim.scenario.schema` to fill in the parts of this kind."""
-        return {**handler(core_schema), SLOT_KEY: self.kind}
-
-
-_TIMED_PARAMETERS = 1_000_000
 MOST_EVALUATIONS = 1_000_000
 """How often a run may measure the model at a fixed interval of time."""
-SLOT_KEY = "x-fedsim-kind"
-"""Key of the JSON schema that marks the place of a part."""
-
-
-def always(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """The same default wherever it is asked."""
-    return lambda section: name
-
-
-def _availability(section: Mapping[str, Any]) -> str:
-    own = section.get("availability")
-    own_trace = own.get("trace") if isinstance(own, Mapping) else None
-    return "trace" if section.get("trace") or own_trace else "always"
-
-
-class Part(BaseModel):
-    """A named part and its own parameters."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    name: str
-    """Name of a part that ships with fedsim, or ``file.py:ClassName`` of your own."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The part's own keys, not yet checked."""
-        return dict(self.__pydantic_extra__ or {})
+_TIMED_PARAMETERS = 1_000_000
+_SECTION: Any = Field(default_factory=dict, validate_default=True)
 
 
 class SupervisedTask(Parameters):
@@ -88,11 +28,11 @@ class SupervisedTask(Parameters):
 
     name: Literal["supervised"] = "supervised"
     """Kind of task."""
-    dataset: Annotated[Part, Slot("dataset")]
+    dataset: Annotated[Part[Any], OfKind("dataset")]
     """Data set."""
-    partition: Annotated[Part, Slot("partition")]
+    partition: Annotated[Part[Any], OfKind("partition")]
     """How the training samples are split over the clients."""
-    model: Annotated[Part, Slot("model")]
+    model: Annotated[Part[Any], OfKind("model")]
     """Model to train."""
 
 
@@ -241,6 +181,10 @@ class EnergyClass(Parameters):
     """Watts while sending."""
 
 
+def _availability(section: Mapping[str, Any]) -> str:
+    return "trace" if section.get("trace") else "always"
+
+
 class Devices(Parameters):
     """The population: which devices the clients are, how fast, how connected, and when they are there."""
 
@@ -248,11 +192,11 @@ class Devices(Parameters):
     """Folder of a trace bundle, relative to the scenario file; each part below may name its own (``trace:``)."""
     assign: Literal["in_order", "sample"] = "in_order"
     """Client i is device i of the bundle (at least as many devices as clients), or a device drawn with replacement."""
-    compute: Annotated[Part, Slot("compute", always("trace"))] = Part(name="trace")
+    compute: Annotated[Part[Any], OfKind("compute", "trace")] = BY_DEFAULT
     """Compute speed; from the trace's compute table when not given."""
-    availability: Annotated[Part, Slot("availability", _availability)] = Part(name="always")
+    availability: Annotated[Part[Any], OfKind("availability", _availability)] = BY_DEFAULT
     """When clients are online and eligible; from the trace when there is one, else always."""
-    network: Annotated[Part, Slot("network", always("static"))] = Part(name="static")
+    network: Annotated[Part[Any], OfKind("network", "static")] = BY_DEFAULT
     """Links; static from the trace's network table when not given."""
     failures: Failures = Failures()
     """Crashes and lost uploads."""
@@ -266,11 +210,11 @@ class Devices(Parameters):
 class Server(Parameters):
     """The server's method, selection and schedule."""
 
-    method: Annotated[Part, Slot("method", always("fedavg"))] = Part(name="fedavg")
+    method: Annotated[Part[Any], OfKind("method", "fedavg")] = BY_DEFAULT
     """What is learned."""
-    selection: Annotated[Part, Slot("selection", always("uniform"))] = Part(name="uniform")
+    selection: Annotated[Part[Any], OfKind("selection", "uniform")] = BY_DEFAULT
     """Whom to dispatch; uniform among the clients online when not given."""
-    schedule: Annotated[Part, Slot("schedule", always("sync"))] = Part(name="sync")
+    schedule: Annotated[Part[Any], OfKind("schedule", "sync")] = BY_DEFAULT
     """When to dispatch, wait, cut and aggregate; the one that belongs to the method, else sync, when not given."""
     partial_work: Literal["drop", "send"] = "drop"
     """A client that cannot finish before the deadline: works on and is late, or stops in time and sends what it has."""
@@ -327,6 +271,9 @@ class Evaluation(Parameters):
     """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised
     tasks; the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared
     where parts of the model are personal. Costs about an epoch of training each time."""
+    metrics: list[Annotated[Part[Any], OfKind("metric")]] = []
+    """Metrics on the test samples besides accuracy, loss, macro_f1, balanced_accuracy and, for next-character tasks,
+    perplexity: a list of names, or of parts with parameters such as ``{name: top_k_accuracy, k: 5}``."""
     batch_size: int | None = Field(default=None, ge=1)
     """Samples evaluated at once; 512 on a CPU and 8,192 on CUDA when not given."""
 
@@ -366,15 +313,15 @@ class Scenario(Parameters):
     """Seed of every random stream."""
     task: Task
     """What is learned, by whom."""
-    training: Training = Training()
+    training: Training = _SECTION
     """What a local step is."""
-    devices: Devices = Devices()
+    devices: Devices = _SECTION
     """Who the clients are."""
-    server: Server = Server()
+    server: Server = _SECTION
     """What the server does."""
     stop: Stop
     """When the run ends."""
-    evaluation: Evaluation = Evaluation()
+    evaluation: Evaluation = _SECTION
     """When the model is measured."""
     sweep: Sweep | None = None
     """Many runs from one file."""

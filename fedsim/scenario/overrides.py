@@ -70,6 +70,10 @@ def _apply(source: Source, override: Override) -> None:
             source.keys.setdefault(path, override.where)
             if last:
                 target[part] = copy.deepcopy(override.value)
+            elif isinstance(target.get(part), str):
+                # A part in its short form, whose parameter this is.
+                source.values[(*path, "name")] = source.value_place(path)
+                target[part] = {"name": target[part]}
             elif target.get(part) is None:
                 target[part] = {}
                 source.keys[path] = source.values[path] = override.where

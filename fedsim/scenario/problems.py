@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from fedsim.errors import UserError
-from fedsim.scenario.shapes import fields_by_key, model_at
+from fedsim.errors import UserError, UserErrors, nearest
 from fedsim.scenario.source import KeyPath, Source
 
 
@@ -49,29 +47,21 @@ class _Entry:
     error: Any
 
 
-def problems(
-    error: ValidationError, model: type[BaseModel], data: Any, prefix: KeyPath = ()
-) -> list[Problem]:
-    """All that pydantic found wrong with ``data``.
-
-    Args:
-        error: what it raised.
-        model: the model that was asked.
-        data: the data it was asked about.
-        prefix: where ``data`` lies in the whole scenario.
-    """
+def problems(error: ValidationError, data: Any) -> list[Problem]:
+    """All that pydantic found wrong with ``data``."""
     entries = [_entry(item, data) for item in error.errors(include_url=False)]
-    return [
-        problem
-        for group in _choose_branches(entries)
-        for problem in [_problem(group, model, data, prefix)]
-    ]
+    return [_problem(group) for group in _choose_branches(entries)]
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``"did you mean 'x'? "``, or nothing where no known word is near."""
-    close = difflib.get_close_matches(word, [str(item) for item in known], n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'? " if close else ""
+def all_errors(found: Iterable[Problem], source: Source) -> UserError:
+    """One error for all problems, in the order of the file: what is written there first, then what is missing."""
+    order = {path: number for number, path in enumerate(source.keys)}
+    ranked = sorted(
+        dict.fromkeys(found),
+        key=lambda problem: order.get(problem.path, order.get(problem.path[:-1], len(order))),
+    )
+    errors = [problem.to_error(source) for problem in ranked]
+    return errors[0] if len(errors) == 1 else UserErrors(errors)
 
 
 def shown(value: Any) -> str:
@@ -130,20 +120,17 @@ def _understanding(groups: list[list[_Entry]]) -> tuple[int, int]:
     return min(len(group[0].path) for group in groups), -len(groups)
 
 
-def _problem(
-    group: Sequence[_Entry], model: type[BaseModel], data: Any, prefix: KeyPath
-) -> Problem:
-    path = group[0].path
+def _problem(group: Sequence[_Entry]) -> Problem:
     if len(group) == 1:
-        return _translate(group[0], model, data, prefix)
+        return _translate(group[0])
     # A value that one branch could read speaks to that branch; that others want a list instead is no help.
     telling = [
         entry for entry in group if not entry.error["type"].endswith(("list_type", "dict_type"))
     ]
-    found = [_translate(entry, model, data, prefix) for entry in telling or group]
+    found = [_translate(entry) for entry in telling or group]
     messages = list(dict.fromkeys(item.message for item in found))
     return Problem(
-        (*prefix, *path),
+        group[0].path,
         _join_alternatives(messages),
         next((item.hint for item in found if item.hint), None),
     )
@@ -162,23 +149,15 @@ def _join_alternatives(messages: Sequence[str]) -> str:
     return ", or ".join(heads)
 
 
-def _translate(entry: _Entry, model: type[BaseModel], data: Any, prefix: KeyPath) -> Problem:
-    error, path = entry.error, (*prefix, *entry.path)
+def _translate(entry: _Entry) -> Problem:
+    error, path = entry.error, entry.path
     kind, context, value = error["type"], error.get("ctx", {}), error.get("input")
-    own = str(entry.path[-1]) if entry.path else ""
-    parent = model_at(model, data, entry.path[:-1])
-    siblings = fields_by_key(parent) if parent else {}
-    description = siblings[own].description if own in siblings else None
-    if kind == "missing":
-        return Problem(path, "is missing", description, at="key")
-    if kind == "extra_forbidden":
-        known = f"known keys: {', '.join(siblings) or 'none'}"
-        return Problem(path, "unknown key", f"{nearest(own, siblings)}{known}", at="key")
+    if "hint" in context:
+        at: Literal["key", "value"] = "key" if kind in ("missing", "extra_forbidden") else "value"
+        return Problem(path, error["msg"], context["hint"], at)
     if kind == "literal_error":
         hint = nearest(str(value), _words(context["expected"])).strip() or None
         return Problem(path, f"must be {context['expected']}, not {shown(value)}", hint)
-    if kind == "string_pattern_mismatch":
-        return Problem(path, f"{shown(value)} does not fit", description)
     if kind == "union_tag_invalid":
         names = _words(context["expected_tags"])
         hint = f"{nearest(context['tag'], names)}known: {', '.join(names)}"

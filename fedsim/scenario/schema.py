@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedsim.scenario.catalog import Catalog, summary
-from fedsim.scenario.model import SLOT_KEY, Scenario
+from fedsim.catalog import Catalog, summary
+from fedsim.scenario.model import Scenario
+from fedsim.scenario.parts import KIND_KEY, Reading
 
 
 def json_schema(catalog: Catalog) -> dict[str, Any]:
@@ -33,13 +34,16 @@ def json_schema(catalog: Catalog) -> dict[str, Any]:
             "properties": {
                 "name": {
                     "type": "string",
-                    "pattern": r"\.py:[A-Za-z_][A-Za-z0-9_]*$",
+                    "pattern": _OWN,
                     "description": "file.py:ClassName, relative to the scenario file",
                 }
             },
             "required": ["name"],
         }
-    filled = _fill_slots(schema, catalog)
+    defaults = _section_defaults(catalog)
+    for section, default in defaults.items():
+        schema["properties"][section].setdefault("default", default)
+    filled = _fill_parts(schema, catalog, definitions)
     filled.update(
         {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fedsim scenario"}
     )
@@ -47,22 +51,41 @@ def json_schema(catalog: Catalog) -> dict[str, Any]:
     return result
 
 
-def _fill_slots(value: Any, catalog: Catalog) -> Any:
+_OWN = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def _section_defaults(catalog: Catalog) -> dict[str, Any]:
+    """What the sections are that a scenario leaves out."""
+    smallest = {"task": {"name": "timing", "clients": 1}, "stop": {"rounds": 1}}
+    scenario = Scenario.model_validate(smallest, context=Reading(catalog))
+    sections = scenario.model_dump(mode="json", by_alias=True)
+    return {key: value for key, value in sections.items() if key not in smallest}
+
+
+def _fill_parts(value: Any, catalog: Catalog, definitions: dict[str, Any]) -> Any:
+    """The schema with every field that :class:`fedsim.scenario.parts.OfKind` marked filled in."""
     if isinstance(value, list):
-        return [_fill_slots(item, catalog) for item in value]
+        return [_fill_parts(item, catalog, definitions) for item in value]
     if not isinstance(value, dict):
         return value
-    kind = value.get(SLOT_KEY)
+    kind = value.get(KIND_KEY)
     if kind is None:
-        return {key: _fill_slots(item, catalog) for key, item in value.items()}
-    names = [*catalog.names(kind), "own"]
-    place: dict[str, Any] = {"anyOf": [{"$ref": f"#/$defs/{kind}.{name}"} for name in names]}
-    if "description" in value:
-        place["description"] = value["description"]
+        return {key: _fill_parts(item, catalog, definitions) for key, item in value.items()}
+    names = catalog.names(kind)
     if "default" in value:
-        # The part's name may be left out where the section has a default for it.
-        place["default"] = value["default"]
-        place["anyOf"].append(
-            {"type": "object", "properties": {"name": False}, "description": "Keys of the default."}
-        )
+        _name_may_be_left_out(definitions[f"{kind}.{value['default']['name']}"])
+    place = {key: value[key] for key in ("description", "default") if key in value}
+    place["anyOf"] = [{"$ref": f"#/$defs/{kind}.{name}"} for name in [*names, "own"]]
+    if "default" in value:
+        keys = {"type": "object", "properties": {"name": False}}
+        place["anyOf"].append({**keys, "description": "Keys of the default."})
+    short = {"enum": names, "description": "The name of a part with its default parameters."}
+    place["anyOf"] += [short, {"type": "string", "pattern": _OWN}]
     return place
+
+
+def _name_may_be_left_out(part: dict[str, Any]) -> None:
+    """Change the schema of a part that is the default of some field."""
+    if "name" in part["required"]:
+        part["required"].remove("name")
+        part["properties"]["name"]["default"] = part["properties"]["name"]["const"]

@@ -2,145 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedsim.components import Parameters
+from fedsim.parameters import Parameters
+from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.units import Duration
-
-
-class Sgd(Parameters):
-    """Stochastic gradient descent; momentum, dampening-free, and decoupled from nothing (as in torch.optim.SGD)."""
-
-    name: Literal["sgd"] = "sgd"
-    """Kind of optimizer."""
-    lr: float = Field(default=0.05, gt=0)
-    """Learning rate of a local step."""
-    momentum: float = Field(default=0.0, ge=0, lt=1)
-    """Momentum; its buffer starts at zero with every dispatch."""
-    nesterov: bool = False
-    """Nesterov's form of momentum."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """L2 penalty added to the gradient."""
-
-    @model_validator(mode="after")
-    def _nesterov_has_momentum(self) -> Sgd:
-        if self.nesterov and not self.momentum:
-            raise ValueError("nesterov is a form of momentum, which is 0; give momentum")
-        return self
-
-
-class Adam(Parameters):
-    """Adam (Kingma and Ba 2015); moments start at zero with every dispatch."""
-
-    name: Literal["adam"]
-    """Kind of optimizer."""
-    lr: float = Field(default=0.001, gt=0)
-    """Learning rate of a local step."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the first moment."""
-    beta2: float = Field(default=0.999, ge=0, lt=1)
-    """Decay of the second moment."""
-    eps: float = Field(default=1e-8, gt=0)
-    """Added to the root of the second moment."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """L2 penalty added to the gradient."""
-
-
-class AdamW(Parameters):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
-
-    name: Literal["adamw"]
-    """Kind of optimizer."""
-    lr: float = Field(default=0.001, gt=0)
-    """Learning rate of a local step."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the first moment."""
-    beta2: float = Field(default=0.999, ge=0, lt=1)
-    """Decay of the second moment."""
-    eps: float = Field(default=1e-8, gt=0)
-    """Added to the root of the second moment."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    """Decoupled weight decay."""
-
-
-Optimizer = Annotated[Sgd | Adam | AdamW, Field(discriminator="name")]
-
-
-class ConstantRate(Parameters):
-    """The learning rate of the optimizer, always."""
-
-    name: Literal["constant"] = "constant"
-    """Kind of schedule."""
-
-
-class InverseSqrtRate(Parameters):
-    """lr / sqrt(t / scale + 1), t in rounds (or seconds)."""
-
-    name: Literal["inverse_sqrt"]
-    """Kind of schedule."""
-    scale: float = Field(default=10.0, gt=0)
-    """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
-    by: Literal["round", "time"] = "round"
-    """What t counts."""
-
-
-class ExponentialRate(Parameters):
-    """lr x factor^(t / every), stepwise: the exponent is rounded down."""
-
-    name: Literal["exponential"]
-    """Kind of schedule."""
-    factor: float = Field(default=0.99, gt=0, le=1)
-    """Factor per step of the schedule."""
-    every: float = Field(default=1.0, gt=0)
-    """Rounds (or seconds) between two steps."""
-    by: Literal["round", "time"] = "round"
-    """What t counts."""
-
-
-class CosineRate(Parameters):
-    """From lr down to lr x floor along half a cosine over ``length``, then constant."""
-
-    name: Literal["cosine"]
-    """Kind of schedule."""
-    length: float = Field(gt=0)
-    """Rounds (or seconds) of the descent."""
-    floor: float = Field(default=0.0, ge=0, le=1)
-    """Final rate as a share of lr."""
-    by: Literal["round", "time"] = "round"
-    """What t counts."""
-
-
-class PiecewiseRate(Parameters):
-    """lr x a factor that goes from point to point in straight lines: a warm-up, phases, steps.
-
-    The factor is the first point's before it and the last point's after it. Two points at one t are a step, and from
-    t on the second holds.
-    """
-
-    name: Literal["piecewise"]
-    """Kind of schedule."""
-    points: list[tuple[float, float]] = Field(min_length=1)
-    """Pairs of t, in rounds (or seconds), and factor: ``[[0, 0.1], [100, 1]]`` is a warm-up of 100 rounds,
-    ``[[2000, 1], [2000, 0.01]]`` two phases."""
-    by: Literal["round", "time"] = "round"
-    """What t counts."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> PiecewiseRate:
-        times = [t for t, _ in self.points]
-        if times != sorted(times):
-            raise ValueError(f"the points must be in order of t, which is {times}")
-        if min(factor for _, factor in self.points) <= 0:
-            raise ValueError("a factor must be above zero")
-        return self
-
-
-RateSchedule = Annotated[
-    ConstantRate | InverseSqrtRate | ExponentialRate | CosineRate | PiecewiseRate,
-    Field(discriminator="name"),
-]
 
 
 class LimitedWork(Parameters):
@@ -223,9 +91,9 @@ Workers = Annotated[ThreadWorkers | DeviceWorkers | RayWorkers, Field(discrimina
 class Training(Parameters):
     """What a local step is, how many a client does, and where they are executed."""
 
-    optimizer: Optimizer = Sgd()
+    optimizer: Annotated[Part[Any], OfKind("optimizer", "sgd")] = BY_DEFAULT
     """Optimizer of the local steps: sgd, adam or adamw."""
-    lr_schedule: RateSchedule = ConstantRate()
+    lr_schedule: Annotated[Part[Any], OfKind("lr_schedule", "constant")] = BY_DEFAULT
     """How the learning rate changes: constant, inverse_sqrt, exponential, cosine or piecewise; by round or by
     simulated time."""
     clip_norm: float | None = Field(default=None, gt=0)
@@ -260,6 +128,10 @@ class Training(Parameters):
     result."""
     memory: Literal["device", "host", "disk"] | None = None
     """Where clients' memories are kept; the first of these that has room when not given."""
+
+    verify: Literal["eager"] | None = None
+    """``eager`` trains every dispatch by itself and executes every instruction at once, in place of deferring and
+    grouping them: a slow check that gives the same result (up to the last bit with the kernel ``vmap``)."""
 
     @model_validator(mode="after")
     def _one_amount_of_work(self) -> Training:

@@ -1,1 +1,1 @@
-"""When and whom: schedules and selections, one file each."""
+"""Schedules and selections: when to dispatch work and to which clients. One file each."""

@@ -1,4 +1,4 @@
-"""Arrival groups of the Compass scheduler: who is to arrive together, when, and after how many local steps."""
+"""Arrival groups of the Compass scheduler: which clients arrive together, when, and after how many local steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GroupRules:
         min_steps, max_steps: bounds of the local steps assigned (Q_min, Q_max).
         latest_factor: a group waits this many times as long as it expects to (lambda).
         smoothing: weight of a new observation in the estimate of a client's speed (beta_S).
-        join_slack: a client may also join where it has time for up to ``join_slack`` x ``max_steps`` steps.
+        join_slack: a client may also join if it has time for up to ``join_slack`` x ``max_steps`` steps.
         from_latest: a new group is fitted to the latest instead of the expected arrival of the groups there are.
         skip_overflow: groups that a new one cannot meet within ``max_steps`` do not count.
     """
@@ -74,7 +74,7 @@ class ArrivalGroups:
         self._made = 0
 
     def observe(self, client: int, duration_ns: int, steps: int) -> None:
-        """A client has taken this long for ``steps`` local steps."""
+        """Record that a client took this long for ``steps`` local steps."""
         # A step that takes no time at all is taken for one of the clock's smallest unit.
         observed = max(1.0, duration_ns / max(1, steps))
         before = self.step_ns.get(client, observed)
@@ -82,14 +82,14 @@ class ArrivalGroups:
         self.step_ns[client] = observed if share == 1 else (1 - share) * before + share * observed
 
     def assign(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
-        """Put a client into the group that suits it best, or into a new one; the group and the client's steps."""
+        """Add a client to the best open group, or to a new one; returns the group and the client's steps."""
         found = self.join(client, now_ns)
         group, steps = found if found is not None else self.create(client, now_ns)
         group.pending.append(client)
         return group, steps
 
     def join(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int] | None:
-        """The open group that leaves the client time for most steps within bounds (of equals the newest), if any."""
+        """The open group that leaves the client time for most steps within bounds (ties go to the newest), if any."""
         most = math.floor(self.rules.join_slack * self.rules.max_steps)
         best: tuple[ArrivalGroup, int] | None = None
         for group in self.open.values():
@@ -124,7 +124,7 @@ class ArrivalGroups:
         return group, steps
 
     def close(self, group: ArrivalGroup) -> None:
-        """Let nobody join a group any more."""
+        """Close a group to further members."""
         del self.open[group.number]
         if group.timer is not None:
             group.timer.cancel()

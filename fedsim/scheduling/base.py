@@ -1,10 +1,9 @@
 """The interfaces of schedules (when) and selections (whom), and the server as both see it.
 
-A schedule is a passive state machine: the simulation calls :meth:`Schedule.start` once and then one ``on_...``
-method per event, and the
-schedule acts through its :class:`ServerPort`. The port holds only what a real server could know: who is checked in
-*now*, what it
-has sent and received, never when a device will leave or how long it will take.
+A schedule is a passive state machine: the simulation calls :meth:`Schedule.start` once and then one ``on_...`` method
+per event, and the schedule acts through its :class:`ServerPort`. The port holds only what a real server could know:
+which clients are checked in *now* and what it has sent and received, never when a device will leave or how long it will
+take.
 """
 
 from __future__ import annotations
@@ -19,25 +18,26 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Component, Parameters
+from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 
 
 class Dispatch:
-    """One hand-out of work, as the server knows it.
+    """A dispatch as the server knows it.
 
     Attributes:
         dispatch_id: number in order of dispatching, from 0.
         client: the client.
         sequence: how many dispatches this client had before.
         version: model version handed out.
-        round: round it belongs to (the version, where a schedule has no rounds).
-        steps: local steps asked for.
+        round: its round; the version if the schedule has no rounds.
+        steps: local steps assigned.
         dispatched_ns: when it was handed out.
         arrived_ns: when its update arrived; -1 before.
-        steps_done: local steps behind the update; 0 before it arrived.
+        steps_done: local steps that the update contains; 0 before it arrived.
         staleness: versions created between dispatch and arrival; 0 before it arrived.
-        multiplicity: how often the client was drawn (more than once only with replacement); it works once.
-        open: whether its outcome is still to come.
+        multiplicity: how often the client was drawn, which exceeds 1 only with replacement; it works once.
+        open: whether it has no outcome yet.
         used: whether its update has entered an aggregation.
     """
 
@@ -86,15 +86,15 @@ class Dispatch:
 
 
 class Timer(Protocol):
-    """A pending call; one that was cancelled never happens."""
+    """A pending call."""
 
     def cancel(self) -> None:
-        """Forget the call."""
+        """Prevent the call."""
         ...
 
 
 class ServerPort(Protocol):
-    """The server: what a schedule may know and do."""
+    """What a schedule may know of the server and do through it."""
 
     @property
     def now_ns(self) -> int:
@@ -123,12 +123,12 @@ class ServerPort(Protocol):
 
     @property
     def default_steps(self) -> npt.NDArray[np.int64]:
-        """Local steps of a full piece of work for each client, (N,), from the training section."""
+        """Local steps of a full workload of each client, (N,), from the training section."""
         ...
 
     @property
     def busy_until_ns(self) -> int:
-        """When the server is done with its last aggregation; work is not handed out before."""
+        """When the server finishes its last aggregation; it dispatches no work before."""
         ...
 
     @property
@@ -138,7 +138,7 @@ class ServerPort(Protocol):
 
     @property
     def detects_failures(self) -> bool:
-        """Whether the server learns that a client at work is gone."""
+        """Whether the server detects that a busy client has gone offline."""
         ...
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
@@ -150,21 +150,20 @@ class ServerPort(Protocol):
         ...
 
     def is_busy(self, client: int) -> bool:
-        """Whether the client is at work."""
+        """Whether the client has an unfinished dispatch, or work is waiting for it."""
         ...
 
     def online_clients(self) -> npt.NDArray[np.int64]:
-        """All clients checked in and not at work now, ascending."""
+        """Clients that are checked in and idle now, ascending."""
         ...
 
     def sample_online(self, count: int) -> list[int]:
-        """``count`` clients uniformly without replacement among those checked in and not at work; fewer if there
-        are fewer."""
+        """Up to ``count`` clients drawn uniformly without replacement from those checked in and idle."""
         ...
 
     def expected_duration_s(self, client: int) -> float:
-        """Duration of a full piece of work at the client's nominal speed and link rates, as a profiling run would
-        find it."""
+        """Duration of a full workload at the client's nominal speed and link rates, as a profiling run would
+        measure it."""
         ...
 
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
@@ -179,35 +178,35 @@ class ServerPort(Protocol):
         deadline_ns: int | None = None,
         on_dispatched: Callable[[Dispatch], None] | None = None,
     ) -> Timer:
-        """Hand work to a client: now, or as soon as it is checked in and done with its last work.
+        """Dispatch work to a client: now, or as soon as it is checked in and idle.
 
-        Cancelling the returned timer takes back a hand-out that has not happened yet.
+        Cancelling the returned timer withdraws a dispatch that has not started yet.
 
         Args:
-            client: must not be waiting for a hand-out already.
-            steps: local steps, or what tells them, asked at the moment of the hand-out; the client's default when
-                None.
+            client: must not be waiting for a dispatch already.
+            steps: local steps, or a function that returns them, called when the work is handed out; the client's
+                default if None.
             deadline_ns: latest useful arrival, announced with the work; with partial work "send" the client stops
                 in time for it.
-            on_dispatched: called with the dispatch at the moment of the hand-out.
+            on_dispatched: called with the dispatch when the work is handed out.
         """
         ...
 
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call back at a time, after all arrivals of that instant."""
+        """Call ``callback`` at a time, after all arrivals of that instant."""
         ...
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
-        """Call back once, when next some client is checked in and not at work that is not so now, or when the
-        selection may draw other clients (:meth:`Selection.next_change_ns`)."""
+        """Call ``callback`` once, when the next client becomes available or the selection may draw other clients
+        (:meth:`Selection.next_change_ns`)."""
         ...
 
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
-        """Throw an arrived update away; ``late`` says that it came after its round had closed."""
+        """Discard an arrived update; ``late`` means that it arrived after its round had closed."""
         ...
 
     def cut(self, dispatch: Dispatch) -> None:
-        """Tell a client at work to stop; its update is lost. Does nothing where the client is gone already."""
+        """Stop a busy client, whose update is lost; does nothing if the client has already gone offline."""
         ...
 
     def aggregate(
@@ -218,32 +217,34 @@ class ServerPort(Protocol):
         attributes: Mapping[str, float] | None = None,
         closes_round: bool = False,
     ) -> int:
-        """Make the next model version from arrived updates.
+        """Create the next model version from arrived updates.
 
         Args:
-            dispatches: their dispatches, in the order in which the method sees them.
-            groups: the schedule's mark on each, such as a tier.
-            attributes: numbers for the method.
-            closes_round: this also ends a round.
+            dispatches: their dispatches, in the order in which the method receives them.
+            groups: a number per dispatch, such as its tier.
+            attributes: named numbers passed to the method.
+            closes_round: whether this also ends a round.
 
         Returns:
-            The version made.
+            The new version.
         """
         ...
 
     def close_round(self) -> None:
-        """End a round that made no version."""
+        """End a round without a new version."""
         ...
 
 
 class Selection(Component, ABC):
-    """Whom to dispatch.
+    """Decides which clients to dispatch.
 
     Attributes:
-        chooses: whether it chooses among those that are available; otherwise who works is settled beforehand.
+        chooses: whether it chooses among the available clients; otherwise the clients are fixed beforehand.
+        needs_training: whether it learns from training losses, so that a run without training cannot use it.
     """
 
     chooses: ClassVar[bool] = True
+    needs_training: ClassVar[bool] = False
 
     def __init__(self, params: Any, server: ServerPort) -> None:
         self.params = params
@@ -253,7 +254,7 @@ class Selection(Component, ABC):
 
     @abstractmethod
     def draw(self, count: int) -> list[int]:
-        """Up to ``count`` different clients, all of them in :meth:`available`."""
+        """Draw up to ``count`` different clients, all of them in :meth:`available`."""
 
     def draw_among(self, count: int, members: npt.NDArray[np.bool_]) -> list[int]:
         """:meth:`draw` restricted to ``members`` (N,), such as a tier."""
@@ -264,26 +265,27 @@ class Selection(Component, ABC):
             self._members = None
 
     def available(self) -> npt.NDArray[np.int64]:
-        """Clients that may be drawn now: checked in, not at work, and of those that are asked for; ascending."""
+        """Clients that may be drawn now, ascending: checked in, idle, and among the members that :meth:`draw_among`
+        restricts to."""
         clients = self.server.online_clients()
         return clients if self._members is None else clients[self._members[clients]]
 
     def generator(self) -> np.random.Generator:
-        """Random numbers for one draw; every call gives others."""
+        """A generator for one draw; every call returns a different one."""
         self._generators += 1
         return self.server.stream(Purpose.SELECTION, 1).generator(k=self._generators)
 
     def next_change_ns(self) -> int | None:
-        """When the selection may draw other clients than now even if nobody checks in; None where it never does."""
+        """When the selection may next draw different clients although no client checks in; None if it never does."""
         return None
 
     @property
     def allows_empty(self) -> bool:
-        """Whether a cohort without clients means a round in which nobody takes part, not that nobody can."""
+        """Whether an empty cohort is a round without participants, rather than a lack of available clients."""
         return False
 
     def multiplicity(self, client: int) -> int:
-        """How often ``client`` stands in the last draw that named it; 1 unless drawn with replacement."""
+        """How often the last draw that included ``client`` drew it; 1 unless drawn with replacement."""
         return 1
 
     def cohort(self, factor: float = 1.0) -> list[int]:
@@ -291,50 +293,85 @@ class Selection(Component, ABC):
         return self.draw(self.cohort_size(factor))
 
     def cohort_size(self, factor: float = 1.0) -> int:
-        """Clients wanted for a round: the ``cohort`` parameter x ``factor``, rounded up; all clients where it is
-        not given."""
-        size = getattr(self.params, "cohort", None)
+        """Number of clients wanted for a round: ``cohort`` times ``factor``, rounded up; all clients if it is not
+        given."""
+        size = self.largest_cohort
         return self.server.clients if size is None else math.ceil(size * factor - 1e-9)
 
+    @property
+    def largest_cohort(self) -> int | None:
+        """The ``cohort`` parameter; None if it is not given or does not exist."""
+        size: int | None = getattr(self.params, "cohort", None)
+        return size
+
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """Learn from an update that arrived (durations, losses)."""
+        """Record an update that has arrived."""
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Learn that a client went away."""
+        """Record that a client has gone offline with its work."""
 
 
 class CohortParams(Parameters):
     """Parameters of selections with a cohort size."""
 
     cohort: int | None = Field(default=None, ge=1)
-    """Clients of a round; all who are available when not given."""
+    """Clients per round; default: all available clients."""
 
 
 class Schedule(Component, ABC):
-    """When to dispatch, wait, cut and aggregate.
+    """Decides when to dispatch, wait, cut and aggregate.
 
     Attributes:
-        synchronous: whether work of one round always starts from one version and is aggregated before the next round.
-        begins_with_prologue: whether it hands out a method's prologue, where there is one.
-        paper: where the schedule comes from.
+        synchronous: whether all work of a round starts from one version and is aggregated before the next round.
+        begins_with_prologue: whether it dispatches the prologue of a method that has one.
+        needs_all_clients: whether all clients participate all the time, so that a cohort is refused.
+        needs_choice: whether the selection must choose among the clients that are available.
+        patience: the parameter that limits how long it waits for a client; it is required if the server never
+            detects failures. Empty if the schedule does not wait.
+        paper: source of the schedule.
+
+    Raises:
+        UserError: the selection or the server's failure detection does not meet these needs.
     """
 
     synchronous: ClassVar[bool] = False
     begins_with_prologue: ClassVar[bool] = False
+    needs_all_clients: ClassVar[bool] = False
+    needs_choice: ClassVar[bool] = False
+    patience: ClassVar[str] = ""
     paper: ClassVar[str] = ""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
+        name = self.name or type(self).__name__
+        if self.needs_all_clients and selection.cohort_size() < server.clients:
+            raise UserError(
+                f"under the {name} schedule all clients participate all the time",
+                where="server.selection",
+                hint="leave out the cohort",
+            )
+        if self.needs_choice and not selection.chooses:
+            raise UserError(
+                f"the {selection.name} selection fixes the clients of each round, and so does the {name} schedule",
+                where="server.selection",
+                hint="use another selection, or another schedule",
+            )
+        if self.patience and not server.detects_failures and getattr(params, self.patience) is None:
+            raise UserError(
+                f"the {name} schedule waits forever for a client that has gone offline",
+                where="server.schedule",
+                hint=f"give a {self.patience}, or a server.failure_detection other than never",
+            )
         self.params = params
         self.server = server
         self.selection = selection
 
     @abstractmethod
     def start(self) -> None:
-        """Begin, at time 0."""
+        """Start the schedule, at time 0."""
 
     @abstractmethod
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """An update has arrived; it is to be aggregated or discarded, now or later."""
+        """Handle an arrived update: aggregate or discard it, now or later."""
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """The server has learnt that this client is gone with its work."""
+        """Handle the failure of a client whose update will never arrive."""

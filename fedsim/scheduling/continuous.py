@@ -1,6 +1,6 @@
-"""Schedules without rounds: clients are kept at work, and the model moves on while they are.
+"""Schedules without rounds: clients are kept busy, and new versions are created while they work.
 
-What these schedules share: no client that is gone, or never answers, holds anything up.
+Invariant: a client that goes offline or never responds delays no other client.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -22,43 +22,35 @@ class ContinuousParams(Parameters):
     """Parameters of schedules without rounds."""
 
     timeout: Duration | None = Field(default=None, gt=0)
-    """An update that has not come after this long is given up: the client is told to stop. Without it the server
-    waits until the update comes or it learns that the client is gone."""
+    """Longest wait for an update, after which the client is stopped; default: the server waits until the update arrives
+    or it detects that the client has gone offline."""
 
 
 class Continuous(Schedule):
-    """Keeps track of who is at work; its versions count as rounds.
+    """Tracks which clients are busy; each version counts as a round.
 
-    Subclasses hand out work with :meth:`hand_out`, and every hand-out ends in one call of :meth:`received` or of
+    Subclasses dispatch work with :meth:`hand_out`; every dispatch ends in one call of either :meth:`received` or
     :meth:`lost`.
     """
 
-    #: Updates in a row that may take no simulated time at all before the scenario is refused as endless.
-    MAX_INSTANT_UPDATES = 1_000_000
+    patience: ClassVar[str] = "timeout"
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if params.timeout is None and not server.detects_failures:
-            raise UserError(
-                "a client that is gone would never be given work again",
-                where="server.schedule",
-                hint="give a timeout, or a server.failure_detection other than never",
-            )
         self._timeout_ns = None if params.timeout is None else to_ns(params.timeout)
         self._timers: dict[int, Timer] = {}
-        self._instant_ns = -1
-        self._instant_updates = 0
+        self._standstill = Standstill("updates", allowance=2 * server.clients)
 
     @abstractmethod
     def received(self, dispatch: Dispatch) -> None:
-        """An update has arrived."""
+        """Handle an arrived update."""
 
     @abstractmethod
     def lost(self, dispatch: Dispatch) -> None:
-        """No update will come of this dispatch: the client is gone, or its time is up."""
+        """Handle a dispatch without an update: the client has gone offline, or the timeout has passed."""
 
     def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
-        """Give a client work: now, or when it next checks in; ``steps`` is asked at that moment."""
+        """Dispatch work to a client: now, or when it next checks in; ``steps`` is called at that moment."""
         on_dispatched = None if self._timeout_ns is None else self._set_timer
         self.server.dispatch(client, steps=steps, on_dispatched=on_dispatched)
 
@@ -68,7 +60,7 @@ class Continuous(Schedule):
         groups: Sequence[int] | None = None,
         **attributes: float,
     ) -> None:
-        """Make the next version from these updates."""
+        """Create the next version from these updates."""
         self.server.aggregate(dispatches, groups=groups, attributes=attributes, closes_round=True)
 
     def _set_timer(self, dispatch: Dispatch) -> None:
@@ -78,21 +70,18 @@ class Continuous(Schedule):
         )
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """See :class:`fedsim.scheduling.base.Schedule`."""
-        if dispatch.arrived_ns == self._instant_ns:
-            self._watch_for_standstill()
-        else:
-            self._instant_ns, self._instant_updates = dispatch.arrived_ns, 1
+        """Handle an arrived update."""
+        self._standstill.count(dispatch.arrived_ns)
         if self._timeout_ns is not None:
             self._timers.pop(dispatch.dispatch_id).cancel()
         self.received(dispatch)
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """See :class:`fedsim.scheduling.base.Schedule`."""
+        """Handle a failed client, unless its timeout has passed."""
         if self._timeout_ns is not None:
             timer = self._timers.pop(dispatch.dispatch_id, None)
             if timer is None:
-                return  # given up before
+                return  # the timeout had passed
             timer.cancel()
         self.lost(dispatch)
 
@@ -101,34 +90,25 @@ class Continuous(Schedule):
         self.server.cut(dispatch)
         self.lost(dispatch)
 
-    def _watch_for_standstill(self) -> None:
-        self._instant_updates += 1
-        if self._instant_updates > self.MAX_INSTANT_UPDATES + 2 * self.server.clients:
-            raise UserError(
-                f"{self._instant_updates} updates in a row took no simulated time, so the run may never end",
-                where="devices",
-                hint="give compute or network times, or stop.rounds",
-            )
-
 
 class ConcurrentParams(ContinuousParams):
-    """Parameters of schedules that keep a number of clients at work."""
+    """Parameters of schedules that keep a number of clients busy."""
 
     concurrency: int | None = Field(default=None, ge=1)
-    """Clients kept at work; the selection's cohort when not given, and all clients without one."""
+    """Clients kept busy; default: the selection's cohort, or all clients if it has none."""
     next_client: Literal["selection", "same"] = "selection"
-    """Who gets the place of a client whose work has ended: a fresh draw of the selection, or the client itself
-    (when it next checks in), as silos do that always take part."""
+    """Which client replaces one whose dispatch has ended: a new draw of the selection, or the same client when it next
+    checks in, as with silos that always participate."""
     max_staleness: int | None = Field(default=None, ge=0)
-    """An update that arrives with more versions made since its dispatch is thrown away."""
+    """Updates that are staler than this many versions are discarded."""
 
 
 class Concurrent(Continuous):
-    """Keeps ``concurrency`` clients at work and makes a version of every few updates.
+    """Keeps ``concurrency`` clients busy and creates a version from every few updates.
 
-    An arriving update is handled to its end before the next one of that instant: the version is made if the update
-    completes it, and then the free place is filled, so that a client dispatched here starts from that version. A
-    place that nobody can take is filled when the next client checks in.
+    An arriving update is handled completely before the next one of the same instant: the version is created if the
+    update completes it, and then the free slot is filled, so that the next client starts from that version. A slot
+    that no available client can fill is filled when the next client checks in.
     """
 
     def __init__(
@@ -142,7 +122,7 @@ class Concurrent(Continuous):
         self._filling_later = False
 
     def start(self) -> None:
-        """Fill all places."""
+        """Fill all slots."""
         if self.params.next_client == "same" and self._places >= self.server.clients:
             self._taken = self._places = self.server.clients
             for client in range(self.server.clients):
@@ -151,7 +131,7 @@ class Concurrent(Continuous):
             self._fill()
 
     def received(self, dispatch: Dispatch) -> None:
-        """Take an update up; make a version when enough have come."""
+        """Buffer an update; create a version when there are enough."""
         most = self.params.max_staleness
         if most is not None and dispatch.staleness > most:
             self.server.discard(dispatch)
@@ -163,7 +143,7 @@ class Concurrent(Continuous):
         self._replace(dispatch.client)
 
     def lost(self, dispatch: Dispatch) -> None:
-        """Give the place to the next client."""
+        """Fill the slot with the next client."""
         self._replace(dispatch.client)
 
     def _replace(self, client: int) -> None:
@@ -178,7 +158,7 @@ class Concurrent(Continuous):
             return
         busy_until_ns = self.server.busy_until_ns
         if busy_until_ns and self.server.now_ns < busy_until_ns:
-            # Whoever is drawn must still be there when the server can hand out work.
+            # The clients drawn must still be online when the server can dispatch again.
             self._filling_later = True
             self.server.call_at(busy_until_ns, self._fill_now)
             return

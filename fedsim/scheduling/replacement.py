@@ -1,4 +1,4 @@
-"""Drawing with replacement: a client that is drawn several times works once and counts as often."""
+"""Drawing with replacement: a client that is drawn several times works once and counts several times."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class Replacing(Selection):
         return found
 
     def multiplicity(self, client: int) -> int:
-        """See :meth:`fedsim.scheduling.base.Selection.multiplicity`."""
+        """How often the last draw that included ``client`` drew it."""
         return self._times.get(client, 1)

@@ -1,4 +1,4 @@
-"""Tiers: clients grouped by how long a full piece of work takes them."""
+"""Tiers: clients grouped by the duration of a full workload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def profile(server: ServerPort) -> npt.NDArray[np.float64]:
-    """Expected duration of a full piece of work of every client, as a profiling run finds it; (N,) seconds."""
+    """Expected duration of a full workload of every client, as a profiling run measures it; (N,) seconds."""
     return np.array([server.expected_duration_s(client) for client in range(server.clients)])
 
 

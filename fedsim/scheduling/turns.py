@@ -1,4 +1,4 @@
-"""Clients that take turns in an order, lap after lap."""
+"""Clients in turn, lap after lap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Turns:
     """Hands out turns in an order that may change from lap to lap.
 
     A client that cannot be taken when its turn comes loses it for this lap. A turn that comes up twice in one draw (at
-    the seam of two laps) is kept for the next draw, so that nobody stands in a draw twice and nobody loses a turn.
+    the seam of two laps) is kept for the next draw, so that no client is drawn twice at once or loses a turn.
 
     Args:
         lap: the order of the n-th lap, n = 0, 1, ...
@@ -25,7 +25,7 @@ class Turns:
         self._queue: deque[int] = deque()
 
     def take(self, count: int, available: npt.NDArray[np.int64]) -> list[int]:
-        """The next ``count`` clients of those ``available``, in their order; fewer where there are fewer."""
+        """The next ``count`` clients of those ``available``, in their order; fewer if there are fewer."""
         left = set(available.tolist())
         count = min(count, len(left))
         taken: list[int] = []

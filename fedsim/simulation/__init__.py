@@ -1,1 +1,1 @@
-"""The time plane: engine, life of a dispatch, server, recording."""
+"""The time plane: the event engine, the life of a dispatch, and the server."""

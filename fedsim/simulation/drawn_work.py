@@ -1,4 +1,4 @@
-"""Work that clients do by a draw instead of what is asked of them."""
+"""Limited clients: how much work they do is drawn, instead of being what they are asked for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedsim.scenario.training import LimitedWork
 
 
 class DrawnWork:
-    """Limited clients of the scenario's ``training.limited``: see :class:`fedsim.scenario.training.LimitedWork`.
+    """The limited clients of a scenario's ``training.limited`` (:class:`fedsim.scenario.training.LimitedWork`).
 
     Args:
-        params: how many are limited, and how much.
-        units: local steps of one piece of work (an epoch, or a single step), (N,).
+        params: how many clients are limited, and by how much.
+        units: local steps per unit of work (an epoch, or a single step), (N,).
         seed: the scenario's seed.
     """
 
@@ -29,7 +29,7 @@ class DrawnWork:
         self._limited = frozenset(order[:count].tolist())
 
     def steps(self, client: int, sequence: int, steps: int) -> int:
-        """Local steps that a client does of the ``steps`` asked of it in its dispatch number ``sequence``."""
+        """Local steps that a client does, of ``steps`` asked for, in its dispatch number ``sequence``."""
         params = self._params
         if params.redraw == "both":
             limited = self._who.uniform(client, sequence) < params.share

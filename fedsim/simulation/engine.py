@@ -1,32 +1,41 @@
 """The event engine: SimPy on integer nanoseconds with a total order of simultaneous events.
 
-At one instant the order is: finished flows of shared links; ends of dispatches, in order of dispatching; clients that
-leave in mid-transfer; timers and deadlines, in order of setting; then evaluations. So an update that arrives exactly at
-a deadline is in time, and no order depends on how a time was computed.
+The order at one instant is: flows on shared links that finish; ends of dispatches, in order of dispatching; clients
+that leave in the middle of a transfer; timers and deadlines, in the order in which they were set; evaluations. So an
+update that arrives exactly at a deadline is in time, and no order depends on how a time was computed.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, cast
 
 import simpy
 from simpy.events import EventPriority
 
 FLOW_ORDER = -1
-"""Flows that finish; before the ends of dispatches, which they may bring about."""
+"""Flows that finish: before the ends of dispatches, which they may cause."""
 LEAVING_ORDER = 1 << 59
-"""Clients that go offline in mid-transfer; after the ends, so that what arrives at that instant has arrived."""
+"""Clients that go offline in the middle of a transfer: after the ends, so what arrives at that instant has arrived."""
 TIMER_ORDER = 1 << 60
 EVALUATION_ORDER = 1 << 61
 SETTLING_ORDER = (1 << 61) + 1
-"""Shared links settle their rates once everything of the instant has started and stopped."""
+"""Shared links settle their rates after everything at the instant has started and stopped."""
 LAST_ORDER = 1 << 62
 
 
+class Clock(Protocol):
+    """SimPy's environment as what it is here: a clock of integer nanoseconds."""
+
+    @property
+    def now(self) -> int:
+        """Simulated nanoseconds since the scenario's start."""
+        ...
+
+
 class ScheduledCall(simpy.Event):
-    """A call at a fixed time; SimPy cannot cancel an event, so a cancelled call just does nothing."""
+    """A call at a fixed time. SimPy cannot cancel an event, so a canceled call happens and does nothing."""
 
     def __init__(self, env: simpy.Environment, callback: Callable[[], None]) -> None:
         super().__init__(env)
@@ -45,10 +54,16 @@ class ScheduledCall(simpy.Event):
 
 
 class Engine:
-    """Simulated time."""
+    """Simulated time.
+
+    Attributes:
+        env: SimPy's environment.
+        clock: its clock, for what reads the time often.
+    """
 
     def __init__(self) -> None:
         self.env = simpy.Environment(initial_time=0)
+        self.clock = cast(Clock, self.env)
         self._timers = TIMER_ORDER
         self._stopped = False
 
@@ -60,12 +75,12 @@ class Engine:
     def call_at(
         self, time_ns: int, callback: Callable[[], None], order: int | None = None
     ) -> ScheduledCall:
-        """Call back at a time not before now.
+        """Schedule a call.
 
         Args:
-            time_ns: when.
+            time_ns: when to call; not before now.
             callback: what to call.
-            order: rank among the events of that instant; timers come in order of setting.
+            order: rank among the events of that instant; by default that of a timer, after all timers set before.
         """
         if time_ns < self.env.now:
             raise ValueError(f"a call at {time_ns} ns would lie before now, {self.env.now} ns")
@@ -77,13 +92,13 @@ class Engine:
         return call
 
     def stop(self) -> None:
-        """End :meth:`run` after the event being processed."""
+        """End :meth:`run` after the event that is being processed."""
         self._stopped = True
 
     def run(self, until_ns: int | None) -> None:
-        """Process events in order until none is left, :meth:`stop` is called, or the time is up.
+        """Process events in order, until none is left, :meth:`stop` is called, or the time is up.
 
-        Events at ``until_ns`` itself are processed, and unless stopped before the clock then stands there.
+        Events at ``until_ns`` itself are processed. The clock then shows ``until_ns``, unless the run was stopped.
         """
         if until_ns is not None:
             self.call_at(until_ns, self.stop, LAST_ORDER)

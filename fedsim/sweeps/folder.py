@@ -16,10 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
+from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError
-from fedsim.runs.folder import RunFolder, Status, write_atomically
-from fedsim.runs.run import Run, load_run
+from fedsim.locks import locked
+from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 INDEX = "index"
 SCENARIO = "scenario.yaml"
-_LOCK = ".lock"
 _SUMMARY = ("simulated_s", "wall_s", "rounds", "versions_made", "dispatches")
 _SHOWN_DIFFERENCES = 3
 WAITING = "waiting"
@@ -56,8 +57,9 @@ class Sweep:
         """One row a run: ``run``, ``seed``, one column a varied path, ``status``, ``error``, and its summary."""
         path = self.path / f"{INDEX}.parquet"
         try:
-            frame: pd.DataFrame = pq.read_table(path).to_pandas()
-        except (OSError, pa.ArrowInvalid) as error:
+            table = pq.read_table(path, page_checksum_verification=True)
+            frame: pd.DataFrame = table.to_pandas()
+        except (OSError, pa.ArrowException) as error:
             raise UserError(
                 f"cannot be read: {error}", where=str(path), hint="run fedsim sweep again"
             ) from error
@@ -91,7 +93,7 @@ class Sweep:
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """The folder of a sweep, made if need be; while it lasts no other process works on it (where files can be locked).
+    """Make the folder of a sweep if it is not there, and hold its lock.
 
     Raises:
         UserError: the folder holds something else, cannot be written, or another sweep is at work in it.
@@ -106,34 +108,15 @@ def claimed(path: Path) -> Iterator[None]:
         )
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = open(path / _LOCK, "w")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(
             f"cannot write to the sweep's folder: {error.strerror}",
             where=str(path),
             hint="choose a folder that you may write to",
         ) from error
-    with lock:
-        if not _locked(lock.fileno()):
-            raise UserError(
-                "another fedsim sweep is at work in this folder",
-                where=str(path),
-                hint="wait for it to end, or choose another folder with -o",
-            )
+    with locked(path):
+        remove_temporaries(path)
         yield
-
-
-def _locked(file: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:
-        # There is no such lock on this system; two sweeps in one folder are then the user's own risk.
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) -> list[PlannedRun]:
@@ -153,13 +136,13 @@ def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) ->
     entries = []
     for run, scenario in zip(settled, digests, strict=True):
         folder = RunFolder(path / run.name)
-        if folder.info.exists() and (run.name, scenario) not in known:
+        if folder.has_begun and (run.name, scenario) not in known:
             _require_same(Run(folder), run)
         entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
     source = None if loaded.path is None else str(loaded.path)
     # First what makes the folder that of a sweep, so that a sweep killed here can be started again.
     SweepRecord(loaded.scenario.name, source, tuple(entries)).write(path)
-    write_atomically(path / SCENARIO, loaded.resolved_yaml())
+    write_text(path / SCENARIO, loaded.resolved_yaml())
     return settled
 
 
@@ -255,10 +238,9 @@ def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, 
         rows.append(row | (info.get("metrics") or {}))
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
-    temporary = path / f".{INDEX}.parquet.part"
-    pq.write_table(table, temporary, compression="zstd")
-    os.replace(temporary, path / f"{INDEX}.parquet")
-    write_atomically(path / f"{INDEX}.csv", table.to_pandas().to_csv(index=False))
+    with replacing(path / f"{INDEX}.parquet") as temporary:
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    write_text(path / f"{INDEX}.csv", table.to_pandas().to_csv(index=False))
 
 
 def _column(values: list[Any]) -> pa.Array:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.catalog import CATALOG
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
@@ -84,7 +83,6 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             place = loaded.source.value_place(("sweep", "seeds"))
             try:
                 changed = loaded.changed(
-                    CATALOG,
                     [*chosen, Override("seed", seed, place), Override("sweep", None, place)],
                 )
             except UserError as error:

@@ -13,7 +13,6 @@ from typing import Any
 from fedsim.components import users_traceback
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.schema import STREAMED
 
 ERRORS = "errors"
 """Folder of what internal errors left behind, in the sweep's folder."""
@@ -90,9 +89,9 @@ class Performer:
         return result
 
     def _perform(self, task: Task, tell: Callable[[float], None] | None) -> None:
+        from fedsim.analysis.run import Run
         from fedsim.catalog import CATALOG
         from fedsim.composition.execution import Progress, execute, resume
-        from fedsim.runs.run import Run
         from fedsim.scenario.loading import load_scenario_dict
 
         told_at = 0.0
@@ -105,8 +104,7 @@ class Performer:
                 tell(progress.share)
 
         folder = RunFolder(task.folder)
-        if not folder.info.exists():
-            _clear(folder)
+        if not folder.has_begun:
             # Resolved paths are absolute, so that no folder is needed to read them.
             loaded = load_scenario_dict(task.scenario, Path("/"), CATALOG)
             execute(
@@ -130,27 +128,6 @@ def is_done(folder: Path) -> bool:
         and run.read_info().get("status") == Status.COMPLETE
         and run.report.exists()
     )
-
-
-def _clear(folder: RunFolder) -> None:
-    """Remove what a run that was killed in its first moments has left.
-
-    Raises:
-        UserError: there is something that no run writes.
-    """
-    if not folder.path.exists():
-        return
-    own = {folder.scenario, *(folder.stream(table.name) for table in STREAMED)}
-    # What was being written when it was killed, under the names of write_atomically.
-    parts = tuple(f".{file.name}." for file in (folder.scenario, folder.info))
-    for path in folder.path.iterdir():
-        if path not in own and not path.name.startswith(parts):
-            raise UserError(
-                "a file that no run has written is where a run is to go",
-                where=str(path),
-                hint="remove it, or choose another folder for the sweep with -o",
-            )
-        path.unlink()
 
 
 def _keep(task: Task, text: str) -> None:

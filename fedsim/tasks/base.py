@@ -1,31 +1,84 @@
-"""What the learning plane needs to know of a task."""
+"""The base of all kinds of task, and of those that know their gradients in closed form.
+
+A task answers every question that a run has about what is learned, so that a new kind of task is one file. What a task
+needs torch for is computed when it is first asked for; building a task imports no torch unless its model is a module
+of the user's own.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from fedsim.components import Component
+from fedsim.errors import UserError
 from fedsim.randomness import Stream
+from fedsim.scenario.model import Evaluation
+from fedsim.scenario.training import Training
+from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-class Task(ABC):
-    """A learning problem shared out among clients.
+IntArray = npt.NDArray[np.int64]
+
+DEFAULT_LOCAL_STEPS = 10
+"""Local steps of a dispatch for which the scenario gives neither steps nor epochs."""
+ITEM_BYTES = {"float32": 4, "float64": 8}
+"""Bytes of one number, by ``training.dtype``."""
+FORWARD_PASSES_PER_STEP = 3
+"""Cost of one sample's share of a local step, forward and backward, in forward passes."""
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """What a task is built with, besides its own parameters.
 
     Attributes:
+        training: the scenario's training section.
+        seed: seed of who holds which data.
+        folder: folder that relative paths refer to.
+        load: loads a data set, or returns the one that an earlier run of this process loaded.
+    """
+
+    training: Training
+    seed: int
+    folder: Path
+    load: Callable[[DatasetComponent, Path], Dataset]
+
+
+class Task(Component, ABC):
+    """A problem shared among clients.
+
+    Attributes:
+        learns: whether there is anything to train; a task that does not learn is only timed.
         layout: names, shapes and offsets of the flat parameter vector (length P).
         samples: training samples of each client, (N,) int64.
         model_family: which local-training kernels may be used.
     """
 
+    learns: ClassVar[bool] = True
     layout: Layout
-    samples: npt.NDArray[np.int64]
+    samples: IntArray
     model_family: Family
+
+    @classmethod
+    @abstractmethod
+    def build(cls, params: Any, context: TaskContext) -> Task:
+        """The task that ``params``, an instance of ``cls.Params``, describe.
+
+        Raises:
+            UserError: its parts do not fit together, or data is missing.
+        """
 
     @property
     def clients(self) -> int:
@@ -33,23 +86,143 @@ class Task(ABC):
         return len(self.samples)
 
     @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample; empty if the task has no samples."""
+        return ()
+
+    @property
     def parameters(self) -> int:
         """Number of trainable parameters."""
         return self.layout.trainable
 
-    @abstractmethod
     def initial(self, stream: Stream, dtype: torch.dtype) -> Tensor:
         """The initial model (P,) on the CPU; a pure function of ``stream`` (purpose INITIAL_MODEL)."""
+        raise TypeError(f"task {self.name} learns nothing")
 
     @abstractmethod
-    def flops_per_sample(self) -> int:
-        """Floating-point operations of one forward and backward pass on one sample (a multiply-add is two)."""
+    def flops_per_sample(self) -> float | None:
+        """Floating-point operations of one forward and backward pass on one sample (a multiply-add is two).
+
+        None if they are unknown.
+        """
 
     @abstractmethod
     def activations_per_sample(self) -> int:
         """Numbers that a local step keeps for each sample of its mini-batch until the backward pass."""
 
-    def steps_per_epoch(self, batch_size: int) -> npt.NDArray[np.int64]:
-        """Mini-batches in one pass over each client's samples, the last one possibly short, (N,) int64, at
-        least 1."""
-        return np.maximum(-(-self.samples // batch_size), 1)
+    def steps_per_epoch(self, batch_size: int) -> IntArray:
+        """Local steps of one pass over each client's samples, (N,) int64; see :func:`steps_per_epoch`."""
+        return steps_per_epoch(self.samples, batch_size)
+
+    def local_steps(self, training: Training) -> IntArray:
+        """Local steps of a full dispatch of each client, (N,) int64; with a time budget, the most that it may do."""
+        if training.local_epochs is None:
+            given = training.local_steps or DEFAULT_LOCAL_STEPS
+            return np.full(self.clients, given, dtype=np.int64)
+        exact = training.local_epochs * self.steps_per_epoch(training.batch_size)
+        # A product such as 1.1 x 50 may lie a rounding error above the whole number.
+        steps: IntArray = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
+        return steps
+
+    def memory_bytes(self, training: Training, kept: int) -> npt.NDArray[np.float64]:
+        """Memory that training needs on each client's device in bytes, (N,).
+
+        Counted are the model, its gradient, the optimizer's buffers, ``kept`` numbers that the method keeps there, and
+        what a step on one mini-batch keeps for its backward pass: the least that any implementation needs, without
+        what a framework takes besides.
+        """
+        buffers: int = training.optimizer.create().buffers
+        batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
+        elements = (2 + buffers) * self.layout.size + kept + self.activations_per_sample() * batch
+        return elements * ITEM_BYTES[training.dtype]
+
+    def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
+        """Cost of one evaluation, in forward passes of one sample; 0 if it costs nothing beside training.
+
+        Args:
+            per_client: clients are measured on their own test samples as well.
+            objective: the training objective and its gradient are measured as well.
+        """
+        return 0
+
+    def partition_rows(self) -> dict[str, IntArray] | None:
+        """Columns client_id, label and count of the clients' training samples, for the report; None without labels."""
+        return None
+
+    def check(self, training: Training, evaluation: Evaluation) -> None:
+        """Refuse settings of a scenario that the task cannot meet.
+
+        Raises:
+            UserError: samples cannot be augmented, clients cannot be measured or a mini-batch cannot be trained on.
+        """
+        if self.learns:
+            check_augmentation(training, self)
+        if evaluation.metrics and not self.input_shape:
+            raise UserError(
+                "the task has no test samples to compute metrics from",
+                where="evaluation.metrics",
+                hint="leave it out, or use a supervised task",
+            )
+
+
+class AnalyticTask(Task):
+    """A task whose gradients and metrics are formulas; it needs no samples, and batch sizes have no meaning."""
+
+    @property
+    @abstractmethod
+    def noisy(self) -> bool:
+        """Whether any gradient carries noise."""
+
+    @abstractmethod
+    def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
+        """Exact gradients of the clients' objectives (B of them), each at its own row of ``points`` (B, P)."""
+
+    @abstractmethod
+    def losses(self, clients: IntArray, points: Tensor) -> Tensor:
+        """Objectives of the clients (B of them), each at its own row of ``points`` (B, P); (B,)."""
+
+    @abstractmethod
+    def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
+        """Noise of local step ``step`` of these dispatches, (B, P) float64.
+
+        A pure function of client, sequence and step.
+
+        Args:
+            stream: source of the random numbers (purpose GRADIENT_NOISE).
+            clients: clients of the dispatches, (B,).
+            sequences: how many dispatches each client had before, (B,).
+            step: number of the local step, from 0.
+        """
+
+    @abstractmethod
+    def measure(self, model: Tensor) -> dict[str, float]:
+        """Metrics of one model (P,), on any device and of any precision."""
+
+
+def steps_per_epoch(samples: IntArray, batch_size: int) -> IntArray:
+    """Mini-batches in one pass over each number of samples, the last one possibly short; at least 1."""
+    return np.maximum(-(-samples // batch_size), 1)
+
+
+def check_augmentation(training: Training, task: Task) -> None:
+    """Refuse to augment samples that are not images, or too small.
+
+    Raises:
+        UserError: they are.
+    """
+    if training.augmentation is None:
+        return
+    where, shape = "training.augmentation", task.input_shape
+    if len(shape) != 3:
+        raise UserError(
+            "only images (channels, height, width) can be augmented; "
+            + (f"samples have shape {shape}" if shape else "the task has no samples"),
+            where=where,
+            hint="leave it out, or use an image data set",
+        )
+    padding = training.augmentation.crop_padding
+    if padding >= min(shape[1:]):
+        raise UserError(
+            f"with {padding} pixels added, a piece may show nothing of an image of {shape[1]} x {shape[2]}",
+            where=f"{where}.crop_padding",
+        )

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from fedsim.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Layout:
     """Names, shapes and offsets of the tensors that make up a flat parameter vector of length P.
 
     Trainable parameters come first, then floating-point buffers that training changes (the running
-    statistics of batch normalisation), so that both travel and are averaged while gradients of the buffers are zero.
+    statistics of batch normalization), so that both travel and are averaged while gradients of the buffers are zero.
 
     Attributes:
         names: of the tensors, such as ``layers.0.weight``.
@@ -79,6 +80,8 @@ class Layout:
 
     def flatten(self, module: nn.Module) -> Tensor:
         """A new vector (P,) with the module's values."""
+        import torch
+
         state = module.state_dict()
         if not self.names:
             return torch.empty(0)
@@ -103,6 +106,8 @@ class Layout:
         Raises:
             UserError: a pattern matches no tensor.
         """
+        import torch
+
         result = torch.zeros(self.size, dtype=torch.bool)
         for pattern in patterns:
             hits = [

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +31,14 @@ class Loss:
         """Labels as the loss counts them, (n,) int64: unchanged, or 1 for positive and 0 for other labels."""
         if self.kind == "cross_entropy":
             return labels
+        import torch
+
         return torch.isin(labels, torch.tensor(self.positive, device=labels.device)).long()
 
     def per_sample(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Loss of each sample without penalty, (n,), from outputs (n, outputs) and dataset labels (n,)."""
+        from torch.nn import functional
+
         if self.kind == "cross_entropy":
             return functional.cross_entropy(outputs, labels, reduction="none")
         return functional.binary_cross_entropy_with_logits(
@@ -44,6 +47,8 @@ class Loss:
 
     def penalties(self, parameters: Iterable[Tensor]) -> Tensor:
         """The penalty of a model's parameter tensors, scalar."""
+        import torch
+
         squares = [parameter.square().sum() for parameter in parameters]
         return self.penalty * torch.stack([square / (1 + square) for square in squares]).sum()
 

@@ -1,23 +1,51 @@
-"""Models: parts that build a torch module for a dataset, and how its parameters are initialised."""
+"""Models: parts that build a torch module for a dataset.
+
+A model that ships with fedsim also has an :class:`Outline`, names and shapes without values, so that bytes and steps
+are known before torch is imported. Modules themselves are in :mod:`fedsim.tasks.modules`.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
-
-import torch
-from torch import Generator, nn
-from torch.nn import init
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedsim.components import Component
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 
+if TYPE_CHECKING:
+    from torch import Generator, nn
+
 Family = Literal["linear", "mlp", "module", "quadratic"]
+NamedShapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The tensors of a module without their values.
+
+    Attributes:
+        parameters: names and shapes, in the module's order.
+        buffers: the same of the floating-point buffers that are part of the model.
+        batch_statistics: whether training may need several samples, as batch normalization does.
+    """
+
+    parameters: NamedShapes
+    buffers: NamedShapes = ()
+    batch_statistics: bool = False
+
+
+def linear(name: str, inputs: int, outputs: int) -> NamedShapes:
+    """Weight and bias of a linear layer."""
+    return ((f"{name}.weight", (outputs, inputs)), (f"{name}.bias", (outputs,)))
+
+
+def norm(name: str, channels: int) -> NamedShapes:
+    """Weight and bias of a normalization layer."""
+    return ((f"{name}.weight", (channels,)), (f"{name}.bias", (channels,)))
 
 
 class ModelComponent(Component, ABC):
@@ -35,6 +63,22 @@ class ModelComponent(Component, ABC):
     def __init__(self, params: Any) -> None:
         self.params = params
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in vars(cls) and "outline" not in vars(cls):
+            # An inherited outline describes what the inherited build makes.
+            cls.outline = ModelComponent.outline  # type: ignore[method-assign]
+        if "initialise" in vars(cls):
+            cls.initialize = cls.initialise  # type: ignore[attr-defined, method-assign]
+
+    def outline(self, dataset: Dataset) -> Outline | None:
+        """The tensors of the module for ``dataset``; None if they are known only once it is built.
+
+        Raises:
+            UserError: the model cannot work on this dataset.
+        """
+        return None
+
     @abstractmethod
     def build(self, dataset: Dataset) -> nn.Module:
         """The module for inputs and labels of ``dataset``; the values of its parameters do not matter.
@@ -47,9 +91,11 @@ class ModelComponent(Component, ABC):
         """The loss it is trained for."""
         return Loss()
 
-    def initialise(self, module: nn.Module, generator: Generator) -> None:
+    def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Draw the module's initial parameters from ``generator`` alone."""
-        initialise(module, generator)
+        from fedsim.tasks.modules.initialization import initialize
+
+        initialize(module, generator)
 
     def misfit(self, message: str, dataset: Dataset, hint: str | None = None) -> UserError:
         """The error for a dataset that the model cannot work on."""
@@ -68,13 +114,13 @@ class ModelComponent(Component, ABC):
         shape = dataset.input_shape
         if len(shape) != 3:
             raise self.misfit(
-                f"it needs images (channels, height, width), samples have shape {shape}",
+                f"it needs images (channels, height, width), but samples have shape {shape}",
                 dataset,
                 "use an image dataset, or the model mlp",
             )
         if min(shape[1:]) < least:
             raise self.misfit(
-                f"images of {shape[1]} x {shape[2]} are too small; {least} x {least} is least",
+                f"images of {shape[1]} x {shape[2]} are too small; the minimum is {least} x {least}",
                 dataset,
             )
         return shape[0], shape[1], shape[2]
@@ -87,61 +133,8 @@ class ModelComponent(Component, ABC):
         """
         if dataset.kind == "next_character":
             raise self.misfit(
-                "it needs numbers, samples are sequences of characters",
+                "it needs numbers, but samples are sequences of characters",
                 dataset,
                 "use char_lstm or char_transformer",
             )
         return math.prod(dataset.input_shape)
-
-
-def initialise(module: nn.Module, generator: Generator) -> None:
-    """Redraw all parameters by torch's standard rule of each layer, from ``generator`` alone.
-
-    A module may have a method ``draw(generator)`` for parameters it holds itself.
-
-    Raises:
-        TypeError: a layer with parameters has no known rule.
-    """
-    for layer in module.modules():
-        own = dict(layer.named_parameters(recurse=False))
-        if hasattr(layer, "draw"):
-            layer.draw(generator)  # type: ignore[operator]
-        elif isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
-            init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
-            if layer.bias is not None:
-                bound = 1 / math.sqrt(layer.weight[0].numel())
-                init.uniform_(layer.bias, -bound, bound, generator=generator)
-        elif isinstance(layer, nn.Embedding):
-            init.normal_(layer.weight, generator=generator)
-        elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.BatchNorm1d | nn.BatchNorm2d):
-            state = {**own, **dict(layer.named_buffers(recurse=False))}
-            for name, value in state.items():
-                value.fill_(1.0 if name in ("weight", "running_var") else 0.0)
-        elif own:
-            raise TypeError(f"no rule to initialise {type(layer).__name__}")
-
-
-def initialise_for_relu(module: nn.Module, generator: Generator) -> None:
-    """As :func:`initialise`, but all linear and convolutional layers except the last start as He et al. 2015
-    derive for ReLU.
-
-    Their weights are normal with variance 2 / (inputs of a unit) and their biases zero; a network of several
-    such layers starts to learn at once, where torch's standard rule can keep it on a plateau for hundreds of steps.
-    """
-    initialise(module, generator)
-    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
-    for layer in layers[:-1]:
-        init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
-        if layer.bias is not None:
-            init.zeros_(layer.bias)
-
-
-@contextmanager
-def isolated_torch_random(seed: int) -> Iterator[None]:
-    """Inside, torch's global CPU generator starts from ``seed``; outside, it is as if nothing had happened.
-
-    For constructors of modules, which draw from the global generator whether or not the numbers are wanted.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield

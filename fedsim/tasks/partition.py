@@ -36,10 +36,10 @@ class Partition:
     Attributes:
         train_offsets: (N + 1,) int64.
         train_rows: rows of ``Dataset.train_x``, int64.
-        test_offsets: (N + 1,) int64 where clients have test samples of their own, else None.
+        test_offsets: (N + 1,) int64 if clients have their own test samples, else None.
         test_rows: rows of the array that ``test_source`` names.
         test_source: whether the clients' test rows index ``Dataset.train_x`` or ``Dataset.test_x``.
-        client_names: names of the clients where they are natural ones.
+        client_names: names of the clients if they are natural groups.
     """
 
     train_offsets: IntArray
@@ -64,7 +64,7 @@ class Partition:
         return self.train_rows[self.train_offsets[client] : self.train_offsets[client + 1]]
 
     def test(self, client: int) -> IntArray:
-        """Own test rows of one client; none where clients have none."""
+        """Own test rows of one client; empty if clients have none."""
         if self.test_offsets is None or self.test_rows is None:
             return np.empty(0, dtype=np.int64)
         return self.test_rows[self.test_offsets[client] : self.test_offsets[client + 1]]
@@ -74,11 +74,11 @@ class PartitionParameters(Parameters):
     """Parameters that all partitions share."""
 
     test: Literal["none", "split", "same_distribution"] = "none"
-    """Test samples of the clients' own: none; a share of their training samples set aside (split); or a part
+    """The clients' own test samples: none; a share of their training samples set aside (split); or a part
     of the shared test set with the same mix of labels (of the same group, for the natural partition) as
     their training samples (same_distribution)."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    """Share set aside by test: split, rounded; at least one sample and never all of them where a client has
+    """Share set aside by test: split, rounded; at least one sample and never all of them if a client has
     two or more."""
 
 
@@ -91,13 +91,13 @@ class CountedParameters(PartitionParameters):
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Who holds which training sample.
+    """Which client holds which training sample.
 
     Attributes:
-        owners: client of each training sample, (n,) int64; :data:`UNUSED` where nobody holds it.
+        owners: client of each training sample, (n,) int64; :data:`UNUSED` if no client holds it.
         clients: number of clients N.
-        names: names of the clients where they are natural ones.
-        is_test: which of the samples are test samples of their client's own, (n,) bool; None where nothing is said.
+        names: names of the clients if they are natural groups.
+        is_test: which samples are their client's own test samples, (n,) bool; None if none are marked.
     """
 
     owners: IntArray
@@ -154,6 +154,9 @@ class Partitioner(Component, ABC):
         Raises:
             UserError: there are more clients than samples, or the parameters do not fit the dataset.
         """
+        samples = len(dataset.train_y)
+        if isinstance(self.params, CountedParameters) and self.params.clients > samples:
+            raise too_many_clients(self.params.clients, samples, dataset)
         assignment = self.assign(dataset, stream.generator(_ASSIGN), folder)
         clients, train = assignment.clients, assignment.owners
         used = int(np.count_nonzero(train != UNUSED))
@@ -180,7 +183,7 @@ class Partitioner(Component, ABC):
 
 
 def too_many_clients(clients: int, samples: int, dataset: Dataset) -> UserError:
-    """The error that every partition gives when samples do not go round."""
+    """The error for more clients than samples."""
     return UserError(
         f"{clients:,} clients cannot share {samples:,} training samples of {dataset.name}",
         where="task.partition",
@@ -234,10 +237,10 @@ def deal(counts: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArr
 def raise_minimum(
     owners: IntArray, clients: int, minimum: int, rng: np.random.Generator, dataset: Dataset
 ) -> IntArray:
-    """Give every client at least ``minimum`` samples, by moving random samples of whoever holds most at that moment.
+    """Give every client at least ``minimum`` samples, by moving random samples from the client that holds most.
 
     Raises:
-        UserError: there are too few samples for that.
+        UserError: there are too few samples.
     """
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
     if minimum * clients > counts.sum():

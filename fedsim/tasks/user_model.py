@@ -1,19 +1,21 @@
-"""Models from a file of the user's: ``model: {name: my_model.py:Net}``."""
+"""Models from a user's file: ``model: {name: my_model.py:Net}``."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from abc import ABC
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict
-from torch import Generator, nn
 
-from fedsim.components import Parameters, load_user_component
+from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent
+
+if TYPE_CHECKING:
+    from torch import Generator, nn
 
 # Arguments of the constructor that fedsim fills in from the dataset.
 _SUPPLIED = ("input_shape", "classes")
@@ -24,7 +26,11 @@ class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
 
     @classmethod
     def __subclasshook__(cls, candidate: type) -> bool:
-        return issubclass(candidate, nn.Module | ModelComponent)
+        # A file that defines a torch module has imported torch.
+        torch = sys.modules.get("torch")
+        return issubclass(candidate, ModelComponent) or (
+            torch is not None and issubclass(candidate, torch.nn.Module)
+        )
 
 
 class ModuleParameters(Parameters):
@@ -34,9 +40,9 @@ class ModuleParameters(Parameters):
 
 
 class UserModule(ModelComponent):
-    """A plain ``torch.nn.Module`` of the user's.
+    """A user's plain ``torch.nn.Module``.
 
-    Its constructor is called with the scenario's keys, and with ``input_shape`` and ``classes`` where it has
+    Its constructor is called with the scenario's keys, and with ``input_shape`` and ``classes`` if it has
     such arguments; its ``forward`` takes inputs (n, *input_shape) and returns (n, classes). Initial
     parameters are those that the constructor draws, from a generator that depends on the scenario's seed alone.
 
@@ -66,25 +72,23 @@ class UserModule(ModelComponent):
             ) from error
         try:
             return self.module_class(**arguments)
-        # A user's constructor may fail in any way; whatever it is, it is theirs to mend.
+        # A user's constructor may fail in any way; whatever it is, it is the user's to fix.
         except Exception as error:
             raise UserError(
                 f"{self.module_class.__name__} cannot be built: {type(error).__name__}: {error}",
                 where="task.model",
             ) from error
 
-    def initialise(self, module: nn.Module, generator: Generator) -> None:
+    def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Nothing to do: the constructor has drawn the parameters."""
 
 
-def load_user_model(reference: str, folder: Path) -> type[ModelComponent]:
-    """The model ``file.py:Class``; the file is relative to ``folder``.
-
-    Raises:
-        UserError: the file or class is missing, cannot be imported, or is neither a model component nor a
-            torch module.
-    """
-    value = load_user_component(reference, Module, folder)
-    if issubclass(value, ModelComponent):
-        return value
-    return type(value.__name__, (UserModule,), {"name": reference, "module_class": value})
+def as_model(user_class: type[Any]) -> type[ModelComponent]:
+    """A user's class as a model: a model component as it is, or one that builds a plain torch module."""
+    if issubclass(user_class, ModelComponent):
+        return user_class
+    return type(
+        user_class.__name__,
+        (UserModule,),
+        {"name": user_class.__name__, "module_class": user_class},
+    )

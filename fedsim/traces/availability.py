@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
-from fedsim.traces.bundle import OnEnd, TraceBundle
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.ends import OnEnd
 from fedsim.traces.intervals import (
     FAR_US,
-    NEVER,
     device_edges,
     device_periods,
     first_at_or_after,
@@ -30,7 +30,7 @@ from fedsim.traces.intervals import (
     ranks,
     subtract_by_device,
 )
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 __all__ = ["NEVER", "AvailabilityIndex", "OnlineSampler", "Sweep"]
 
@@ -68,7 +68,7 @@ class AvailabilityIndex:
         self.clients = len(first)
         self.horizon_ns = horizon_ns
         self._edges = edges_us
-        # One row a client, so that a look-up of one client reads one cache line of it.
+        # One row per client, so that a look-up of one client reads one cache line of it.
         self._layout = np.stack([first, last, offset_us, period_us], axis=1)
         self._wraps = bool(period_us.any())
         # Memory views give Python integers several times faster than numpy scalars.
@@ -82,7 +82,7 @@ class AvailabilityIndex:
 
     @classmethod
     def always(cls, clients: int, eligible: npt.ArrayLike | None = None) -> AvailabilityIndex:
-        """Everybody is online all the time; those not ``eligible``, shape (clients,), never."""
+        """Every device is online all the time; those not ``eligible``, shape (clients,), never."""
         zeros = np.zeros(clients, np.int64)
         edges = 2 if eligible is None else 2 * np.asarray(eligible, dtype=np.int64)
         return cls(np.array([-FAR_US, FAR_US]), zeros, zeros + edges, zeros, zeros)
@@ -102,7 +102,7 @@ class AvailabilityIndex:
 
         Args:
             bundle: bundle with the tables ``devices`` and ``availability``.
-            device_rows: row of ``devices`` that each client replays, shape (clients,); one client a device by default.
+            device_rows: row of ``devices`` that each client replays, shape (clients,); by default one per device.
             shift_ns: how far into its trace each client is ahead, shape (clients,); rounded to microseconds.
             eligible: false for clients that are never to be online, shape (clients,).
             start_us: trace instant of simulated time 0.
@@ -304,28 +304,14 @@ class AvailabilityIndex:
         self._sweep.advance(t_ns)
         return np.flatnonzero(self._sweep.online)
 
-    def count_online(self, t_ns: int) -> int:
-        """Number of clients online at ``t_ns``. Cheapest when the instants asked about do not decrease."""
-        self._sweep.advance(t_ns)
-        return int(np.count_nonzero(self._sweep.online))
-
-    def next_arrival(self, t_ns: int, among: BoolArray | None = None) -> int:
-        """First instant (ns) after ``t_ns`` at which a client that was offline comes online; NEVER if there is none.
-
-        Args:
-            t_ns: the instant.
-            among: only clients where this holds, shape (clients,).
-        """
+    def next_arrival(self, t_ns: int) -> int:
+        """First instant (ns) after ``t_ns`` at which a client that was offline comes online; NEVER if there is none."""
         self._sweep.advance(t_ns)
         waiting = ~self._sweep.online
-        if among is not None:
-            waiting &= among
         change_us = int(self._sweep.change_us.min(initial=FAR_US, where=waiting))
         arrival = change_us * _NS if change_us < FAR_US else NEVER
         # Who is online now may leave and be back before that.
         leaving = self._sweep.online & (self._sweep.change_us < change_us)
-        if among is not None:
-            leaving &= among
         who = np.flatnonzero(leaving)
         if len(who):
             left = self.online_until_many(who, t_ns)
@@ -547,7 +533,7 @@ class OnlineSampler:
 
     Args:
         index: the population.
-        stream: random numbers of these draws; one sampler a stream.
+        stream: random numbers of these draws; one sampler per stream.
 
     Attributes:
         online_until_ns: how long the client that :meth:`sample_one` returned last is online, as
@@ -589,7 +575,7 @@ class OnlineSampler:
             k: how many.
             t_ns: the instant.
             busy: clients that are not to be drawn, shape (clients,).
-            draw: number of this draw; a number of its own gives a draw of its own.
+            draw: number of this draw; different numbers give independent draws.
 
         Returns:
             Client ids, shape (k,); fewer where fewer exist.

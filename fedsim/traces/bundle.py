@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
-from collections.abc import Collection
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,16 +22,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedsim.checksums import file_sha256
+from fedsim.durable import replacing_folder, write_text
 from fedsim.errors import UserError
+from fedsim.traces.ends import OnEnd
 from fedsim.traces.tables import TABLES, make_table, single_chunk
 
 SCHEMA = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"
 ROW_GROUP_ROWS = 1 << 20
 
-OnEnd = Literal["wrap", "hold", "unavailable", "error"]
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def american(values: Any) -> Any:
+    """``values`` with ``licence``, as fedsim 0.1.0 wrote it, under its name of today."""
+    if isinstance(values, Mapping) and "licence" in values and "license" not in values:
+        return {"license" if key == "licence" else key: value for key, value in values.items()}
+    return values
 
 
 class Eligibility(BaseModel):
@@ -54,10 +66,12 @@ class Manifest(BaseModel):
     """Version of the format."""
     name: str
     """Name of the bundle."""
+    written_by: str | None = None
+    """fedsim and its version; null in bundles of 0.1.0."""
     source: str | None = None
     """Repository, commit and path of the source, or what generated it."""
-    licence: str | None = None
-    """Licence of the source."""
+    license: str | None = None
+    """License of the source."""
     citation: str | None = None
     """How to cite the source."""
     epoch: str | None = None
@@ -90,6 +104,16 @@ class Manifest(BaseModel):
     caveats: list[str] = []
     """What these data cannot show, such as a sample that was picked rather than drawn."""
 
+    _american = model_validator(mode="before")(american)
+
+    @model_validator(mode="after")
+    def _is_printable(self) -> Manifest:
+        texts = [self.name, self.source, self.license, self.citation, self.importer, self.command]
+        for text in (*texts, *self.caveats, *self.counts):
+            if text and _CONTROL.search(text):
+                raise ValueError(f"{text!r} holds a control character")
+        return self
+
 
 @dataclass
 class TraceBundle:
@@ -99,11 +123,15 @@ class TraceBundle:
         manifest: origin and reading rules.
         tables: Arrow tables by name; ``devices`` is always there.
         path: folder it was read from, for messages.
+        altered: tables whose files have changed since fedsim wrote them.
+        unverified: tables whose files cannot be checked, since the manifest holds no SHA-256 of them.
     """
 
     manifest: Manifest
     tables: dict[str, Any]
     path: Path | None = None
+    altered: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.tables) - set(TABLES))
@@ -174,38 +202,60 @@ class TraceBundle:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     @classmethod
-    def read(cls, path: Path | str, *, tables: Collection[str] | None = None) -> TraceBundle:
-        """Read a bundle.
+    def read(
+        cls, path: Path | str, *, tables: Collection[str] | None = None, verify: bool = True
+    ) -> TraceBundle:
+        """Read a bundle; each file that is read is compared with its SHA-256 in the manifest.
 
         Args:
             path: its folder.
             tables: read only these (and ``devices``); all that are there by default.
+            verify: refuse a file that has changed since it was written; otherwise it is named in ``altered``.
 
         Raises:
-            UserError: the folder, its manifest or a table is missing, truncated, or of another schema.
+            UserError: the folder, its manifest or a table is missing, damaged, changed, or of another schema.
         """
         path = Path(path)
         manifest = read_manifest(path)
-        wanted = [name for name in TABLES if tables is None or name in tables or name == "devices"]
-        loaded = {}
-        for name in wanted:
+        loaded, altered, unverified = {}, [], []
+        for name in TABLES:
+            if tables is not None and name not in tables and name != "devices":
+                continue
             file = table_path(path, name)
-            if file.is_file():
-                loaded[name] = _read_table(file, name)
-            elif name == "devices" or name in manifest.sha256:
-                raise UserError(
-                    f"the table {name} of this trace bundle is missing",
-                    where=str(file),
-                    hint="copy the bundle again, or make it anew with its manifest's command",
-                )
+            digest = manifest.sha256.get(name)
+            if not file.is_file():
+                if name == "devices" or digest is not None:
+                    raise UserError(
+                        f"the table {name} of this trace bundle is missing",
+                        where=str(file),
+                        hint=_again(manifest),
+                    )
+                continue
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
+            if digest is None:
+                unverified.append(name)
+            elif hashlib.sha256(content).hexdigest() != digest:
+                altered.append(name)
+                if verify:
+                    raise UserError(
+                        "the file has changed since fedsim wrote it: its SHA-256 is not the manifest's",
+                        where=str(file),
+                        hint=_again(manifest),
+                    )
+            trusted = name not in altered and name not in unverified
+            loaded[name] = _parse_table(content, file, name, trusted=trusted)
         # Decoding leaves the pool with twice the memory that the tables need.
         pa.default_memory_pool().release_unused()
-        return cls(manifest, loaded, path)
+        return cls(manifest, loaded, path, tuple(altered), tuple(unverified))
 
     def write(self, path: Path | str, *, overwrite: bool = False) -> None:
         """Write the bundle as a folder; all of it or, after a failure, nothing.
 
-        The bytes of every file are a function of the bundle alone. ``manifest.sha256`` is filled in.
+        The bytes of every file are a function of the bundle alone. ``manifest.sha256`` and ``manifest.written_by`` are
+        filled in. Everything is flushed to the disk before the folder gets its name.
 
         Args:
             path: folder to make.
@@ -216,16 +266,20 @@ class TraceBundle:
         """
         path = Path(path)
         check_output(path, overwrite=overwrite)
+        # The folder that a link names is replaced, not the link.
+        folder = path.resolve()
+        aside: Path | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-                new = Path(folder) / "bundle"
-                new.mkdir()
+            with replacing_folder(folder) as new:
                 self._write_files(new)
-                if path.exists():
-                    shutil.rmtree(path)
-                new.rename(path)
+                if folder.exists():
+                    aside = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(8)}.old")
+                    folder.rename(aside)
+            if aside is not None:
+                _remove(aside)
         except OSError as error:
+            if aside is not None and not folder.exists():
+                aside.rename(folder)
             raise UserError(
                 f"the trace bundle cannot be written: {error.strerror}", where=str(path)
             ) from error
@@ -233,10 +287,7 @@ class TraceBundle:
 
     def _write_files(self, folder: Path) -> None:
         digests = {}
-        for name in TABLES:
-            if name not in self.tables:
-                continue
-            table = self.tables[name]
+        for name, table in self.tables.items():
             table = make_table(name, {key: table.column(key) for key in table.column_names})
             file = table_path(folder, name)
             pq.write_table(
@@ -252,8 +303,9 @@ class TraceBundle:
             )
             digests[name] = file_sha256(file)
         self.manifest.sha256 = digests
+        self.manifest.written_by = f"fedsim {package_version()}"
         text = json.dumps(self.manifest.model_dump(mode="json", by_alias=True), indent=2)
-        (folder / MANIFEST_NAME).write_text(text + "\n", encoding="utf-8")
+        write_text(folder / MANIFEST_NAME, f"{text}\n")
 
 
 def table_path(folder: Path, name: str) -> Path:
@@ -261,28 +313,82 @@ def table_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.parquet"
 
 
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def package_version() -> str:
+    """Version of fedsim, for the manifests it writes."""
+    try:
+        return version("fedsim-des")
+    except PackageNotFoundError:
+        return "source"
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
     """Refuse an output that would destroy something.
 
     Raises:
-        UserError: ``path`` exists and is not an empty folder; with ``overwrite``, it is not a trace bundle either.
+        UserError: ``path`` exists and is not an empty folder; with ``overwrite``, it holds anything but a trace bundle.
     """
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return
+    try:
+        there = list(path.iterdir()) if path.is_dir() else None
+        if there == [] or (there is None and not os.path.lexists(path)):
+            return
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if not overwrite:
         raise UserError(
             "the output exists already",
             where=str(path),
             hint="name another folder, or use --force to replace the trace bundle",
         )
-    if not (path / MANIFEST_NAME).is_file():
-        raise UserError("is not a trace bundle and will not be replaced", where=str(path))
+    listed = _listed_files(path) if there else []
+    if not listed:
+        raise UserError(
+            "is not a trace bundle that fedsim wrote, and will not be replaced",
+            where=str(path),
+            hint="name another folder",
+        )
+    if others := sorted(item.name for item in there or () if item not in listed):
+        shown = ", ".join(map(repr, others[:5])) + (", ..." if len(others) > 5 else "")
+        raise UserError(
+            f"also holds files that are not of the trace bundle, and will not be replaced: {shown}",
+            where=str(path),
+            hint="move them elsewhere, or name another folder",
+        )
+
+
+def _listed_files(folder: Path) -> list[Path]:
+    """The files of a bundle that fedsim wrote, as its manifest lists them; none if it is not such a bundle."""
+    manifest = folder / MANIFEST_NAME
+    try:
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        return []
+    if not isinstance(content, dict) or not str(content.get("schema")).startswith("fedsim.trace/"):
+        return []
+    # Version 0.1.0 did not say who wrote the manifest.
+    if not str(content.get("written_by") or "fedsim 0.1.0").startswith("fedsim "):
+        return []
+    digests = content.get("sha256")
+    names: Iterable[str] = digests if isinstance(digests, dict) and digests else TABLES
+    return [manifest, *(table_path(folder, name) for name in names if name in TABLES)]
+
+
+def _remove(folder: Path) -> None:
+    """Delete the files of a bundle and its folder, unless other files have appeared in it meanwhile."""
+    for file in reversed(_listed_files(folder)):
+        file.unlink(missing_ok=True)
+    if any(folder.iterdir()):
+        raise UserError(
+            "the trace bundle was replaced while other files were written into its folder; they are kept here",
+            where=str(folder),
+        )
+    folder.rmdir()
+
+
+def _again(manifest: Manifest) -> str:
+    """How a damaged bundle is repaired."""
+    return "copy the bundle again" + (
+        f", or make it again: {manifest.command}" if manifest.command else ""
+    )
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -293,7 +399,11 @@ def read_manifest(folder: Path) -> Manifest:
     """
     file = folder / MANIFEST_NAME
     if not folder.exists():
-        raise UserError("no such trace bundle", where=str(folder))
+        loop = folder.is_symlink()
+        raise UserError(
+            "no such trace bundle" + (": the symbolic link leads nowhere" if loop else ""),
+            where=str(folder),
+        )
     if not file.is_file():
         raise UserError(
             f"is not a trace bundle: it has no {MANIFEST_NAME}",
@@ -302,7 +412,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise UserError(f"the manifest cannot be read: {error}", where=str(file)) from error
     try:
         return Manifest.model_validate(content)
@@ -314,14 +424,19 @@ def read_manifest(folder: Path) -> Manifest:
         raise UserError(f"is not a trace manifest: {lines}", where=str(file)) from error
 
 
-def _read_table(file: Path, name: str) -> Any:
+def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:
+    """The table in the bytes of a Parquet file; without a digest that vouches for it, every value is checked."""
     try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
+        table = pq.read_table(pa.BufferReader(content))
+        if not trusted:
+            table.validate(full=True)
+    # Damaged files make the decoder fail in many ways: IndexError, ValueError, OverflowError ...
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"the table cannot be read: {str(error).splitlines()[0]}",
+            f"the table cannot be read: {reason}",
             where=str(file),
-            hint="the file is truncated or not Parquet; copy the bundle again or make it anew",
+            hint="the file is truncated or not Parquet; copy the bundle again or make it again",
         ) from error
     try:
         return make_table(name, {key: table.column(key) for key in table.column_names})

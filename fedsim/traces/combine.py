@@ -17,9 +17,8 @@ from scipy.stats import rankdata
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.bundle import Manifest, TraceBundle, package_version
 from fedsim.traces.statistics import device_bandwidths, device_shares, device_speeds
-from fedsim.traces.synthesis import package_version
 from fedsim.traces.synthesis.columns import pearson_of_spearman
 from fedsim.traces.tables import id_column, make_table, single_chunk
 
@@ -319,12 +318,12 @@ def _derived(
 ) -> Manifest:
     """A manifest that says what the bundle was made of and how."""
     manifests = {part: bundle.manifest for part, bundle in sources.items()}
-    licences = sorted({item.licence or "unknown" for item in manifests.values()})
+    licenses = sorted({item.license or "unknown" for item in manifests.values()})
     citations = sorted({item.citation for item in manifests.values() if item.citation})
     return Manifest(
         name=f"{origin.name}-{tool}",
         source="; ".join(f"{part}: {item.source or item.name}" for part, item in manifests.items()),
-        licence="; ".join(licences),
+        license="; ".join(licenses),
         citation="; ".join(citations) or None,
         epoch=origin.epoch,
         clock=origin.clock,

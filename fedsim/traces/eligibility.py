@@ -6,7 +6,7 @@ Grammar (keywords are case-blind)::
     test  = key [ ("==" | "!=") value | ["not"] "in" "(" value { "," value } ")" ]
 
 Keys are ``charging``, ``screen`` and ``lock`` (values ``on``, ``off``; a bare key means ``on``) and ``network`` (values
-``wifi 2g 3g 4g 5g unknown none``, where ``none`` is: not told yet). FLASH's own rule is
+``wifi 2g 3g 4g 5g unknown none``, where ``none`` means: not known yet). FLASH's own rule is
 ``charging and network == wifi and lock``. Before the first event of a key FLASH takes it for false: not charging, not
 on Wi-Fi, not locked; its ``screen_off`` starts false too, so the screen is on.
 """
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.ordering import Bools, Intervals, Ints, normalise
+from fedsim.traces.ordering import Bools, Intervals, Ints, normalize
 from fedsim.traces.tables import id_column, make_table
 
 SWITCH = ("off", "on")
@@ -38,6 +38,8 @@ STATES: Mapping[str, tuple[str, ...]] = {
 KEYS = tuple(STATES)
 INITIAL = {"charging": "off", "network": "none", "screen": "on", "lock": "off"}
 FLASH_RULE = "charging and network == wifi and lock"
+MOST_WORDS = 1000
+"""Most keywords, keys, values and signs in a rule: a longer one takes seconds to evaluate and was not meant."""
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|[(),])|([A-Za-z0-9_]+)|'([A-Za-z0-9_]+)'|\"([A-Za-z0-9_]+)\")")
 _Test = Callable[[Mapping[str, str]], bool]
@@ -59,12 +61,15 @@ class _Parser:
             word = next(group for group in match.groups() if group is not None)
             self.tokens.append((word.lower(), match.end() - len(match.group().lstrip())))
             at = match.end()
+            if len(self.tokens) > MOST_WORDS:
+                raise self.error(f"more than {MOST_WORDS:,} words", at)
         self.next = 0
         self.depth = 0
 
     def error(self, message: str, column: int) -> UserError:
+        shown = self.text if len(self.text) <= 200 else f"{self.text[:197]}..."
         return UserError(
-            f"{message} in '{self.text}'",
+            f"{message} in '{shown}'",
             where=f"eligibility, column {column + 1}",
             hint=f"write for example: {FLASH_RULE}; keys: {', '.join(KEYS)}; and, or, not, ==, !=, in (...)",
         )
@@ -154,7 +159,7 @@ class Rule:
 
     Args:
         text: the expression.
-        table: whether each combination of states is eligible, one axis a key in the order of :data:`KEYS`.
+        table: whether each combination of states is eligible, one axis per key in the order of :data:`KEYS`.
     """
 
     text: str
@@ -199,7 +204,7 @@ def eligible_intervals(
 
     Returns:
         The intervals; ``origin`` is the row of the change that ended each. Counts as in
-        :func:`~fedsim.traces.ordering.normalise`, and ``open_at_end``.
+        :func:`~fedsim.traces.ordering.normalize`, and ``open_at_end``.
     """
     count = len(device)
     first = np.ones(count, np.bool_)
@@ -221,7 +226,7 @@ def eligible_intervals(
     closed = ending < len(ends)
     closed[closed] = device[ends[ending[closed]]] == device[begins[closed]]
     begins, ends = begins[closed], ends[ending[closed]]
-    result = normalise(device[begins], time_us[begins], time_us[ends], merge_touching=True)
+    result = normalize(device[begins], time_us[begins], time_us[ends], merge_touching=True)
     counts = result.counts | {"open_at_end": int(np.count_nonzero(~closed))}
     return replace(result, origin=ends[result.origin], counts=counts)
 

@@ -21,8 +21,8 @@ from fedsim.traces.statistics import BundleStatistics, Spread
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 BARS = " ▁▂▃▄▅▆▇█"
 PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
-# Distinct for all common forms of colour blindness (Okabe and Ito 2008), dark enough on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+# Distinct for all common forms of color blindness (Okabe and Ito 2008), dark enough on white.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 Row = tuple[str, str]
 Section = tuple[str, list[Row]]
@@ -318,26 +318,26 @@ def _draw(all_statistics: Sequence[BundleStatistics]) -> Any:
         if all(name in names for names in have)
     )
     shared = next(common, None)
-    for statistics, colour in zip(all_statistics, _colours(len(all_statistics)), strict=True):
+    for statistics, color in zip(all_statistics, _colors(len(all_statistics)), strict=True):
         found = statistics.availability
         if found is not None:
             hours = np.append(found.by_hour, found.by_hour[-1:])
-            axes[0, 0].step(np.arange(25), 100 * hours, where="post", color=colour)
+            axes[0, 0].step(np.arange(25), 100 * hours, where="post", color=color)
             if found.by_weekday is not None:
-                axes[0, 1].plot(range(7), 100 * found.by_weekday, "o-", color=colour)
-            _cumulative(axes[0, 2], 100 * found.share.samples, colour)
-            _cumulative(axes[1, 0], found.sessions.samples, colour, found.sessions.fits)
-            _cumulative(axes[1, 1], found.gaps.samples, colour, found.gaps.fits)
-            _cumulative(axes[1, 2], found.remaining.samples, colour)
+                axes[0, 1].plot(range(7), 100 * found.by_weekday, "o-", color=color)
+            _cumulative(axes[0, 2], 100 * found.share.samples, color)
+            _cumulative(axes[1, 0], found.sessions.samples, color, found.sessions.fits)
+            _cumulative(axes[1, 1], found.gaps.samples, color, found.gaps.fits)
+            _cumulative(axes[1, 2], found.remaining.samples, color)
         name = shared if shared in statistics.compute else next(iter(statistics.compute), None)
         if name is not None:
-            _cumulative(axes[2, 0], statistics.compute[name].samples, colour, label=name)
+            _cumulative(axes[2, 0], statistics.compute[name].samples, color, label=name)
         for name, spread in statistics.network.items():
             style = "--" if name.endswith("up") else "-"
             if name.startswith("bandwidth"):
-                _cumulative(axes[2, 1], spread.samples / 1e6, colour, style=style, label=name[-4:])
+                _cumulative(axes[2, 1], spread.samples / 1e6, color, style=style, label=name[-4:])
             elif not name.endswith("up"):
-                _cumulative(axes[2, 2], 1000 * spread.samples, colour)
+                _cumulative(axes[2, 2], 1000 * spread.samples, color)
     for place, title, x_label, logarithmic in (
         (axes[0, 0], "online by hour of day", "hour", False),
         (axes[0, 1], "online by weekday", "", False),
@@ -366,8 +366,8 @@ def _draw(all_statistics: Sequence[BundleStatistics]) -> Any:
     if axes[2, 0].lines:
         axes[2, 0].legend(fontsize=8)
     handles = [
-        axes[0, 0].plot([], [], color=colour, label=statistics.name)[0]
-        for statistics, colour in zip(all_statistics, _colours(len(all_statistics)), strict=True)
+        axes[0, 0].plot([], [], color=color, label=statistics.name)[0]
+        for statistics, color in zip(all_statistics, _colors(len(all_statistics)), strict=True)
     ]
     figure.legend(handles=handles, loc="upper center", ncols=len(handles))
     return figure
@@ -388,14 +388,14 @@ def _logarithmic(axes: Any) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _colours(count: int) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+def _colors(count: int) -> list[str]:
+    return [COLORS[i % len(COLORS)] for i in range(count)]
 
 
 def _cumulative(
     axes: Any,
     samples: np.ndarray[Any, Any],
-    colour: str,
+    color: str,
     fits: Sequence[Fit] = (),
     style: str = "-",
     label: str | None = None,
@@ -407,11 +407,11 @@ def _cumulative(
         np.linspace(0, len(samples) - 1, min(len(samples), 2000)).round().astype(int)
     )
     levels = (places + 1) / len(samples)
-    axes.plot(samples[places], levels, style, color=colour, label=label, drawstyle="steps-post")
+    axes.plot(samples[places], levels, style, color=color, label=label, drawstyle="steps-post")
     if fits:
         positive = samples[samples > 0]
         x = np.geomspace(positive[0], positive[-1], 200)
-        axes.plot(x, fits[0].cdf(x), ":", color=colour, linewidth=2)
+        axes.plot(x, fits[0].cdf(x), ":", color=color, linewidth=2)
 
 
 def _page(all_statistics: Sequence[BundleStatistics], figure: Any) -> str:

@@ -10,12 +10,10 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.validation import require_sound
-
-NEVER = 2**62
-"""An instant (ns) after every other: what does not happen happens then."""
+from fedsim.units import NEVER
 
 FAR_US = NEVER // 1000
-"""A trace instant (us) that stands for "for ever"."""
+"""A trace instant (us) that stands for "forever"."""
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -123,7 +121,7 @@ def hold_ends(
     window_start: Int64Array,
     window_end: Int64Array,
 ) -> None:
-    """Let what holds at either end of a device's window hold for ever beyond it; changes ``edges``."""
+    """Let what holds at either end of a device's window hold forever beyond it; changes ``edges``."""
     some = first < last
     heads, tails = first[some], last[some] - 1
     edges[heads] = np.where(edges[heads] == window_start[some], -FAR_US, edges[heads])
@@ -133,7 +131,7 @@ def hold_ends(
 def subtract_by_device(
     edges: Int64Array, first: Int64Array, last: Int64Array, origin: Int64Array
 ) -> None:
-    """Make the edges (us) of each device relative to an origin of its own; changes ``edges``."""
+    """Make the edges (us) of each device relative to its own origin; changes ``edges``."""
     if not origin.any():
         return
     devices = np.flatnonzero(first < last)

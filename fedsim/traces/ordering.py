@@ -1,4 +1,4 @@
-"""Putting intervals in order: sorted, disjoint, inside their windows, with a count of everything that was mended.
+"""Putting intervals in order: sorted, disjoint, inside their windows, with a count of everything that was fixed.
 
 All functions are vectorised over rows; nothing loops over devices.
 """
@@ -23,7 +23,7 @@ class Intervals:
         start: first instant (us), shape (n,).
         end: first instant after (us), shape (n,).
         origin: row of the input whose end this interval took, shape (n,).
-        counts: what was mended, by kind.
+        counts: what was fixed, by kind.
     """
 
     device: Ints
@@ -33,7 +33,7 @@ class Intervals:
     counts: dict[str, int]
 
 
-def normalise(
+def normalize(
     device: Ints,
     start: Ints,
     end: Ints,

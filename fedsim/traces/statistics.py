@@ -275,7 +275,7 @@ def _clock_shift(bundle: TraceBundle) -> Int64Array:
             moment = datetime.fromisoformat(epoch)
         except ValueError as error:
             raise UserError(
-                f"the manifest's epoch '{epoch}' is no ISO 8601 instant", where=bundle.where
+                f"the manifest's epoch '{epoch}' is not an ISO 8601 timestamp", where=bundle.where
             ) from error
         seconds = moment.hour * 3600 + moment.minute * 60 + moment.second
         shift += seconds * 1_000_000 + moment.microsecond

@@ -1,8 +1,8 @@
-"""The nine tables of a trace bundle as Arrow schemas, each column with its unit and its meaning.
+"""The nine tables of a trace bundle, declared once: columns, types, units, bounds, keys and order.
 
 Times are ``int64`` microseconds from the bundle's epoch, rates ``float64`` SI bits per second, sizes bytes, durations
 of profiles ``float64`` seconds. Intervals are half open, ``[start, end)``. A null means unknown, never 0. Columns that
-are not required may be absent from a table.
+are not required may be absent from a table. :mod:`fedsim.traces.validation` checks what is declared here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,37 @@ FLOAT64, FLOAT32, BOOL = pa.float64(), pa.float32(), pa.bool_()
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """The finite numbers from ``low`` (without it if ``open_low``) to ``high``; ``words`` may describe them."""
+
+    low: float = -np.inf
+    high: float = np.inf
+    open_low: bool = False
+    words: str = ""
+
+    def contain(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
+        with np.errstate(invalid="ignore"):
+            inside = (values > self.low) if self.open_low else (values >= self.low)
+            return np.asarray(inside & (values <= self.high) & (np.abs(values) < np.inf))
+
+    def __str__(self) -> str:
+        if self.words:
+            return self.words
+        parts = []
+        if self.low > -np.inf:
+            parts.append(f"{'more than' if self.open_low else 'at least'} {self.low:g}")
+        if self.high < np.inf:
+            parts.append(f"at most {self.high:g}")
+        return " and ".join(parts)
+
+
+NOT_NEGATIVE = Bounds(0)
+POSITIVE = Bounds(0, open_low=True)
+SHARE = Bounds(0, 1)
+
+
+@dataclass(frozen=True)
 class Column:
     """One column of a table.
 
@@ -31,9 +62,12 @@ class Column:
         name: column name.
         type: Arrow type.
         description: what a value means.
-        unit: unit of the values; empty where there is none.
+        unit: unit of the values; empty if there is none.
         required: the column must be present.
         nullable: values may be unknown.
+        bounds: what a known number must lie within.
+        words: the only values that a text may have; any if empty.
+        refers: table whose column of the same name lists the values that may stand here.
     """
 
     name: str
@@ -42,6 +76,9 @@ class Column:
     unit: str = ""
     required: bool = False
     nullable: bool = True
+    bounds: Bounds | None = None
+    words: tuple[str, ...] = ()
+    refers: str | None = None
 
     @property
     def field(self) -> Any:
@@ -52,114 +89,241 @@ class Column:
         return pa.field(self.name, self.type, nullable=True, metadata=metadata)
 
 
-def _key(name: str, type_: Any, description: str, unit: str = "") -> Column:
-    return Column(name, type_, description, unit, required=True, nullable=False)
+@dataclass(frozen=True)
+class Order:
+    """How the rows of a table are sorted: rows of one group together, ascending in time.
+
+    Args:
+        group: columns that name the group.
+        start: column of the instant, or of the start of the interval.
+        end: column of the interval's end; None if there is none.
+        length: column of the interval's length; None if there is none.
+        gaps: an interval may start after the end of the one before; otherwise each starts exactly there.
+    """
+
+    group: tuple[str, ...]
+    start: str
+    end: str | None = None
+    length: str | None = None
+    gaps: bool = True
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One table: its columns in their order on disk, the columns that identify a row, and the order of its rows."""
+
+    columns: tuple[Column, ...]
+    unique: tuple[str, ...] = ()
+    order: Order | None = None
+
+
+def _key(name: str, type_: Any, description: str, unit: str = "", **rules: Any) -> Column:
+    return Column(name, type_, description, unit, required=True, nullable=False, **rules)
 
 
 def _device(description: str = "device concerned; an id of the devices table") -> Column:
-    return _key("device_id", ID, description)
+    return _key("device_id", ID, description, refers="devices")
 
 
 DIRECTIONS = ("down", "up", "both")
 PHASES = ("inference", "training")
 EVENT_KEYS = ("charging", "network", "screen", "lock", "battery_pct", "idle")
+MAX_TZ_OFFSET_S = 14 * 3600
 
-TABLES: Mapping[str, tuple[Column, ...]] = {
-    "devices": (
-        _key("device_id", STRING, "name of the device, unique in the bundle"),
-        Column("source_id", STRING, "name of the device in the source"),
-        Column("model", STRING, "hardware model as the source names it"),
-        Column("kind", ID, "phone, tablet, pc, vm, server or site"),
-        Column("group", ID, "centre, region or rtt_matrix node that the device belongs to"),
-        Column("tz_offset_s", INT32, "local time minus the bundle's clock", "s"),
-        _key("window_start_us", INT64, "start of the observation of this device", "us"),
-        _key("window_end_us", INT64, "end of the observation of this device", "us"),
-        Column(
-            "period_us",
-            INT64,
-            "wrap period of this device, from window_start_us on; null: the length of its window",
-            "us",
+_DIRECTION = _key("direction", ID, "down (server to device), up, or both", words=DIRECTIONS)
+_RADIO = Column("radio", ID, "wifi, 3g, lte, 5g, ...")
+
+TABLES: Mapping[str, Schema] = {
+    "devices": Schema(
+        (
+            _key("device_id", STRING, "name of the device, unique in the bundle"),
+            Column("source_id", STRING, "name of the device in the source"),
+            Column("model", STRING, "hardware model as the source names it"),
+            Column("kind", ID, "phone, tablet, pc, vm, server or site"),
+            Column("group", ID, "center, region or rtt_matrix node that the device belongs to"),
+            Column(
+                "tz_offset_s",
+                INT32,
+                "local time minus the bundle's clock",
+                "s",
+                bounds=Bounds(-MAX_TZ_OFFSET_S, MAX_TZ_OFFSET_S),
+            ),
+            _key("window_start_us", INT64, "start of the observation of this device", "us"),
+            _key("window_end_us", INT64, "end of the observation of this device", "us"),
+            Column(
+                "period_us",
+                INT64,
+                "wrap period of this device, from window_start_us on; null: the length of its window",
+                "us",
+                bounds=POSITIVE,
+            ),
+            _key("valid", BOOL, "false: the source says that this device has no usable trace"),
         ),
-        _key("valid", BOOL, "false: the source says that this device has no usable trace"),
+        unique=("device_id",),
     ),
-    "availability": (
-        _device(),
-        _key("start_us", INT64, "first instant of the interval", "us"),
-        _key("end_us", INT64, "first instant after the interval", "us"),
-        Column("state", INT8, "1 available, 0 unavailable; absent: all 1", nullable=False),
-        Column("end_reason", ID, "why the interval ended, in the source's words"),
-        Column(
-            "censored",
-            INT8,
-            "bit 0: began before the window; bit 1: ended after it",
-            nullable=False,
+    "availability": Schema(
+        (
+            _device(),
+            _key("start_us", INT64, "first instant of the interval", "us"),
+            _key("end_us", INT64, "first instant after the interval", "us"),
+            Column(
+                "state",
+                INT8,
+                "1 available, 0 unavailable; absent: all 1",
+                nullable=False,
+                bounds=SHARE,
+            ),
+            Column("end_reason", ID, "why the interval ended, in the source's words"),
+            Column(
+                "censored",
+                INT8,
+                "bit 0: began before the window; bit 1: ended after it",
+                nullable=False,
+                bounds=Bounds(0, 3),
+            ),
         ),
+        order=Order(("device_id",), "start_us", end="end_us"),
     ),
-    "device_events": (
-        _device(),
-        _key("time_us", INT64, "instant of the change", "us"),
-        _key("key", ID, "charging, network, screen, lock, battery_pct or idle"),
-        _key("value", ID, "state from this instant on, in the source's words"),
-    ),
-    "compute": (
-        _device(),
-        Column("task", ID, "workload that was measured; '*' is any", required=True, nullable=False),
-        _key("phase", ID, "inference or training"),
-        Column("batch_size", INT32, "batch size of the measurement", "samples"),
-        Column("step_fixed_s", FLOAT64, "part of a step that does not depend on the batch", "s"),
-        Column(
-            "sample_s", FLOAT64, "time a sample: a step takes step_fixed_s + sample_s x batch", "s"
+    "device_events": Schema(
+        (
+            _device(),
+            _key("time_us", INT64, "instant of the change", "us"),
+            _key(
+                "key",
+                ID,
+                "charging, network, screen, lock, battery_pct or idle",
+                words=EVENT_KEYS,
+            ),
+            _key("value", ID, "state from this instant on, in the source's words"),
         ),
-        Column("sample_s_std", FLOAT64, "standard deviation of sample_s", "s"),
-        Column(
-            "relative_speed", FLOAT64, "speed relative to the reference device; 2 is twice as fast"
+        order=Order(("device_id",), "time_us"),
+    ),
+    "compute": Schema(
+        (
+            _device(),
+            _key("task", ID, "workload that was measured; '*' is any"),
+            _key("phase", ID, "inference or training", words=PHASES),
+            Column(
+                "batch_size", INT32, "batch size of the measurement", "samples", bounds=POSITIVE
+            ),
+            Column(
+                "step_fixed_s",
+                FLOAT64,
+                "part of a step that does not depend on the batch",
+                "s",
+                bounds=NOT_NEGATIVE,
+            ),
+            Column(
+                "sample_s",
+                FLOAT64,
+                "time per sample: a step takes step_fixed_s + sample_s x batch",
+                "s",
+                bounds=NOT_NEGATIVE,
+            ),
+            Column(
+                "sample_s_std",
+                FLOAT64,
+                "standard deviation of sample_s",
+                "s",
+                bounds=NOT_NEGATIVE,
+            ),
+            Column(
+                "relative_speed",
+                FLOAT64,
+                "speed relative to the reference device; 2 is twice as fast",
+                bounds=POSITIVE,
+            ),
+            Column("score", FLOAT64, "benchmark score; higher is faster", bounds=POSITIVE),
+            Column("ram_bytes", INT64, "memory of the device", "bytes", bounds=POSITIVE),
         ),
-        Column("score", FLOAT64, "benchmark score; higher is faster"),
-        Column("ram_bytes", INT64, "memory of the device", "bytes"),
+        unique=("device_id", "task", "phase", "batch_size"),
     ),
-    "compute_series": (
-        _device(),
-        _key("start_us", INT64, "first instant of the piece", "us"),
-        _key("dur_us", INT64, "length of the piece", "us"),
-        _key("multiplier", FLOAT32, "factor on the time of a step; 2 is half as fast"),
+    "compute_series": Schema(
+        (
+            _device(),
+            _key("start_us", INT64, "first instant of the piece", "us"),
+            _key("dur_us", INT64, "length of the piece", "us"),
+            _key(
+                "multiplier",
+                FLOAT32,
+                "factor on the time of a step; 2 is half as fast",
+                bounds=POSITIVE,
+            ),
+        ),
+        order=Order(("device_id",), "start_us", length="dur_us", gaps=False),
     ),
-    "network": (
-        _device(),
-        _key("direction", ID, "down (server to device), up, or both"),
-        Column("bandwidth_bps", FLOAT64, "mean rate", "bit/s", required=True),
-        Column("bandwidth_cv", FLOAT32, "standard deviation of the rate over its mean"),
-        Column("rtt_s", FLOAT64, "round-trip time to the server", "s"),
-        Column("loss", FLOAT32, "share of packets lost"),
-        Column("radio", ID, "wifi, 3g, lte, 5g, ..."),
+    "network": Schema(
+        (
+            _device(),
+            _DIRECTION,
+            Column("bandwidth_bps", FLOAT64, "mean rate", "bit/s", required=True, bounds=POSITIVE),
+            Column(
+                "bandwidth_cv",
+                FLOAT32,
+                "standard deviation of the rate over its mean",
+                bounds=NOT_NEGATIVE,
+            ),
+            Column("rtt_s", FLOAT64, "round-trip time to the server", "s", bounds=NOT_NEGATIVE),
+            Column("loss", FLOAT32, "share of packets lost", bounds=SHARE),
+            _RADIO,
+        ),
+        unique=("device_id", "direction"),
     ),
-    "network_series": (
-        _key("series_id", ID, "name of the series"),
-        _key("direction", ID, "down (server to device), up, or both"),
-        _key("start_us", INT64, "first instant of the piece", "us"),
-        _key("dur_us", INT64, "length of the piece", "us"),
-        Column("rate_bps", FLOAT64, "rate during the piece", "bit/s", required=True),
-        Column("rtt_s", FLOAT32, "round-trip time during the piece", "s"),
-        Column("loss", FLOAT32, "share of packets lost during the piece"),
-        Column("radio", ID, "wifi, 3g, lte, 5g, ..."),
+    "network_series": Schema(
+        (
+            _key("series_id", ID, "name of the series"),
+            _DIRECTION,
+            _key("start_us", INT64, "first instant of the piece", "us"),
+            _key("dur_us", INT64, "length of the piece", "us"),
+            Column(
+                "rate_bps",
+                FLOAT64,
+                "rate during the piece",
+                "bit/s",
+                required=True,
+                bounds=NOT_NEGATIVE,
+            ),
+            Column(
+                "rtt_s",
+                FLOAT32,
+                "round-trip time during the piece",
+                "s",
+                bounds=NOT_NEGATIVE,
+            ),
+            Column("loss", FLOAT32, "share of packets lost during the piece", bounds=SHARE),
+            _RADIO,
+        ),
+        order=Order(("series_id", "direction"), "start_us", length="dur_us", gaps=False),
     ),
-    "network_assign": (
-        _device(),
-        _key("series_id", ID, "series that the device rides; a series_id of network_series"),
-        _key("offset_us", INT64, "position in the series at the bundle's epoch", "us"),
-        _key("scale", FLOAT32, "factor on the rates of the series"),
+    "network_assign": Schema(
+        (
+            _device(),
+            _key(
+                "series_id",
+                ID,
+                "series that the device rides; a series_id of network_series",
+                refers="network_series",
+            ),
+            _key("offset_us", INT64, "position in the series at the bundle's epoch", "us"),
+            _key("scale", FLOAT32, "factor on the rates of the series", bounds=POSITIVE),
+        ),
+        unique=("device_id", "series_id"),
     ),
-    "rtt_matrix": (
-        _key("src", ID, "node"),
-        _key("dst", ID, "node"),
-        Column("slice_us", INT64, "instant of the measurement", "us"),
-        Column("rtt_s", FLOAT32, "round-trip time", "s", required=True),
+    "rtt_matrix": Schema(
+        (
+            _key("src", ID, "node"),
+            _key("dst", ID, "node"),
+            Column("slice_us", INT64, "instant of the measurement", "us"),
+            Column("rtt_s", FLOAT32, "round-trip time", "s", required=True, bounds=NOT_NEGATIVE),
+        ),
+        unique=("src", "dst", "slice_us"),
     ),
 }
 
 
 def columns(table_name: str) -> dict[str, Column]:
     """The columns of a table by name, in their order on disk."""
-    return {column.name: column for column in TABLES[table_name]}
+    return {column.name: column for column in TABLES[table_name].columns}
 
 
 def make_table(name: str, values: Mapping[str, Any]) -> Any:
@@ -240,5 +404,5 @@ def id_column(rows: npt.NDArray[np.integer[Any]], ids: Any) -> Any:
 
 
 def constant_column(value: str, length: int) -> Any:
-    """An id column that holds one value ``length`` times, in four bytes a row."""
+    """An id column that holds one value ``length`` times, in four bytes per row."""
     return id_column(np.zeros(length, np.int32), [value])

@@ -1,11 +1,13 @@
 """Everything that is wrong with a trace bundle, by table and row.
 
-All checks are whole-column operations; only the problems found become Python objects.
+What :mod:`fedsim.traces.tables` declares is checked for every table alike; the rules that tie columns to each other are
+below. All checks are whole-column operations; only the findings become Python objects.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,22 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.traces.bundle import TraceBundle, file_sha256, table_path
-from fedsim.traces.tables import DIRECTIONS, EVENT_KEYS, PHASES, columns, single_chunk
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.tables import TABLES, Column, Order, single_chunk
 
-MAX_TZ_OFFSET_S = 14 * 3600
 LISTED_PER_KIND = 1000
+CONTROL = r"[\x00-\x1f\x7f-\x9f]"
+"""Characters that no name may hold: a terminal would act on them."""
+
+SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10 * 86_400.0
+LONGEST_WINDOW_S = 5 * 365 * 86_400.0
 
 BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Problem:
+class Finding:
     """One thing that is wrong with a bundle.
 
     Args:
         table: table concerned, or ``manifest``.
-        row: row number in the table from 0; None when it concerns the whole table.
+        row: row number in the table from 0; None if it concerns the whole table.
         message: what is wrong.
     """
 
@@ -38,23 +44,29 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        place = self.table if self.row is None else f"{self.table} row {self.row}"
-        return f"{place}: {self.message}"
+        location = self.table if self.row is None else f"{self.table} row {self.row}"
+        return f"{location}: {self.message}"
 
 
-def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> list[Problem]:
+def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> list[Finding]:
     """Every problem of a bundle.
 
     Args:
         bundle: the bundle.
-        limit: problems listed one by one for each kind; a further one then says how many more there are.
+        limit: problems listed one by one for each kind; another finding then says how many more there are.
 
     Returns:
-        The problems, by table and kind; empty for a sound bundle.
+        The findings, by table and kind; empty for a sound bundle.
     """
-    checker = _Checker(bundle, limit)
-    checker.run()
-    return checker.problems
+    findings = [
+        Finding(name, None, "its file has changed since fedsim wrote it: the SHA-256 differs")
+        for name in sorted(bundle.altered)
+    ]
+    for name in bundle.tables:
+        checker = _TableChecker(bundle, name, limit)
+        checker.run()
+        findings += checker.findings
+    return findings
 
 
 def require_sound(bundle: TraceBundle, *, shown: int = 10) -> None:
@@ -63,336 +75,256 @@ def require_sound(bundle: TraceBundle, *, shown: int = 10) -> None:
     Raises:
         UserErrors: the bundle has problems; names the first ``shown``.
     """
-    problems = validate_bundle(bundle, limit=shown)
-    if problems:
-        errors = [UserError(str(problem), where=bundle.where) for problem in problems[:shown]]
-        if len(problems) > shown:
-            errors.append(UserError("and more: see `fedsim traces validate`", where=bundle.where))
+    findings = validate_bundle(bundle, limit=shown)
+    if findings:
+        errors = [UserError(str(finding), where=bundle.where) for finding in findings[:shown]]
+        if len(findings) > shown:
+            errors.append(
+                UserError("and more; `fedsim traces validate` lists them all", where=bundle.where)
+            )
         raise UserErrors(errors)
 
 
-class _Checker:
-    def __init__(self, bundle: TraceBundle, limit: int) -> None:
+def implausible_times(bundle: TraceBundle) -> str | None:
+    """A warning if the times of a bundle seem to be in another unit than the seconds they were taken for, else None.
+
+    The rule: of the intervals of availability, the median is shorter than 1 s or longer than 10 days, or the median
+    device was observed for more than 5 years. Traces of servers may be so long; those of people's devices are not.
+    """
+    if not bundle.device_count or not len(bundle.tables.get("availability", ())):
+        return None
+    length = bundle.numpy("availability", "end_us") - bundle.numpy("availability", "start_us")
+    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
+    typical_s = float(np.nanmedian(length)) / 1e6
+    window_s = float(np.median(window)) / 1e6
+    facts = f"half of the intervals are {{}} than {typical_s:,.3g} s"
+    if typical_s < SHORTEST_TYPICAL_S:
+        return f"{facts.format('shorter')}: were seconds taken for milliseconds or microseconds?"
+    if typical_s > LONGEST_TYPICAL_S:
+        return f"{facts.format('longer')}: were milliseconds or microseconds taken for seconds?"
+    if window_s > LONGEST_WINDOW_S:
+        return (
+            f"half of the devices were observed for more than {window_s / (365 * 86_400):,.3g} years:"
+            " were milliseconds or microseconds taken for seconds?"
+        )
+    return None
+
+
+class _TableChecker:
+    """The checks of one table; what it finds is in ``findings``."""
+
+    def __init__(self, bundle: TraceBundle, name: str, limit: int) -> None:
         self.bundle = bundle
+        self.name = name
         self.limit = limit
-        self.problems: list[Problem] = []
+        self.table = bundle.tables[name]
+        self.present = set(self.table.column_names)
+        self.findings: list[Finding] = []
 
     def run(self) -> None:
-        self._digests()
-        for name, check in (
-            ("devices", self._devices),
-            ("availability", self._availability),
-            ("device_events", self._device_events),
-            ("compute", self._compute),
-            ("compute_series", self._compute_series),
-            ("network", self._network),
-            ("network_series", self._network_series),
-            ("network_assign", self._network_assign),
-            ("rtt_matrix", self._rtt_matrix),
-        ):
-            if name in self.bundle.tables:
-                self._nulls(name)
-                check(name)
+        schema = TABLES[self.name]
+        for column in schema.columns:
+            if column.name in self.present:
+                self._column(column)
+        if schema.unique:
+            self._unique(schema.unique)
+        if schema.order is not None:
+            self._order(schema.order)
+        relations = {
+            "devices": self._devices,
+            "availability": self._availability,
+            "compute": self._compute,
+            "network": self._network,
+        }
+        if self.name in relations:
+            relations[self.name]()
 
-    def add(self, table: str, bad: BoolArray, message: str, *values: npt.NDArray[Any]) -> None:
+    def add(self, bad: BoolArray, message: str, *values: Any) -> None:
         """Report the rows where ``bad`` holds; ``values`` fill the braces of ``message``."""
         rows = np.flatnonzero(bad)
         for row in rows[: self.limit]:
             text = message.format(*(value[row] for value in values))
-            self.problems.append(Problem(table, int(row), text))
+            self.findings.append(Finding(self.name, int(row), text))
         if len(rows) > self.limit:
-            self.problems.append(
-                Problem(table, None, f"and {len(rows) - self.limit} more rows of the same kind")
-            )
+            more = f"and {len(rows) - self.limit} more rows of the same kind"
+            self.findings.append(Finding(self.name, None, more))
 
-    def column(self, table: str, name: str) -> npt.NDArray[Any] | None:
-        """A numeric column, or None where the table does not have it."""
-        if name not in self.bundle.tables[table].column_names:
-            return None
-        return self.bundle.numpy(table, name)
+    # What the schema declares ---------------------------------------------------------------------------------------
 
-    def integers(self, table: str, name: str) -> npt.NDArray[np.int64]:
-        """A required integer column; nulls, reported elsewhere, read as 0."""
-        column = pc.fill_null(single_chunk(self.bundle.tables[table].column(name)), 0)
-        result: npt.NDArray[np.int64] = column.to_numpy(zero_copy_only=False)
-        return result
+    def _column(self, column: Column) -> None:
+        values = self.values(column.name)
+        if not column.nullable and values.null_count:
+            self.add(_numpy(pc.is_null(values)), f"{column.name} is null")
+        if column.refers is not None:
+            self._refers(column.name, column.refers)
+        if column.words:
+            allowed = pa.array([*column.words, None], type=pa.string())
+            bad = ~_numpy(pc.is_in(values.cast(pa.string()), value_set=allowed))
+            message = f"{column.name} is {{!r}}; it must be one of {', '.join(column.words)}"
+            self.add_texts(bad, message, column.name)
+        if column.bounds is not None:
+            known = _numpy(pc.is_valid(values))
+            numbers = values.to_numpy(zero_copy_only=False)
+            inside = column.bounds.contain(numbers)
+            finite = np.isfinite(numbers.astype(np.float64))
+            unit = f" {column.unit}" if column.unit else ""
+            message = f"{column.name} is {{}}{unit}; it must be {column.bounds}"
+            self.add(known & finite & ~inside, message, numbers)
+            self.add(known & ~finite, f"{column.name} is {{}}, which is not finite", numbers)
+        text = values.dictionary if pa.types.is_dictionary(values.type) else values
+        if text.type == pa.string() and pc.any(pc.match_substring_regex(text, CONTROL)).as_py():
+            bad = _numpy(pc.match_substring_regex(values.cast(pa.string()), CONTROL))
+            message = f"{column.name} is {{!r}}, which holds a control character"
+            self.add_texts(bad, message, column.name)
 
-    def codes(self, table: str, name: str) -> npt.NDArray[np.int64]:
-        """Numbers that are equal where the text of an id column is equal; -1 for null."""
-        column = single_chunk(self.bundle.tables[table].column(name))
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        unique = pc.index_in(column.dictionary, value_set=column.dictionary.unique())
-        lookup = np.append(unique.to_numpy(zero_copy_only=False).astype(np.int64), -1)
-        indices = pc.fill_null(column.indices, len(lookup) - 1)
-        result: npt.NDArray[np.int64] = lookup[indices.to_numpy(zero_copy_only=False)]
-        return result
-
-    def texts(self, table: str, name: str) -> npt.NDArray[Any]:
-        """An id column as Python strings."""
-        result: npt.NDArray[Any] = (
-            self.bundle.tables[table].column(name).cast(pa.string()).to_numpy()
-        )
-        return result
-
-    def _digests(self) -> None:
-        if self.bundle.path is None:
-            return
-        for name, expected in sorted(self.bundle.manifest.sha256.items()):
-            file = table_path(self.bundle.path, name)
-            if not file.is_file():
-                self.problems.append(
-                    Problem(name, None, "the manifest names it, but it is missing")
-                )
-            elif file_sha256(file) != expected:
-                self.problems.append(
-                    Problem(name, None, "its file is not the one whose SHA-256 the manifest holds")
-                )
-
-    def _nulls(self, table: str) -> None:
-        for name, column in columns(table).items():
-            if column.nullable or name not in self.bundle.tables[table].column_names:
-                continue
-            values = single_chunk(self.bundle.tables[table].column(name))
-            if values.null_count:
-                bad = pc.is_null(values).to_numpy(zero_copy_only=False)
-                self.add(table, bad, f"{name} is null")
-
-    def _known_devices(self, table: str) -> npt.NDArray[np.int64]:
-        rows = self.bundle.device_rows(table)
-        bad = rows < 0
+    def add_texts(self, bad: BoolArray, message: str, column: str) -> None:
+        """:meth:`add` with the texts of a column, which are made only if a row is bad."""
         if bad.any():
-            self.add(table, bad, "'{}' is not in the table devices", self.texts(table, "device_id"))
-        return rows
+            self.add(bad, message, self.texts(column))
 
-    def _range(
-        self, table: str, name: str, low: float, high: float, *, open_low: bool = False
-    ) -> None:
-        """Report numbers that are not finite or outside [low, high] (or (low, high]); nulls of floats read as NaN."""
-        if name not in self.bundle.tables[table].column_names:
+    def _refers(self, column: str, other: str) -> None:
+        if other == "devices":
+            unknown = self.devices < 0
+        elif other in self.bundle.tables:
+            known = pc.unique(self.bundle.tables[other].column(column).cast(pa.string()))
+            texts = self.values(column).cast(pa.string())
+            unknown = ~_numpy(pc.is_in(texts, value_set=known))
+        else:
+            self.findings.append(Finding(self.name, None, f"there is no table {other}"))
             return
-        column = single_chunk(self.bundle.tables[table].column(name))
-        known = pc.is_valid(column).to_numpy(zero_copy_only=False)
-        values = column.to_numpy(zero_copy_only=False)
-        with np.errstate(invalid="ignore"):
-            inside = (values > low) if open_low else (values >= low)
-            inside &= values <= high
-        unit = columns(table)[name].unit
-        bound = f"{'more than' if open_low else 'at least'} {low:g}"
-        if np.isfinite(high):
-            bound += f" and at most {high:g}"
-        message = f"{name} is {{}}{' ' + unit if unit else ''}; it must be {bound}"
-        with np.errstate(invalid="ignore"):
-            finite = np.isfinite(values.astype(np.float64))
-        self.add(table, known & finite & ~inside, message, values)
-        self.add(table, known & ~finite, f"{name} is {{}}, not a finite number", values)
+        self.add_texts(unknown, f"'{{}}' is not in the table {other}", column)
 
-    def _words(self, table: str, name: str, allowed: tuple[str, ...]) -> None:
-        column = single_chunk(self.bundle.tables[table].column(name))
-        value_set = pa.array([*allowed, None], type=pa.string())
-        known = pc.is_in(column.cast(pa.string()), value_set=value_set)
-        bad = ~known.to_numpy(zero_copy_only=False)
-        if bad.any():
-            message = f"{name} is '{{}}'; it must be one of {', '.join(allowed)}"
-            self.add(table, bad, message, self.texts(table, name))
-
-    def _unique(self, table: str, *keys: npt.NDArray[np.int64], what: str) -> None:
+    def _unique(self, columns: tuple[str, ...]) -> None:
+        keys = [self.codes(column) for column in columns if column in self.present]
         order = np.lexsort((np.arange(len(keys[0])), *reversed(keys)))
         same = np.ones(max(len(order) - 1, 0), np.bool_)
         for key in keys:
             same &= key[order[1:]] == key[order[:-1]]
         bad = np.zeros(len(order), np.bool_)
         bad[order[1:][same]] = True
-        self.add(table, bad, f"says again {what}")
+        self.add(bad, f"repeats the {', '.join(columns)} of an earlier row")
 
-    def _devices(self, table: str) -> None:
-        ids = self.codes(table, "device_id")
-        self._unique(table, ids, what="a device_id of an earlier row")
-        empty = pc.equal(single_chunk(self.bundle.devices.column("device_id")), "")
-        self.add(
-            table,
-            pc.fill_null(empty, False).to_numpy(zero_copy_only=False),
-            "device_id is empty",
-        )
-        start = self.integers(table, "window_start_us")
-        end = self.integers(table, "window_end_us")
-        # An invalid device may have a window of no length: the source says nothing about it.
-        valid = pc.fill_null(single_chunk(self.bundle.devices.column("valid")), True)
-        valid = valid.to_numpy(zero_copy_only=False)
-        self.add(
-            table,
-            (end < start) | (valid & (end == start)),
-            "the window [{}, {}) us has no length",
-            start,
-            end,
-        )
-        self._range(table, "period_us", 0, np.inf, open_low=True)
-        period = self.column(table, "period_us")
-        if period is not None:
-            with np.errstate(invalid="ignore"):
-                short = period < end - start
-            self.add(table, short, "period_us {} is shorter than the window", period)
-        self._range(table, "tz_offset_s", -MAX_TZ_OFFSET_S, MAX_TZ_OFFSET_S)
-        if not self.bundle.device_count:
-            self.problems.append(Problem(table, None, "there is no device"))
-
-    def _order(
-        self,
-        table: str,
-        group: npt.NDArray[np.int64],
-        start: npt.NDArray[np.int64],
-        end: npt.NDArray[np.int64],
-        *,
-        gaps: bool,
-    ) -> None:
-        """Report reversed, empty, unsorted and overlapping intervals (and, unless ``gaps``, holes) of each group."""
-        self.add(table, end < start, "the interval [{}, {}) us is reversed", start, end)
-        self.add(table, end == start, "the interval [{}, {}) us has zero length", start, end)
+    def _order(self, order: Order) -> None:
+        """Report unsorted rows and, for intervals, reversed, empty and overlapping ones, and holes unless allowed."""
+        group = np.zeros(self.table.num_rows, np.int64)
+        for column in order.group:
+            codes = self.codes(column)
+            group = np.where(codes < 0, -1, group * (codes.max(initial=0) + 1) + codes)
+        start = self.integers(order.start)
         same = np.zeros(len(group), np.bool_)
         same[1:] = group[1:] == group[:-1]
-        earlier_start = np.roll(start, 1)
-        earlier_end = np.roll(end, 1)
-        unsorted = same & (start < earlier_start)
-        self.add(table, unsorted, "starts at {} us, before the row above it", start)
-        self.add(
-            table,
-            same & ~unsorted & (start < earlier_end),
-            "starts at {} us and overlaps the row above it, which ends at {} us",
-            start,
-            earlier_end,
-        )
-        if not gaps:
-            self.add(
-                table,
-                same & (start > earlier_end),
-                "starts at {} us and leaves a hole after the row above it, which ends at {} us",
-                start,
-                earlier_end,
+        unsorted = same & (start < np.roll(start, 1))
+        if order.end is None and order.length is None:
+            self.add(unsorted, "is at {} us, before the row above it", start)
+            self._contiguous(group)
+            return
+        end = self.integers(order.end) if order.end else start + self.integers(order.length or "")
+        above = np.roll(end, 1)
+        self.add(end < start, "the interval [{}, {}) us is reversed", start, end)
+        self.add(end == start, "the interval [{}, {}) us has zero length", start, end)
+        self.add(unsorted, "starts at {} us, before the row above it", start)
+        message = "starts at {} us and overlaps the row above it, which ends at {} us"
+        self.add(same & ~unsorted & (start < above), message, start, above)
+        if not order.gaps:
+            message = (
+                "starts at {} us and leaves a hole after the row above it, which ends at {} us"
             )
-        self._contiguous(table, group)
+            self.add(same & (start > above), message, start, above)
+        self._contiguous(group)
 
-    def _contiguous(self, table: str, group: npt.NDArray[np.int64]) -> None:
+    def _contiguous(self, group: npt.NDArray[np.int64]) -> None:
         first = np.ones(len(group), np.bool_)
         first[1:] = group[1:] != group[:-1]
         first &= group >= 0
         heads = np.flatnonzero(first)
-        _, kept = np.unique(group[heads], return_index=True)
         again = np.ones(len(heads), np.bool_)
-        again[kept] = False
+        again[np.unique(group[heads], return_index=True)[1]] = False
         bad = np.zeros(len(group), np.bool_)
         bad[heads[again]] = True
-        self.add(table, bad, "continues rows of which others stand between: sort the table")
+        self.add(bad, "continues a group that other rows have interrupted; sort the table")
 
-    def _availability(self, table: str) -> None:
-        rows = self._known_devices(table)
-        start, end = self.integers(table, "start_us"), self.integers(table, "end_us")
-        self._order(table, rows, start, end, gaps=True)
-        known = rows >= 0
-        low = self.integers("devices", "window_start_us")[rows]
-        high = self.integers("devices", "window_end_us")[rows]
+    # What ties columns to each other --------------------------------------------------------------------------------
+
+    def _devices(self) -> None:
         self.add(
-            table,
-            known & ((start < low) | (end > high)),
-            "[{}, {}) us is not inside the window [{}, {}) us of its device",
-            start,
-            end,
-            low,
-            high,
+            _numpy(pc.fill_null(pc.equal(self.values("device_id"), ""), False)),
+            "device_id is empty",
         )
-        self._range(table, "state", 0, 1)
-        self._range(table, "censored", 0, 3)
-        valid = pc.fill_null(single_chunk(self.bundle.devices.column("valid")), True)
-        valid = valid.to_numpy(zero_copy_only=False)
-        self.add(table, known & ~valid[rows], "belongs to a device that is not valid")
+        start, end = self.integers("window_start_us"), self.integers("window_end_us")
+        # An invalid device may have an empty window: the source says nothing about it.
+        empty = (end < start) | (_valid(self.bundle) & (end == start))
+        self.add(empty, "the window [{}, {}) us has no length", start, end)
+        if "period_us" in self.present:
+            period = self.bundle.numpy("devices", "period_us")
+            with np.errstate(invalid="ignore"):
+                short = period < end - start
+            self.add(short, "period_us {} is shorter than the window", period)
+        if not self.bundle.device_count:
+            self.findings.append(Finding(self.name, None, "there is no device"))
 
-    def _device_events(self, table: str) -> None:
-        rows = self._known_devices(table)
-        self._words(table, "key", EVENT_KEYS)
-        time = self.integers(table, "time_us")
-        bad = np.zeros(len(rows), np.bool_)
-        bad[1:] = (rows[1:] == rows[:-1]) & (time[1:] < time[:-1])
-        self.add(table, bad, "is at {} us, before the row above it", time)
-        self._contiguous(table, rows)
+    def _availability(self) -> None:
+        known = self.devices >= 0
+        start, end = self.integers("start_us"), self.integers("end_us")
+        low = self.bundle.numpy("devices", "window_start_us")[self.devices]
+        high = self.bundle.numpy("devices", "window_end_us")[self.devices]
+        outside = known & ((start < low) | (end > high))
+        message = "[{}, {}) us is not inside the window [{}, {}) us of its device"
+        self.add(outside, message, start, end, low, high)
+        invalid = known & ~_valid(self.bundle)[self.devices]
+        self.add(invalid, "belongs to a device that is not valid")
 
-    def _compute(self, table: str) -> None:
-        rows = self._known_devices(table)
-        self._words(table, "phase", PHASES)
-        for name in ("step_fixed_s", "sample_s", "sample_s_std"):
-            self._range(table, name, 0, np.inf)
-        for name in ("relative_speed", "score", "ram_bytes", "batch_size"):
-            self._range(table, name, 0, np.inf, open_low=True)
-        keys = [rows, self.codes(table, "task"), self.codes(table, "phase")]
-        if "batch_size" in self.bundle.tables[table].column_names:
-            batch = single_chunk(self.bundle.tables[table].column("batch_size"))
-            keys.append(pc.fill_null(batch, -1).to_numpy(zero_copy_only=False).astype(np.int64))
-        self._unique(table, *keys, what="the device, task, phase and batch size of an earlier row")
-        speeds = [
-            single_chunk(self.bundle.tables[table].column(name))
-            for name in ("step_fixed_s", "sample_s", "relative_speed", "score")
-            if name in self.bundle.tables[table].column_names
-        ]
-        unknown = np.ones(len(rows), np.bool_)
-        for column in speeds:
-            unknown &= pc.is_null(column).to_numpy(zero_copy_only=False)
-        self.add(table, unknown, "tells no speed: neither a time, a relative speed nor a score")
+    def _compute(self) -> None:
+        unknown = np.ones(self.table.num_rows, np.bool_)
+        for name in ("step_fixed_s", "sample_s", "relative_speed", "score"):
+            if name in self.present:
+                unknown &= _numpy(pc.is_null(self.values(name)))
+        self.add(unknown, "gives no speed: neither a time, a relative speed nor a score")
 
-    def _compute_series(self, table: str) -> None:
-        rows = self._known_devices(table)
-        start = self.integers(table, "start_us")
-        self._order(table, rows, start, start + self.integers(table, "dur_us"), gaps=False)
-        self._range(table, "multiplier", 0, np.inf, open_low=True)
-
-    def _link(self, table: str) -> None:
-        self._words(table, "direction", DIRECTIONS)
-        self._range(table, "rtt_s", 0, np.inf)
-        self._range(table, "loss", 0, 1)
-
-    def _network(self, table: str) -> None:
-        rows = self._known_devices(table)
-        self._link(table)
-        self._range(table, "bandwidth_bps", 0, np.inf, open_low=True)
-        self._range(table, "bandwidth_cv", 0, np.inf)
-        direction = self.codes(table, "direction")
-        self._unique(table, rows, direction, what="the device and direction of an earlier row")
-        both = self.texts(table, "direction") == "both"
+    def _network(self) -> None:
+        both = self.texts("direction") == "both"
         has_both = np.zeros(self.bundle.device_count + 1, np.bool_)
-        has_both[rows[both]] = True
-        self.add(
-            table, ~both & has_both[rows] & (rows >= 0), "its device has a row for both already"
-        )
+        has_both[self.devices[both]] = True
+        bad = ~both & has_both[self.devices] & (self.devices >= 0)
+        self.add(bad, "its device has a row for both directions already")
 
-    def _network_series(self, table: str) -> None:
-        self._link(table)
-        self._range(table, "rate_bps", 0, np.inf)
-        start = self.integers(table, "start_us")
-        direction = self.codes(table, "direction")
-        group = self.codes(table, "series_id") * (direction.max(initial=0) + 1) + direction
-        self._order(table, group, start, start + self.integers(table, "dur_us"), gaps=False)
+    # Columns as arrays ----------------------------------------------------------------------------------------------
 
-    def _network_assign(self, table: str) -> None:
-        rows = self._known_devices(table)
-        self._range(table, "scale", 0, np.inf, open_low=True)
-        self._unique(
-            table,
-            rows,
-            self.codes(table, "series_id"),
-            what="the device and series of an earlier row",
-        )
-        if "network_series" not in self.bundle.tables:
-            self.problems.append(Problem(table, None, "there is no table network_series"))
-            return
-        series = pc.unique(
-            self.bundle.tables["network_series"].column("series_id").cast(pa.string())
-        )
-        names = self.bundle.tables[table].column("series_id").cast(pa.string())
-        known = pc.is_in(single_chunk(names), value_set=series).to_numpy(zero_copy_only=False)
-        self.add(
-            table, ~known, "'{}' is not in the table network_series", self.texts(table, "series_id")
-        )
+    @cached_property
+    def devices(self) -> npt.NDArray[np.int64]:
+        """Row in ``devices`` of each row; -1 if there is none."""
+        return self.bundle.device_rows(self.name)
 
-    def _rtt_matrix(self, table: str) -> None:
-        self._range(table, "rtt_s", 0, np.inf)
-        keys = [self.codes(table, "src"), self.codes(table, "dst")]
-        if "slice_us" in self.bundle.tables[table].column_names:
-            keys.append(self.integers(table, "slice_us"))
-        self._unique(table, *keys, what="the nodes and slice of an earlier row")
+    def values(self, column: str) -> Any:
+        """A column as one Arrow array."""
+        return single_chunk(self.table.column(column))
+
+    def texts(self, column: str) -> npt.NDArray[Any]:
+        """A column as Python strings."""
+        return np.asarray(self.table.column(column).cast(pa.string()).to_numpy())
+
+    def integers(self, column: str) -> npt.NDArray[np.int64]:
+        """An integer column; nulls, which are reported elsewhere, read as 0."""
+        return np.asarray(_numpy(pc.fill_null(self.values(column), 0)))
+
+    def codes(self, column: str) -> npt.NDArray[np.int64]:
+        """Numbers that are equal where the values of a column are; -1 for null and for unknown devices."""
+        if column == "device_id" and self.name != "devices":
+            return self.devices
+        values = self.values(column)
+        if pa.types.is_integer(values.type):
+            return np.asarray(_numpy(pc.fill_null(values, -1)).astype(np.int64))
+        if not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode()
+        unique = pc.index_in(values.dictionary, value_set=values.dictionary.unique())
+        lookup = np.append(_numpy(unique).astype(np.int64), -1)
+        return np.asarray(lookup[_numpy(pc.fill_null(values.indices, len(lookup) - 1))])
+
+
+def _numpy(values: Any) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return array
+
+
+def _valid(bundle: TraceBundle) -> BoolArray:
+    """Whether each device is valid; true if that is unknown."""
+    return _numpy(pc.fill_null(single_chunk(bundle.devices.column("valid")), True)).astype(np.bool_)

@@ -330,7 +330,7 @@ def test_runs_that_were_killed_or_only_timed_are_exported_too(name: str, tmp_pat
 
 def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         export(run, "csv", tmp_path / "taken")
     with pytest.raises(UserError, match="there is no format 'xlsx'"):
         export(run, "xlsx", tmp_path / "x")

@@ -18,13 +18,15 @@ from fedsim.analysis.figures import base, time
 from fedsim.analysis.figures.learning import target_levels
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.headline import headline, notice, tiles
-from fedsim.analysis.pages import cell_of, unbroken
+from fedsim.analysis.pages import unbroken
 from fedsim.analysis.report import render
+from fedsim.analysis.run import Run, load_run
 from fedsim.analysis.statistics import gini, where_time_went
-from fedsim.analysis.text import duration_text, percent_text, prefixed_text
 from fedsim.cli.report import command
 from fedsim.errors import UserError
-from fedsim.runs import Run, RunFolder, load_run
+from fedsim.formatting import format_bytes, format_duration, format_share, format_value
+from fedsim.metrics import definition
+from fedsim.runs import RunFolder
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["synchronous", "asynchronous"])
@@ -116,15 +118,15 @@ def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
     assert shown["to_s"] == [*moments[1:], 3 * 3600.0]
 
 
-def test_stretches_of_time() -> None:
+def test_intervals_of_time() -> None:
     """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
     rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
-    assert time._stretches(rounds, 150.0).tolist() == [0.0, 100.0, 150.0]
-    many = time._stretches(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
+    assert time._intervals(rounds, 150.0).tolist() == [0.0, 100.0, 150.0]
+    many = time._intervals(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
     assert many.tolist() == [*range(0, 2100, 28), 2100]
     alone = np.arange(0.0, 3600.0, 7.3)
-    assert time._stretches(alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
-    assert time._stretches(alone[:0], 60.0).tolist() == base.time_bins(60.0).tolist()
+    assert time._intervals(alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
+    assert time._intervals(alone[:0], 60.0).tolist() == base.time_bins(60.0).tolist()
 
 
 def test_rounding_is_not_taken_for_time(tmp_path: Path) -> None:
@@ -218,22 +220,23 @@ def test_partition_matrix(run: Run, document: dict[str, Any]) -> None:
 
 def test_headline_says_when_the_target_was_reached(run: Run) -> None:
     first = run.metrics.loc[run.metrics["accuracy"] >= 0.8, "time_s"].min()
-    assert headline(run) == f"80% accuracy after {duration_text(first)}"
+    assert headline(run) == f"80% accuracy after {format_duration(first)}"
     page = render(run)
     assert f'<h1 id="headline">{headline(run)}</h1>' in page
     assert notice(run) == ""
     values = {tile.label: tile for tile in tiles(run)}
-    assert values["Final accuracy"].value == percent_text(run.metrics["accuracy"].iloc[-1])
+    assert values["Final accuracy"].value == format_share(run.metrics["accuracy"].iloc[-1])
     assert values["Dispatches"].value == f"{len(run.dispatches):,}"
     assert values["Wall time"].note == "6.2 s in the learning plane"
     moved = run.dispatches[["bytes_down", "bytes_up"]].to_numpy().sum()
-    assert values["Data moved"].value == prefixed_text(moved, "B")
+    assert values["Data moved"].value == format_bytes(moved)
 
 
 def test_headline_of_other_runs(tmp_path: Path) -> None:
     short = build_run(tmp_path / "short", clients=10, hours=0.5)
     assert "80% accuracy was not reached in 30 min; the best was" in headline(short)
     short.folder.scenario.write_text("name: no-target\n")
+    short.folder.update_info(files={})
     assert headline(load_run(short.path)).endswith("accuracy after 30 min")
     timing = build_run(tmp_path / "timing", clients=10, hours=2, learning=False)
     assert headline(timing) == f"{len(timing.aggregations)} server updates in 2 h"
@@ -249,7 +252,7 @@ def test_killed_run_gets_a_page_that_says_so(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.output.strip() == str(tmp_path / "pages" / "a.html")
     page = (tmp_path / "pages" / "a.html").read_text()
-    assert "This run is going on, or was killed." in page
+    assert "This run is in progress or was killed." in page
     assert columns(embedded(page), "time").keys() == {"part", "seconds", "work_share"}
 
 
@@ -279,6 +282,7 @@ def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=6, hours=1)
     evil = "</script><script>alert(1)</script>"
     run.folder.scenario.write_text(f"name: '{evil}'\n")
+    run.folder.update_info(files={})
     page = render(load_run(run.path))
     assert evil not in page
     assert page.count("<script") == 2
@@ -313,22 +317,29 @@ def test_thinning_keeps_the_ends_and_what_is_asked() -> None:
 
 
 def test_target_levels() -> None:
-    assert target_levels("accuracy", [0.1, 0.92, 0.9], 0.8) == [0.65, 0.7, 0.75, 0.8, 0.85, 0.9]
-    assert target_levels("accuracy", [0.1, 0.3], 0.8) == [0.15, 0.2, 0.25, 0.3, 0.8]
-    assert target_levels("loss", [2.0, 1.0, math.nan], None) == pytest.approx(
+    assert target_levels(definition("accuracy"), [0.1, 0.92, 0.9], 0.8) == [
+        0.65,
+        0.7,
+        0.75,
+        0.8,
+        0.85,
+        0.9,
+    ]
+    assert target_levels(definition("accuracy"), [0.1, 0.3], 0.8) == [0.15, 0.2, 0.25, 0.3, 0.8]
+    assert target_levels(definition("loss"), [2.0, 1.0, math.nan], None) == pytest.approx(
         [1.5, 1.25, 1.1, 1.05, 1.01]
     )
-    assert target_levels("loss", [], 0.5) == [0.5]
+    assert target_levels(definition("loss"), [], 0.5) == [0.5]
 
 
 def test_cells() -> None:
-    assert cell_of(0.0004, "share") == "0.04%"
-    assert cell_of(math.nan, "time") == "–"
-    assert cell_of(1_234_567, "count") == "1,234,567"
-    assert cell_of(999_600, "bytes") == "1 MB"
-    assert cell_of(90_061.0, "time") == "1 d 1 h"
-    assert cell_of(17_333.4 * 86_400, "time") == "17,333 d"
-    assert cell_of("late", "text") == "late"
+    assert format_value(0.0004, "share") == "0.04%"
+    assert format_value(math.nan, "time") == "–"
+    assert format_value(1_234_567, "count") == "1,234,567"
+    assert format_value(999_600, "bytes") == "1 MB"
+    assert format_value(90_061.0, "time") == "1 d 1 h"
+    assert format_value(17_333.4 * 86_400, "time") == "17,333 d"
+    assert format_value("late", "text") == "late"
 
 
 def test_numbers_stay_with_their_units() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, Page, browser
 from synthetic_runs import build_run
 
-from fedsim.runs import Run, load_run
+from fedsim.analysis.run import Run, load_run
+from tests.analysis.browser import CHROMIUM, Page, browser
 
 pytestmark = [
     pytest.mark.browser,

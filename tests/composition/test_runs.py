@@ -172,7 +172,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(
     half = fedsim.load(killed)
     assert half.status is Status.RUNNING
     assert len(half.metrics) == evaluations
-    assert (killed / "checkpoint").exists() == (evaluations > 1)
+    assert any((killed / "checkpoint").glob("[0-9]*")) == (evaluations > 1)
     resumed = fedsim.resume(killed)
     undisturbed = fedsim.run(scenario, tmp_path / "undisturbed")
     assert resumed.status is Status.COMPLETE

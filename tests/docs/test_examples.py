@@ -17,9 +17,10 @@ from fedsim import run as fedsim_run
 from fedsim.analysis.report import figures
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
+from fedsim.learning.metrics import Metric
+from fedsim.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
-from fedsim.scenario.shapes import field_shape
 from tests.docs.pages import (
     Block,
     blocks,
@@ -56,6 +57,7 @@ PARTS = {
     "task": ("dataset", "partition", "model"),
     "devices": ("compute", "availability", "network"),
     "server": ("method", "selection", "schedule"),
+    "training": ("optimizer", "lr_schedule"),
 }
 A_METHOD = """
 from fedsim.components import Parameters
@@ -159,8 +161,11 @@ def _run_python(block: Block, names: dict[str, Any]) -> None:
         if issubclass(names[parts[0]], nn.Module):
             # A command of the page names it.
             return
-        selection = f"server.selection={{name: '{title.group(1)}:{parts[0]}', cohort: 2}}"
-        assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", selection) == 0
+        part = f"{title.group(1)}:{parts[0]}"
+        change = f"server.selection={{name: '{part}', cohort: 2}}"
+        if issubclass(names[parts[0]], Metric):
+            change = f"evaluation.metrics=['{part}']"
+        assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", change) == 0
 
 
 def _quick_copy() -> str:
@@ -209,8 +214,9 @@ def test_every_schedule_and_selection_stands_in_its_page() -> None:
 def _keys(model: type[BaseModel]) -> Iterator[str]:
     for key, info in model.model_fields.items():
         yield key
-        for inner in field_shape(info).models:
-            yield from (f"{key}.{name}" for name in _keys(inner))
+        for inner in alternatives(info.annotation):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from (f"{key}.{name}" for name in _keys(inner))
 
 
 PAPERS = sorted((CHECKOUT / "docs" / "papers").glob("*.md"))

@@ -10,12 +10,15 @@ import torch
 from torch import nn
 
 from fedsim.learning.device import Execution
-from fedsim.learning.learner import Learner, method_context
+from fedsim.learning.learner import Learner
+from fedsim.learning.rates import learning_rate
+from fedsim.learning.workers import Station
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
     Memory,
     Method,
+    MethodContext,
     ServerState,
     Step,
     Trainer,
@@ -23,15 +26,17 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd, Training
+from fedsim.methods.fedavg import FedAvg
+from fedsim.scenario.model import Evaluation
+from fedsim.scenario.training import Training
+from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.dropout import KeyedDropout
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.model import Family, ModelComponent
-from fedsim.tasks.models.mlp import LinearStack
+from fedsim.tasks.modules.dropout import KeyedDropout
+from fedsim.tasks.modules.linear_stack import LinearStack
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
 
 SHAPE = (1, 8, 8)
@@ -59,7 +64,7 @@ def _features() -> int:
 
 def _conv(*extra: nn.Module) -> nn.Module:
     return nn.Sequential(
-        # A bias in front of a normalisation has a gradient of zero, which Adam would blow up from rounding noise.
+        # A bias in front of a normalization has a gradient of zero, which Adam would blow up from rounding noise.
         nn.Conv2d(
             1, 3, 3, padding=1, bias=not any(isinstance(layer, nn.BatchNorm2d) for layer in extra)
         ),
@@ -122,8 +127,53 @@ def quadratic_task(**changes: Any) -> QuadraticTask:
 
 def make_training(**changes: Any) -> Training:
     """SGD with rate 0.1 and batches of 16 on the CPU."""
-    given: dict[str, Any] = {"optimizer": Sgd(lr=0.1), "batch_size": 16, "device": "cpu"}
+    given: dict[str, Any] = {
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "batch_size": 16,
+        "device": "cpu",
+    }
     return Training(**(given | changes))
+
+
+def make_context(
+    task: Task,
+    training: Training,
+    *,
+    seed: int = 3,
+    local_steps: Any = 4,
+    execution: Execution | None = None,
+) -> MethodContext:
+    """What a method of the task knows; ``local_steps`` is one number, or one per client."""
+    execution = execution or Execution.of(training)
+    return MethodContext(
+        layout=task.layout,
+        clients=task.clients,
+        samples=task.samples,
+        learning_rate=learning_rate(training),
+        local_steps=np.broadcast_to(np.asarray(local_steps, dtype=np.int64), task.clients),
+        dtype=execution.dtype,
+        device=execution.device,
+        seed=seed,
+        optimizer=training.optimizer,
+    )
+
+
+def make_station(
+    task: Task,
+    training: Training | None = None,
+    method: type[Method] = FedAvg,
+    params: Any = None,
+    *,
+    seed: int = 3,
+    local_steps: Any = 4,
+    execution: Execution | None = None,
+) -> Station:
+    """A task and its method, by default FedAvg on one thread."""
+    training = training or make_training(threads=1)
+    execution = execution or Execution.of(training)
+    context = make_context(task, training, seed=seed, local_steps=local_steps, execution=execution)
+    built = method(method.Params() if params is None else params, context)
+    return Station(task, built, training, seed, execution)
 
 
 def make_learner(
@@ -131,16 +181,29 @@ def make_learner(
     training: Training | None = None,
     method: type[Method] = FedAvg,
     params: Any = None,
+    *,
+    kind: type[Learner] = Learner,
+    eager: bool = False,
+    max_pending: int | None = None,
+    per_client: bool = False,
+    objective: bool = False,
+    seed: int = 3,
+    local_steps: Any = 4,
+    execution: Execution | None = None,
     **options: Any,
 ) -> Learner:
-    """A learner with seed 3."""
+    """A learner, by default of FedAvg with seed 3; waves start after ``max_pending`` contributions."""
     training = training or make_training(threads=1)
-    context = method_context(
-        task, training, seed=3, local_steps=np.full(task.clients, 4, dtype=np.int64)
+    if eager:
+        training = training.model_copy(update={"verify": "eager"})
+    station = make_station(
+        task, training, method, params, seed=seed, local_steps=local_steps, execution=execution
     )
-    if params is None:
-        params = FedAvgParams() if method is FedAvg else method.Params()
-    return Learner(task, method(params, context), training, seed=3, **options)
+    evaluation = Evaluation(per_client=per_client, objective=objective)
+    learner = kind(station, evaluation, **options)
+    if max_pending is not None:
+        learner._most_pending = max_pending
+    return learner
 
 
 def make_cohort(

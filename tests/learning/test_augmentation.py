@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fedsim.errors import UserError
-from fedsim.learning.augmentation import check_augmentation
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import evaluator
 from fedsim.learning.kernels import choose
@@ -17,9 +16,10 @@ from fedsim.learning.kernels.supervised import SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Augmentation, Training
+from fedsim.tasks.base import check_augmentation
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.problems import Built, make_training, quadratic_task, supervised_task
 from tests.learning.test_learner import assert_same, buffered, execute
 
@@ -133,7 +133,7 @@ def test_draws_are_uniform() -> None:
 def test_group_and_threads_do_not_matter(model: str, executor: Any) -> None:
     task, timeline = supervised_task(model), buffered(12)
     options = {"augmentation": CROP_AND_FLIP, "executor": executor}
-    # In double precision, since vectorised sums differ in the last bit with the group.
+    # In double precision, since vectorized sums differ in the last bit with the group.
     options["dtype"] = "float64" if executor == "stacked" else "float32"
     expected = execute(task, timeline, training=make_training(threads=1, **options), eager=True)
     found = execute(task, timeline, training=make_training(threads=2, **options))

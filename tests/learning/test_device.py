@@ -32,7 +32,9 @@ def test_devices_are_those_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     assert devices() == ["cuda:1", "cuda:0", "cuda:2"]
     assert devices(count=2) == ["cuda:1", "cuda:0"]
     assert Execution.of(make_training(device="cuda")).others == ()
-    with pytest.raises(UserError, match="4 CUDA devices are asked for, 3 can be seen") as caught:
+    with pytest.raises(
+        UserError, match="4 CUDA devices are requested, but only 3 are visible"
+    ) as caught:
         devices(count=4)
     assert caught.value.where == "training.workers.count"
 

@@ -9,7 +9,7 @@ import torch
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import ClientMetrics, SupervisedEvaluator, evaluator
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from tests.learning.problems import (
     Remembering,
     make_learner,

@@ -19,7 +19,7 @@ from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import VmapKernel
 from fedsim.methods import registry
-from fedsim.scenario.training import Adam, Augmentation, Sgd
+from fedsim.scenario.training import Augmentation
 from tests.learning.imitation_cuda import CUDA, Graph, There, imitated_cuda
 from tests.learning.problems import (
     Remembering,
@@ -77,10 +77,16 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "double": {"dtype": "float64"},
     "momentum and clipping": {
-        "optimizer": Sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+        "optimizer": {
+            "name": "sgd",
+            "lr": 0.1,
+            "momentum": 0.9,
+            "nesterov": True,
+            "weight_decay": 0.01,
+        },
         "clip_norm": 0.5,
     },
-    "adam": {"optimizer": Adam(name="adam", lr=0.01)},
+    "adam": {"optimizer": {"name": "adam", "lr": 0.01}},
     "augmented": {"augmentation": Augmentation(crop_padding=1, flip=True)},
     "memories in the host": {"memory": "host"},
 }
@@ -123,8 +129,8 @@ def test_every_method_stays_on_the_device(name: str, request: pytest.FixtureRequ
         task,
         **options,
         on_metrics=lambda what, metrics: rows.append((what.version, dict(metrics))),
+        checkpoint=(saved, json.loads(json.dumps(meta))),
     )
-    resumed.restore(saved, json.loads(json.dumps(meta)))
     timeline.play(resumed).close()
     state = dict(resumed.server) | {f"memory/{k}": v for k, v in resumed.store.tensors().items()}
     assert_same(home((state, rows)), expected)
@@ -170,7 +176,7 @@ def test_samples_that_do_not_fit_stay_in_the_host(
 def test_two_devices_have_the_bits_of_one(
     model: str, cuda: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.learning.learner._CUDA_SHARE_FLOPS", 1)
+    monkeypatch.setattr("fedsim.learning.grouping._CUDA_SHARE_FLOPS", 1)
     task, timeline = supervised_task(model), buffered(12)
     one = make_training(device="cuda")
     twice = replace(Execution.of(one), others=(CUDA,))
@@ -189,7 +195,7 @@ def test_groups_take_a_quarter_of_the_memory(
     task = supervised_task(model)
     if model == "conv":
         numbers += 2 * 16 * task.activations_per_sample()
-    kernel = make_learner(task, make_training(device="cuda")).kernel
+    kernel = make_learner(task, make_training(device="cuda")).station.kernel
     for clients in (0.5, 1, 7, 7.9):
         memory = SimpleNamespace(total_memory=int(clients * 4 * numbers * 4))
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, m=memory: m)

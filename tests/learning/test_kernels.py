@@ -27,10 +27,10 @@ from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.models.linear import Linear
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.problems import MODELS, SHAPE, make_training, quadratic_task, supervised_task
 
 BATCH, SEED = 16, 5
@@ -353,7 +353,7 @@ def test_what_cannot_be_stacked_is_refused(model: str) -> None:
     training = make_training(executor="stacked")
     execution = Execution.of(training)
     samples = Samples(task, task.train_x, task.train_y, execution)
-    with pytest.raises(UserError, match="cannot be vectorised"):
+    with pytest.raises(UserError, match="cannot be vectorized"):
         choose(task, training, execution, samples, SEED)
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.scenario.training import Sgd
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import (
     Remembering,
@@ -127,7 +126,7 @@ def test_fedavg_on_the_quadratic_task(weights: Any, server_lr: float) -> None:
     state, _ = execute(
         quadratic_task(),
         timeline,
-        training=make_training(dtype="float64", optimizer=Sgd(lr=0.3)),
+        training=make_training(dtype="float64", optimizer={"name": "sgd", "lr": 0.3}),
         params=FedAvgParams(weights=weights, server_lr=server_lr),
     )
     expected = fedavg_by_hand(plan, 0.3, weights, server_lr)
@@ -141,7 +140,9 @@ def test_stale_updates_start_from_the_version_they_were_handed() -> None:
     timeline.aggregate(fast)
     timeline.aggregate(slow)
     state, _ = execute(
-        quadratic_task(), timeline, training=make_training(dtype="float64", optimizer=Sgd(lr=0.5))
+        quadratic_task(),
+        timeline,
+        training=make_training(dtype="float64", optimizer={"name": "sgd", "lr": 0.5}),
     )
     # Both changes are -0.5 x gradient at (4, -4): (3, -8) and (14, -1.25).
     assert state["model"].tolist() == [4 - 1.5 - 7, -4 + 4 + 0.625]
@@ -216,10 +217,10 @@ class Counting(FedAvg):
 
 
 def count_groups(timeline: Timeline, learner: Learner) -> list[list[int]]:
-    learner.method.groups = []  # type: ignore[attr-defined]
+    learner.station.method.groups = []  # type: ignore[attr-defined]
     timeline.play(learner)
     learner.close()
-    return learner.method.groups  # type: ignore[attr-defined,no-any-return]
+    return learner.station.method.groups  # type: ignore[attr-defined,no-any-return]
 
 
 def test_waves_take_everything_whose_version_exists() -> None:
@@ -283,7 +284,7 @@ def test_old_versions_are_freed() -> None:
         timeline.evaluate()
     timeline.play(learner)
     learner.flush()
-    versions = learner._versions
+    versions = learner._side.versions
     assert sorted(versions.kept()) == [0, 5]
     learner.drop(kept.version)
     assert sorted(versions.kept()) == [5]
@@ -350,7 +351,7 @@ def test_losses_of_diverged_training_say_so() -> None:
 
 def test_a_train_must_hold_its_version() -> None:
     learner = make_learner(quadratic_task())
-    with pytest.raises(InvariantViolation, match="nobody has held"):
+    with pytest.raises(InvariantViolation, match="was not held"):
         learner.submit(Train(0, 0, 0, 0, 0, 1, 1, 0.0))
 
 
@@ -393,9 +394,8 @@ def checkpoints_of(
 ) -> list[tuple[dict[str, Tensor], dict[str, Any]]]:
     """Copies of the state at every moment of rest."""
     taken: list[tuple[dict[str, Tensor], dict[str, Any]]] = []
-    learner: Learner
 
-    def take() -> None:
+    def take(learner: Learner) -> None:
         tensors, meta = learner.state()
         taken.append(
             ({name: value.clone() for name, value in tensors.items()}, json.loads(json.dumps(meta)))
@@ -421,9 +421,9 @@ def test_resume_from_any_checkpoint_gives_the_same_bits(method: Any, max_pending
         learner = make_learner(
             task,
             on_metrics=lambda what, metrics, rows=rows: rows.append((what.version, dict(metrics))),
+            checkpoint=(tensors, meta),
             **options,
         )
-        learner.restore(tensors, meta)
         timeline.play(learner)
         learner.close()
         state = {name: value.clone() for name, value in learner.server.items()}
@@ -445,8 +445,7 @@ def test_resume_with_trained_updates_that_wait() -> None:
     tensors, meta = learner.state()
     assert meta["waiting"] == [1, 2]
     assert meta["untrained"] == [0, 3]
-    resumed = make_learner(task)
-    resumed.restore(tensors, meta)
+    resumed = make_learner(task, checkpoint=(tensors, meta))
     timeline.play(resumed)
     assert resumed.training_losses([1, 2]).tolist() == losses.tolist()
     for each in (learner, resumed):
@@ -461,8 +460,7 @@ def test_asked_evaluations_are_answered_again_without_training() -> None:
     learner = timeline.play(make_learner(task))
     asked = learner.evaluate(Evaluate(3, 3.5, 3))
     tensors, meta = learner.state()
-    resumed = make_learner(task, method=Counting, params=FedAvgParams())
-    resumed.restore(tensors, meta)
+    resumed = make_learner(task, method=Counting, params=FedAvgParams(), checkpoint=(tensors, meta))
     assert count_groups(timeline, resumed) == []
     assert resumed.evaluate(Evaluate(3, 3.5, 3)) == asked
 
@@ -473,12 +471,9 @@ def test_state_needs_a_moment_of_rest() -> None:
         learner.state()
 
 
-def test_restore_comes_first_and_fits() -> None:
+def test_a_checkpoint_of_another_precision_is_refused() -> None:
     learner = rounds(1, [0]).play(make_learner(quadratic_task()))
     learner.flush()
-    tensors, meta = learner.state()
-    with pytest.raises(RuntimeError, match="before the first"):
-        learner.restore(tensors, meta)
-    other = make_learner(quadratic_task(), make_training(dtype="float64"))
+    training = make_training(dtype="float64")
     with pytest.raises(UserError, match="was written with"):
-        other.restore(tensors, meta)
+        make_learner(quadratic_task(), training, checkpoint=learner.state())

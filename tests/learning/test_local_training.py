@@ -17,9 +17,9 @@ from fedsim.learning.local_training import LocalTrainer, active_rows
 from fedsim.learning.samples import Samples
 from fedsim.methods.base import Cohort, Step, Trained
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.training import Adam, AdamW, Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from tests.learning.problems import make_cohort, make_training, quadratic_task, supervised_task
 
 SEED = 5
@@ -81,22 +81,25 @@ def reference(
 
 
 OPTIMIZERS = {
-    "sgd": (Sgd(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
-    "momentum": (Sgd(lr=0.1, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+    "sgd": ({"name": "sgd", "lr": 0.1}, lambda p: torch.optim.SGD(p, lr=0.1)),
+    "momentum": (
+        {"name": "sgd", "lr": 0.1, "momentum": 0.9},
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    ),
     "nesterov": (
-        Sgd(lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.01),
+        {"name": "sgd", "lr": 0.1, "momentum": 0.8, "nesterov": True, "weight_decay": 0.01},
         lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.01),
     ),
     "decay": (
-        Sgd(lr=0.1, weight_decay=0.1),
+        {"name": "sgd", "lr": 0.1, "weight_decay": 0.1},
         lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.1),
     ),
     "adam": (
-        Adam(name="adam", lr=0.1, beta1=0.8, weight_decay=0.01),
+        {"name": "adam", "lr": 0.1, "beta1": 0.8, "weight_decay": 0.01},
         lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.8, 0.999), weight_decay=0.01),
     ),
     "adamw": (
-        AdamW(name="adamw", lr=0.1, weight_decay=0.1),
+        {"name": "adamw", "lr": 0.1, "weight_decay": 0.1},
         lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.1),
     ),
 }
@@ -122,7 +125,7 @@ def test_clipping_is_that_of_torch() -> None:
     torch.testing.assert_close(trained.model[0], expected, atol=1e-12, rtol=1e-12)
 
 
-@pytest.mark.parametrize("optimizer", [Sgd(lr=0.1), Sgd(lr=0.1, momentum=0.9), Adam(name="adam")])
+@pytest.mark.parametrize("optimizer", [{"lr": 0.1}, {"lr": 0.1, "momentum": 0.9}, "adam"])
 @pytest.mark.parametrize("model", ["mlp", "conv"])
 def test_every_client_does_its_own_number_of_steps(model: str, optimizer: Any) -> None:
     """Clients of a group end at different steps; each is bitwise where it would be alone."""
@@ -156,7 +159,7 @@ def test_unsorted_steps_are_refused() -> None:
         train(quadratic_task(), make_training(dtype="float64"), [0, 1], [1, 2])
 
 
-QUADRATIC = make_training(dtype="float64", optimizer=Sgd(lr=0.5))
+QUADRATIC = make_training(dtype="float64", optimizer={"name": "sgd", "lr": 0.5})
 
 
 def test_steps_on_a_quadratic_by_hand() -> None:
@@ -196,7 +199,7 @@ def test_rate_scale_is_per_parameter() -> None:
 
 def test_rate_scale_also_scales_adam() -> None:
     scale = torch.tensor([1.0, 0.0], dtype=F64)
-    training = make_training(dtype="float64", optimizer=AdamW(name="adamw", weight_decay=0.5))
+    training = make_training(dtype="float64", optimizer={"name": "adamw", "weight_decay": 0.5})
     _, trained = train(quadratic_task(), training, [0], [3], 0.1, learning_rate_scale=scale)
     assert trained.model[0, 1] == -4.0
     assert trained.model[0, 0] < 4.0
@@ -249,7 +252,7 @@ def test_buffers_move_by_the_forward_pass_alone() -> None:
     def rule(step: Step) -> None:
         step.gradient.add_(1.0)
 
-    training = make_training(optimizer=AdamW(name="adamw", weight_decay=0.5))
+    training = make_training(optimizer={"name": "adamw", "weight_decay": 0.5})
     start, plain = train(task, make_training(), [3], [1])
     _, ruled = train(task, training, [3], [1], rule=rule, collect=("mean_gradient",))
     assert not torch.equal(plain.model[0, buffers], start[buffers])

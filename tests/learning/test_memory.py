@@ -11,13 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.learning.learner import method_context
 from fedsim.learning.memory import Budget, RowStore, StateStore
 from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.methods.base import Memory, Vector
 from fedsim.timeline import Aggregate, Contribution, Train
 from tests.learning.problems import (
     Remembering,
+    make_context,
     make_learner,
     make_training,
     quadratic_task,
@@ -140,7 +140,7 @@ def test_sums_are_taken_in_order_of_arrival() -> None:
     waiting = WaitingUpdates(vectors, torch.float32, CPU)
     waiting.put([0, 1, 2], {"delta": torch.tensor([[1e8], [3.0], [-1e8]])})
     task = quadratic_task()
-    context = method_context(task, make_training(), seed=0, local_steps=np.ones(3, dtype=np.int64))
+    context = make_context(task, make_training(), local_steps=1)
     store = StateStore({}, torch.float32, CPU, Budget(0, 0))
     sums = []
     for arrival in ([0, 1, 2], [0, 2, 1]):

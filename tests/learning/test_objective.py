@@ -11,10 +11,10 @@ from fedsim.learning.objective import Objective
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.linear import Linear
 from fedsim.tasks.partition import Partition
 from fedsim.tasks.partitions.natural import Natural
-from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.problems import Remembering, make_training, supervised_task
 from tests.learning.test_learner import buffered, execute
 

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
+from fedsim.learning.grouping import Grouping
 from fedsim.learning.kernels import LinearStackKernel
-from fedsim.learning.learner import Learner, method_context
+from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Group, Received, Station, Workers
 from fedsim.learning.workers.remote import RemoteWorkers, _pack, _require_same, _unpack
 from fedsim.methods import registry
@@ -27,14 +28,15 @@ from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.training import Augmentation, RayWorkers, Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.characters import CharLstm
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 from tests.learning.imitation_ray import imitated
 from tests.learning.problems import (
     Remembering,
     Timeline,
     make_learner,
+    make_station,
     make_training,
     quadratic_task,
     supervised_task,
@@ -128,13 +130,8 @@ def station_of(
     make_task: Callable[[], Task], method: str, params: dict[str, Any], changes: dict[str, Any]
 ) -> Station:
     """What :func:`tests.learning.problems.make_learner` works with, for another process."""
-    task, training = make_task(), training_of(changes)
-    context = method_context(
-        task, training, seed=3, local_steps=np.full(task.clients, 4, dtype=np.int64)
-    )
     kind = method_of(method)
-    made = kind(kind.Params.model_validate(params), context)
-    return Station(task, made, training, 3, Execution.of(training))
+    return make_station(make_task(), training_of(changes), kind, kind.Params.model_validate(params))
 
 
 def ray_workers(case: Case, count: int = 2, threads: int = 1) -> RemoteWorkers:
@@ -251,9 +248,9 @@ def resumed(task: Task, timeline: Timeline, taken: Any, **options: Any) -> Any:
     learner = make_learner(
         task,
         on_metrics=lambda what, metrics: found.append((what.version, dict(metrics))),
+        checkpoint=taken,
         **options,
     )
-    learner.restore(*taken)
     timeline.play(learner)
     learner.close()
     state: dict[str, Tensor] = {name: value.clone() for name, value in learner.server.items()}
@@ -347,20 +344,19 @@ def test_a_vector_that_many_received_is_there_once() -> None:
 
 def test_groups_on_cuda_do_not_follow_the_number_of_devices() -> None:
     """A wave of 40 clients whose step is worth three shares is cut into three groups, for any number of devices."""
-    case = CASES["stacked layers"]
     timeline = Timeline()
     timeline.aggregate(*[timeline.dispatch(client) for client in range(40)])
     task = supervised_task("mlp", sizes=(50,) * 40)
     trains: Any = [call for name, call in timeline.calls if name == "submit"][:-1]
     for count in (1, 2, 5):
-        learner = make_learner(task, **on_devices(case, count))
-        learner.execution = replace(learner.execution, device=torch.device("cuda"))
-        learner.kernel = _Large()  # type: ignore[assignment]
-        learner._step_flops = 3 * 50_000_000_000 // 40 + 1
-        assert [len(group) for group in learner._groups(trains)] == [14, 13, 13]
-        learner._step_flops = 50_000_000_000
-        assert len(learner._groups(trains)) == 8
-        learner.stop()
+        station = make_station(task)
+        station.execution = replace(station.execution, device=torch.device("cuda"))
+        station.kernel = _Large()  # type: ignore[assignment]
+        grouping = Grouping(station)
+        grouping._step_flops = 3 * 50_000_000_000 // 40 + 1
+        assert [len(group) for group in grouping.groups(trains, count)] == [14, 13, 13]
+        grouping._step_flops = 50_000_000_000
+        assert len(grouping.groups(trains, count)) == 8
 
 
 class _Large:
@@ -421,7 +417,7 @@ def test_a_version_is_sent_once_a_wave() -> None:
     with imitated() as ray:
         learner = played(case, ray_workers(case))
         learner.close()
-        model_bytes = 4 * learner.task.layout.size
+        model_bytes = 4 * learner.station.task.layout.size
         assert len([name for _, name in ray.calls if name == "train"]) == 8
         assert model_bytes < ray.sent_bytes < 1.5 * model_bytes
         assert {number for number, name in ray.calls if name == "train"} == {0, 1}

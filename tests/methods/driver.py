@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedsim.learning.learner import Learner, method_context
+from fedsim.learning.learner import Learner
 from fedsim.methods import registry
 from fedsim.scenario.training import Training
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
+from tests.learning.problems import make_learner
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,7 +70,7 @@ class Played:
 
     def memory(self, name: str) -> FloatArray:
         """What all clients hold in the end, (N, elements)."""
-        everybody = np.arange(self.learner.task.clients)
+        everybody = np.arange(self.learner.station.task.clients)
         return self.learner.store[name].get(everybody).numpy()
 
 
@@ -110,14 +111,14 @@ class Player:
         )
         self.steps = np.broadcast_to(np.asarray(steps, dtype=np.int64), (task.clients,)).copy()
         kind = registry()[method]
-        context = method_context(task, section, seed=1, local_steps=self.steps)
         self.measure = measure
-        built = kind(kind.Params.model_validate(params), context)
-        learner = Learner(
+        learner = make_learner(
             task,
-            built,
             section,
+            kind,
+            kind.Params.model_validate(params),
             seed=1,
+            local_steps=self.steps,
             eager=eager and not measure,
             on_metrics=lambda instruction, metrics: self.played.metrics.append(metrics),
         )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.timeline import Train
 from tests.methods.driver import Part, Player, quadratic
 
@@ -56,7 +56,7 @@ class Story:
         self.player = Player(method, task, lr=lr, steps=K, eager=False, **params)
         self.learner = self.player.played.learner
         self.clients = np.arange(task.clients)
-        if self.learner.method.prologue() is not None:
+        if self.learner.station.method.prologue() is not None:
             self.player.aggregate([self.player.dispatch(int(i)) for i in self.clients])
         self.u: list[FloatArray] = []
         self.v: list[FloatArray] = []
@@ -92,7 +92,7 @@ class Story:
     def models(self) -> Tensor:
         """What each client would use for itself now, (N, P)."""
         rows = self.learner.store.rows(self.clients)
-        return self.learner.method.personal_models(self.learner.server, self.clients, rows)
+        return self.learner.station.method.personal_models(self.learner.server, self.clients, rows)
 
     def _note(self) -> None:
         self.learner.flush()

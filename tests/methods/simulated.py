@@ -12,8 +12,9 @@ import pandas as pd
 from torch import Tensor
 
 import fedsim
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.assembly import Assembly, assemble, build_server
 from fedsim.learning.learner import Learner
+from fedsim.learning.workers import Station
 from fedsim.timeline import Aggregate
 from tests.simulation.harness import Book
 
@@ -24,7 +25,7 @@ class Recording(Learner):
     """Executes every instruction at once and keeps what the server held after each update."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, eager=True, **options)
+        super().__init__(*args, **options)
         self.states: list[Mapping[str, Tensor]] = [self.server]
 
     def submit(self, instruction: Any) -> None:
@@ -53,19 +54,25 @@ class Simulated:
 
     def memory(self, name: str) -> FloatArray:
         """What all clients hold in the end, (N, elements)."""
-        return self.learner.store[name].get(np.arange(self.learner.task.clients)).numpy()
+        return self.learner.store[name].get(np.arange(self.learner.station.task.clients)).numpy()
+
+
+def station_of(assembly: Assembly, **training: Any) -> Station:
+    """Where an assembled scenario is learned, with these changes of its training section."""
+    scenario = assembly.scenario
+    assert assembly.task is not None
+    assert assembly.execution is not None
+    changed = scenario.training.model_copy(update=training)
+    return Station(assembly.task, assembly.method, changed, scenario.seed, assembly.execution)
 
 
 def simulate(scenario: Mapping[str, Any]) -> Simulated:
     """Run a scenario, given as a YAML file would hold it."""
     loaded = fedsim.read_scenario(scenario)
     assembly = assemble(loaded)
-    assert assembly.task is not None
-    learner = Recording(
-        assembly.task, assembly.method, loaded.scenario.training, seed=loaded.scenario.seed
-    )
+    learner = Recording(station_of(assembly, verify="eager"))
     book = Book()
-    _, server = build_server(assembly, learner, book)
+    server = build_server(assembly, learner, book)
     server.run()
     learner.close()
     return Simulated(learner, book)

@@ -297,7 +297,7 @@ def test_timing_does_not_depend_on_the_aggregation() -> None:
     variants: list[dict[str, Any]] = [
         {},
         {"momentum": 0.9},
-        {"normalised": True},
+        {"normalized": True},
         {"alpha": 0.3, "staleness": {"name": "hinge"}},
         {"staleness_at": "aggregation"},
     ]
@@ -322,12 +322,12 @@ def test_timing_does_not_depend_on_the_aggregation() -> None:
     )
 
 
-def test_first_updates_bypass_momentum_and_normalisation() -> None:
+def test_first_updates_bypass_momentum_and_normalization() -> None:
     state = {
         "model": torch.tensor([1.0], dtype=torch.float64),
         "momentum": torch.tensor([5.0], dtype=torch.float64),
     }
-    method = make({"name": "fedcompass", **PLAIN, "momentum": 0.9, "normalised": True}, [1, 3])
+    method = make({"name": "fedcompass", **PLAIN, "momentum": 0.9, "normalized": True}, [1, 3])
     updates = Written({"delta": [[8.0]]}, samples=[3], steps=[7], attributes={"group": 0.0})
     after = method.aggregate(state, updates)
     assert after["model"].item() == 7.0

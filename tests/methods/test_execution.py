@@ -12,7 +12,6 @@ import torch
 
 from fedsim.learning.learner import Learner
 from fedsim.methods import registry
-from fedsim.scenario.training import Sgd
 from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
 
 VARIANTS: list[dict[str, Any]] = [
@@ -65,7 +64,7 @@ def learner_of(variant: dict[str, Any], task: Any, **options: Any) -> Learner:
     given = dict(variant)
     kind = registry()[given.pop("name")]
     threads = options.pop("threads", 1)
-    training = make_training(optimizer=Sgd(lr=0.05), threads=threads)
+    training = make_training(optimizer={"name": "sgd", "lr": 0.05}, threads=threads)
     return make_learner(task, training, kind, kind.Params.model_validate(given), **options)
 
 
@@ -96,13 +95,12 @@ def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
     half = timeline.play(learner_of(variant, task), until=len(timeline.calls) // 2)
     half.flush()
     tensors, meta = half.state()
-    resumed = learner_of(variant, task)
-    resumed.restore(tensors, json.loads(json.dumps(meta)))
+    resumed = learner_of(variant, task, checkpoint=(tensors, json.loads(json.dumps(meta))))
     assert_same(results(timeline.play(resumed)), expected)
 
 
 def one_round(variant: dict[str, Any], steps: list[int], assigned: int = 3) -> Learner:
-    """The first round of the given steps by clients 0, 1, ..., on a model with batch normalisation."""
+    """The first round of the given steps by clients 0, 1, ..., on a model with batch normalization."""
     timeline = Timeline()
     trains = [timeline.dispatch(client, assigned) for client in range(len(steps))]
     timeline.aggregate(
@@ -134,7 +132,7 @@ def test_buffers_are_plainly_averaged(variant: dict[str, Any]) -> None:
     steps = [3, 2, 3, 1]
     learner = one_round(variant, steps)
     fedavg = one_round({"name": "fedavg", "weights": "uniform"}, steps).server["model"]
-    trainable = learner.task.layout.trainable
+    trainable = learner.station.task.layout.trainable
     model = learner.server["model"]
     torch.testing.assert_close(model[trainable:], fedavg[trainable:], rtol=1e-5, atol=1e-7)
     if variant["name"] != "scaffold":
@@ -146,7 +144,7 @@ def test_buffers_of_the_fedsum_family(name: str) -> None:
     """One local step sees the same batches at the same model as FedAvg; y and h_i have no part in buffers."""
     learner = one_round({"name": name}, [1, 1, 1], assigned=1)
     fedavg = one_round({"name": "fedavg", "weights": "uniform"}, [1, 1, 1], assigned=1)
-    trainable = learner.task.layout.trainable
+    trainable = learner.station.task.layout.trainable
     torch.testing.assert_close(
         learner.server["model"][trainable:],
         fedavg.server["model"][trainable:],
@@ -160,7 +158,7 @@ def test_buffers_of_the_fedsum_family(name: str) -> None:
 
 def test_control_variates_have_no_part_in_buffers() -> None:
     learner = one_round({"name": "scaffold"}, [3, 2])
-    trainable = learner.task.layout.trainable
+    trainable = learner.station.task.layout.trainable
     assert not learner.server["control"][trainable:].any()
     assert not learner.store["control"].get([0, 1])[:, trainable:].any()
 

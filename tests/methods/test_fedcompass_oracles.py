@@ -232,7 +232,7 @@ def test_o5_linear_clients() -> None:
     ("variant", "expected"),
     [
         ({"momentum": 0.9}, [-3.0, -7.67, -14.623]),
-        ({"normalised": True}, [-3.3, -7.0, -10.5]),
+        ({"normalized": True}, [-3.3, -7.0, -10.5]),
     ],
 )
 def test_o5_variants(variant: dict[str, Any], expected: list[float]) -> None:
@@ -434,29 +434,29 @@ def test_o13_but_clients_may_share_a_group_where_the_steps_fit_exactly() -> None
 
 
 @pytest.mark.parametrize(
-    ("samples", "plain", "normalised", "mean_steps"),
+    ("samples", "plain", "normalized", "mean_steps"),
     [([1, 1, 1], 275.0, 350.0, 58.3333), ([5, 3, 2], 285.0, 357.0, 70.0)],
 )
 def test_section_3_figures(
-    samples: list[int], plain: float, normalised: float, mean_steps: float
+    samples: list[int], plain: float, normalized: float, mean_steps: float
 ) -> None:
-    """Q = (100, 50, 25), g = (3, 6, 9): the step of one group update, plain and normalised."""
+    """Q = (100, 50, 25), g = (3, 6, 9): the step of one group update, plain and normalized."""
     given: dict[str, Any] = {
         "slopes": [3.0, 6.0, 9.0],
         "samples": samples,
         "schedule": compass(),
         "until_s": 320,
     }
-    for variant, step in ((False, plain), (True, normalised)):
-        world = play([1, 2, 4], method=EXACT | {"normalised": variant}, **given)
+    for variant, step in ((False, plain), (True, normalized)):
+        world = play([1, 2, 4], method=EXACT | {"normalized": variant}, **given)
         assert sorted(item[3] for item in world.assigned(220, 220)) == [25, 50, 100]
         assert world.w[-2] - world.w[-1] == pytest.approx(step, rel=1e-6 if variant else 1e-10)
 
 
 def test_section_3_partial_group() -> None:
-    """Clients 1 and 3 of three alone: plain 195, normalised with the mean steps over these two."""
-    for normalised, step in ((False, 195.0), (True, 259.2857)):
-        method = make(EXACT | {"normalised": normalised}, samples=[5, 3, 2])
+    """Clients 1 and 3 of three alone: plain 195, normalized with the mean steps over these two."""
+    for normalized, step in ((False, 195.0), (True, 259.2857)):
+        method = make(EXACT | {"normalized": normalized}, samples=[5, 3, 2])
         updates = Written(
             {"delta": [[-300.0], [-225.0]]},
             samples=[5, 2],

@@ -11,7 +11,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from tests.methods.driver import FloatArray, Part, Player, Round, play, quadratic
 
 SOURCES = ("mean_delta", "last_grad", "raw_delta", "secant")
@@ -316,7 +316,7 @@ def test_every_switch(source: str, hessian: str) -> None:
 def test_a_gradient_at_the_last_model_is_sent_up() -> None:
     """Two vectors up with last_grad, one otherwise; one down."""
     for source, vectors in zip(SOURCES, (1, 2, 1, 1), strict=True):
-        method = Player("fedlga", four(), grad_source=source).played.learner.method
+        method = Player("fedlga", four(), grad_source=source).played.learner.station.method
         assert len(method.upload()) == vectors
         assert len(method.download()) == 1
 

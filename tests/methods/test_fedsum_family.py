@@ -515,7 +515,7 @@ def test_vectors_and_memory() -> None:
     task = quadratic(np.zeros((3, 100)).tolist())
     for name, (down, up, client, server) in expected.items():
         player = Player(name, task)
-        method = player.played.learner.method
+        method = player.played.learner.station.method
         kept = [
             memory.elements for memory in method.memories().values() if memory.keeper != "server"
         ]
@@ -525,10 +525,10 @@ def test_vectors_and_memory() -> None:
         assert sum(value.numel() for value in player.played.learner.server.values()) == (
             100 * server
         )
-    single = Player("scaffold", task, uplink=1).played.learner.method
+    single = Player("scaffold", task, uplink=1).played.learner.station.method
     assert sum(vector.elements for vector in single.upload()) == 100
     for name in ("mifa", "fedvarp"):
-        memories = Player(name, task).played.learner.method.memories()
+        memories = Player(name, task).played.learner.station.method.memories()
         assert {name: memory.keeper for name, memory in memories.items()} == {"latest": "server"}
 
 
@@ -552,7 +552,7 @@ def played_with(name: str, **params: Any) -> Played:
 def test_the_first_download_changes_bytes_alone() -> None:
     plain, sent = played_with("fedsum_cr"), played_with("fedsum_cr", bootstrap="first_download")
     assert (plain.x == sent.x).all()
-    method = sent.learner.method
+    method = sent.learner.station.method
     assert isinstance(method, FedSumCr)
     assert [vector.elements for vector in method.first_download()] == [1]
-    assert not plain.learner.method.first_download()
+    assert not plain.learner.station.method.first_download()

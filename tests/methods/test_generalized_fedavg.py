@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 from tests.methods.driver import FloatArray, Player, Round, play, quadratic
 
 NAME = "generalized_fedavg"

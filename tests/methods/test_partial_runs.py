@@ -19,6 +19,7 @@ from fedsim.timeline import Aggregate
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 from tests.composition.worlds import digits
+from tests.methods.simulated import station_of
 
 MEGABIT = 1_000_000
 
@@ -161,10 +162,10 @@ def test_clients_that_are_offline_at_the_start_have_no_prologue(
 def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Path) -> None:
     for schedule in ("async", "buffered"):
         server = {"method": {"name": "scaffold_p"}, "schedule": {"name": schedule}}
-        with pytest.raises(UserError, match="round by round"):
+        with pytest.raises(UserError, match="of the same round"):
             fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
     server = {"method": {"name": "scaffold_p"}, "schedule": {"name": "window"}}
-    with pytest.raises(UserError, match="begins with work of all clients"):
+    with pytest.raises(UserError, match="begins with work by all clients"):
         fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
 
 
@@ -202,11 +203,8 @@ class Ledger:
 def learn(scenario: dict[str, Any]) -> Learner:
     """Run a scenario without a folder and keep its learner."""
     assembly = assemble(fedsim.read_scenario(scenario))
-    assert assembly.task is not None
-    learner = Learner(
-        assembly.task, assembly.method, assembly.scenario.training, seed=assembly.scenario.seed
-    )
-    _, server = build_server(assembly, learner, Ledger())
+    learner = Learner(station_of(assembly))
+    server = build_server(assembly, learner, Ledger())
     server.run()
     learner.close()
     return learner

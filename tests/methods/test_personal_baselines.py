@@ -46,7 +46,7 @@ def told(method: str, **params: Any) -> tuple[FloatArray, FloatArray]:
     played = player.play([[Part(*part) for part in round_] for round_ in LOG])
     everybody, learner = np.arange(3), played.learner
     rows = learner.store.rows(everybody)
-    models = learner.method.personal_models(learner.server, everybody, rows).numpy()
+    models = learner.station.method.personal_models(learner.server, everybody, rows).numpy()
     return played.state("shared" if "shared" in learner.server else "model"), models
 
 

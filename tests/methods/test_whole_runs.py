@@ -549,7 +549,7 @@ def test_windows_have_a_longest_length(tmp_path: Path) -> None:
 def test_windows_need_to_end(tmp_path: Path) -> None:
     scenario = waiting(tmp_path)
     scenario["server"]["failure_detection"] = "never"
-    with pytest.raises(UserError, match="waits for ever"):
+    with pytest.raises(UserError, match="waits forever"):
         simulate(scenario)
 
 

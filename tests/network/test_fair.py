@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedsim.network.base import NEVER
-from fedsim.network.fair import FairNetwork, fill_level
+from fedsim.network.fair import FairLinks, fill_level
+from fedsim.units import NEVER
 
 from .exact import Flow, filling, integrate
 
@@ -21,7 +21,7 @@ S = 1_000_000_000
 MB = 1_000_000
 
 
-def run_out(network: FairNetwork) -> list[tuple[int, int]]:
+def run_out(network: FairLinks) -> list[tuple[int, int]]:
     """All completions as (instant, flow)."""
     done: list[tuple[int, int]] = []
     while (time_ns := network.next_completion_ns()) < NEVER:
@@ -30,7 +30,7 @@ def run_out(network: FairNetwork) -> list[tuple[int, int]]:
 
 
 def test_a_flow_alone_has_its_narrowest_link() -> None:
-    network = FairNetwork([16e6, 8e6, 12e6])
+    network = FairLinks([16e6, 8e6, 12e6])
     network.start(7, [0, 1, 2], 3 * MB, S)
     assert network.rate_bps(7) == 8e6
     assert network.next_completion_ns() == 4 * S
@@ -43,7 +43,7 @@ def test_a_flow_alone_has_its_narrowest_link() -> None:
 def test_two_flows_share_one_link() -> None:
     # 8 Mbit/s. A: 2 MB at 0 s; B: 2 MB at 1 s. A alone moves 1 MB, then both move 0.5 MB/s: A is done at 3 s, and B,
     # with 1 MB left, alone again, at 4 s.
-    network = FairNetwork([8e6])
+    network = FairLinks([8e6])
     network.start(0, [0], 2 * MB, 0)
     network.start(1, [0], 2 * MB, S)
     assert (network.rate_bps(0), network.rate_bps(1)) == (4e6, 4e6)
@@ -51,7 +51,7 @@ def test_two_flows_share_one_link() -> None:
 
 
 def test_a_slow_flow_leaves_its_share_to_the_other() -> None:
-    network = FairNetwork([10e6, 2e6])
+    network = FairLinks([10e6, 2e6])
     network.start(0, [0, 1], MB, 0)
     network.start(1, [0], MB, 0)
     assert (network.rate_bps(0), network.rate_bps(1)) == (2e6, 8e6)
@@ -61,7 +61,7 @@ def test_a_slow_flow_leaves_its_share_to_the_other() -> None:
 def test_parking_lot() -> None:
     # Links of 10, 4 and 6 Mbit/s in a row; flow 0 passes all, flows 1, 2, 3 one each. Link 1 fills first, at 2 each;
     # flow 0 held at 2 leaves 8 on link 0 and 4 on link 2.
-    network = FairNetwork([10e6, 4e6, 6e6])
+    network = FairLinks([10e6, 4e6, 6e6])
     network.start(0, [0, 1, 2], 2 * MB, 0)
     for flow, size_mb in ((1, 2), (2, 1), (3, 4)):
         network.start(flow, [flow - 1], size_mb * MB, 0)
@@ -80,7 +80,7 @@ def test_parking_lot() -> None:
 def test_a_flow_that_leaves_can_slow_another_down() -> None:
     # Flow 0 shares link 0 (10 Mbit/s) with flow 1 and link 1 (9) with flow 2. Link 1 fills first, at 4.5 each, which
     # leaves 5.5 to flow 1. Without flow 2, flow 0 rises to 5, and flow 1 falls to 5.
-    network = FairNetwork([10e6, 9e6])
+    network = FairLinks([10e6, 9e6])
     network.start(0, [0, 1], 100 * MB, 0)
     network.start(1, [0], 100 * MB, 0)
     network.start(2, [1], 100 * MB, 0)
@@ -90,7 +90,7 @@ def test_a_flow_that_leaves_can_slow_another_down() -> None:
 
 
 def test_cancel_gives_the_bytes_moved() -> None:
-    network = FairNetwork([8e6])
+    network = FairLinks([8e6])
     network.start(0, [0], 2 * MB, 0)
     network.start(1, [0], 2 * MB, S)
     assert network.cancel(0, 2 * S) == 1.5 * MB
@@ -102,14 +102,14 @@ def test_cancel_gives_the_bytes_moved() -> None:
 
 
 def test_cancel_at_the_instant_of_completion_has_moved_everything() -> None:
-    network = FairNetwork([8e6])
+    network = FairLinks([8e6])
     network.start(0, [0], MB, 0)
     assert network.cancel(0, S) == MB
     assert network.next_completion_ns() == NEVER
 
 
 def test_completions_at_one_instant_come_in_order_of_start() -> None:
-    network = FairNetwork([8e6, 8e6, 8e6])
+    network = FairLinks([8e6, 8e6, 8e6])
     for flow, link in ((5, 2), (3, 0), (4, 1)):
         network.start(flow, [link], MB, 0)
     network.start(9, [0], 0, S // 2)
@@ -118,7 +118,7 @@ def test_completions_at_one_instant_come_in_order_of_start() -> None:
 
 
 def test_time_may_leap_over_completions() -> None:
-    network = FairNetwork([8e6])
+    network = FairLinks([8e6])
     network.start(0, [0], 2 * MB, 0)
     network.start(1, [0], 2 * MB, S)
     network.start(2, [0], MB, 10 * S)
@@ -128,7 +128,7 @@ def test_time_may_leap_over_completions() -> None:
 
 
 def test_a_broken_link_delivers_nothing() -> None:
-    network = FairNetwork([0.0, 8e6])
+    network = FairLinks([0.0, 8e6])
     network.start(0, [0, 1], MB, 0)
     network.start(1, [1], MB, 0)
     network.start(2, [0], MB, 0)
@@ -137,7 +137,7 @@ def test_a_broken_link_delivers_nothing() -> None:
 
 
 def test_links_without_limit_carry_at_once() -> None:
-    network = FairNetwork([np.inf, 8e6])
+    network = FairLinks([np.inf, 8e6])
     network.start(0, [0], MB, 3)
     network.start(1, [], MB, 3)
     network.start(2, [0, 1], MB, 3)
@@ -145,7 +145,7 @@ def test_links_without_limit_carry_at_once() -> None:
 
 
 def test_misuse_is_refused() -> None:
-    network = FairNetwork([8e6])
+    network = FairLinks([8e6])
     network.start(0, [0], MB, 10)
     with pytest.raises(ValueError, match="under way"):
         network.start(0, [0], MB, 10)
@@ -229,7 +229,7 @@ def test_rates_are_those_of_exact_filling(
 ) -> None:
     links, routes = graph
     capacity = data.draw(st.lists(CAPACITIES_BPS, min_size=links, max_size=links))
-    network = FairNetwork(capacity)
+    network = FairLinks(capacity)
     alive: dict[int, tuple[int, ...]] = {}
     for flow, route in enumerate(routes):
         network.start(flow, route, 10**15, 0)
@@ -271,7 +271,7 @@ def test_completions_are_those_of_exact_integration(
     ]
     done, cut = integrate(flows, [Fraction(value) for value in capacity])
 
-    network = FairNetwork(capacity)
+    network = FairLinks(capacity)
     events = sorted(
         [(flow.start, 1, number) for number, flow in enumerate(flows)]
         + [(flow.stop, 0, number) for number, flow in enumerate(flows) if flow.stop is not None]
@@ -309,7 +309,7 @@ def test_every_flow_keeps_a_bottleneck_in_a_large_graph(seed: int) -> None:
     links = {arc: number for number, arc in enumerate(graph.to_directed().edges)}
     capacity = rng.lognormal(17, 1, len(links)).round(-5)
     paths = dict(nx.all_pairs_shortest_path(graph))
-    network = FairNetwork(capacity)
+    network = FairLinks(capacity)
     routes: dict[int, list[int]] = {}
     now_ns = 0
     for flow in range(600):

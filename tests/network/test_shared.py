@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.network.base import NEVER, Direction
+from fedsim.network.base import Direction
 from fedsim.network.graphs import Direct, Star, Tree
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
-
-from .test_topology import context_of
+from fedsim.units import NEVER
+from tests.network.graphs import context_of
 
 DOWN, UP = Direction.DOWN, Direction.UP
 S = 1_000_000_000
@@ -50,6 +50,7 @@ def test_a_transfer_alone_is_a_static_one() -> None:
         network.start_transfer(transfer, client, direction, MB, start_ns)
         end_ns = static.transfer_end_ns(client, direction, MB, start_ns)
         assert run_out(network) == [(end_ns, [transfer])]
+        assert network.transfer_end_ns(client, direction, MB, start_ns) == end_ns
         assert network.rate_bps(client, direction) == static.rate_bps(client, direction)
         assert network.latency_ns(client, direction) == static.latency_ns(client, direction)
     assert network.contended
@@ -163,7 +164,7 @@ def test_bad_attachments_and_capacities_are_refused() -> None:
     topology = Direct(name="direct").topology(context_of())
     sound = {"attachment": [0, 0], "down_bps": 1.0, "up_bps": 1.0, "latency_s": 0.0}
     for change, message in (
-        ({"attachment": [0, 1]}, "client 1 hangs on no access node"),
+        ({"attachment": [0, 1]}, "client 1 is attached to no access node"),
         ({"down_bps": [1.0, -1.0]}, "network.down"),
         ({"up_bps": float("nan")}, "network.up"),
         ({"latency_s": -1.0}, "network.latency"),

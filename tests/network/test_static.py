@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.network.base import NEVER, Direction
+from fedsim.network.base import Direction
 from fedsim.network.static import StaticNetwork
+from fedsim.units import NEVER
 
 DOWN, UP = Direction.DOWN, Direction.UP
 

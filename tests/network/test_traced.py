@@ -11,9 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.network.base import NEVER, Direction
+from fedsim.network.base import Direction
 from fedsim.network.static import StaticNetwork
-from fedsim.network.traced import OnEnd, RateSeries, Ride, TracedNetwork
+from fedsim.network.traced import RateSeries, Ride, TracedNetwork
+from fedsim.traces.ends import OnEnd
+from fedsim.units import NEVER
 
 DOWN, UP = Direction.DOWN, Direction.UP
 S = 1_000_000_000
@@ -203,7 +205,7 @@ def test_unsound_series_are_refused(change: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize("bad", [{"series": 1}, {"series": -1}, {"scale": -1.0}])
 def test_unsound_rides_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="client 0 rides series"):
+    with pytest.raises(UserError, match="client 0 follows series"):
         network_of(**bad)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.analysis.run import Run, load_run
 from fedsim.outcomes import Outcome
-from fedsim.runs import Run, RunFolder, RunWriter, Status, load_run
+from fedsim.runs import RunFolder, RunWriter
 from fedsim.runs.clients import clients_table
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
@@ -54,9 +55,10 @@ def build_run(
     random = world.random
     duration_s = hours * 3600
     folder = RunFolder(path)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    scenario = SCENARIO.format(clients=clients, seed=seed, cohort=cohort, hours=hours)
+    folder.begin(scenario, {"seed": seed, "versions": {"fedsim-des": "0.0.0"}})
     writer = RunWriter(folder, clients=clients)
-    folder.write_scenario(SCENARIO.format(clients=clients, seed=seed, cohort=cohort, hours=hours))
-    folder.write_info({"status": Status.RUNNING, "seed": seed})
 
     sequence = np.zeros(clients, np.int64)
     busy_until = np.zeros(clients)
@@ -251,13 +253,6 @@ def build_run(
         writer.flush()
         return load_run(path)
     writer.finish()
-    folder.update_info(
-        status=Status.COMPLETE,
-        simulated_s=duration_s,
-        wall_s=7.0,
-        wall_learning_s=6.2 if learning else 0.0,
-        wall_time_plane_s=0.41,
-    )
     run = load_run(path)
     grid = np.arange(0.0, duration_s + 1, 600.0)
     counts = np.array([world.online(t).sum() for t in grid])
@@ -287,6 +282,12 @@ def build_run(
     }
     if learning:
         write_parquet(folder.parquet("partition"), PARTITION, from_columns(PARTITION, table))
+    folder.complete(
+        simulated_s=duration_s,
+        wall_s=7.0,
+        wall_learning_s=6.2 if learning else 0.0,
+        wall_time_plane_s=0.41,
+    )
     return load_run(path)
 
 

@@ -17,6 +17,7 @@ NAN = float("nan")
 
 def test_seconds_of_three_clients_by_hand(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
     writer = RunWriter(folder, clients=3)
     folder.write_info({"status": Status.COMPLETE, "simulated_s": 100.0})
     # Client 0: aggregated at 30 after 10 s of waiting; dispatched again at 50 and dropped at 58, in mid-compute.
@@ -82,6 +83,7 @@ def test_seconds_of_three_clients_by_hand(tmp_path: Path) -> None:
 
 def test_waiting_ends_with_the_next_dispatch(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
     writer = RunWriter(folder, clients=1)
     folder.write_info({"status": Status.COMPLETE, "simulated_s": 100.0})
     writer.append_dispatch(

@@ -36,10 +36,15 @@ SECOND = (1, 5, 0, 0, 1.5, 2.25, NAN, NAN, 9, 3, Outcome.DROPPED, -1, -1, 80, 0,
 
 def started(path: Path, clients: int = 6) -> tuple[RunFolder, RunWriter]:
     folder = RunFolder(path)
+    folder.path.mkdir()
+    folder.begin("name: tiny\nseed: 3\n", {"versions": {"fedsim-des": "0.0.0"}})
     writer = RunWriter(folder, clients=clients)
-    folder.write_scenario("name: tiny\nseed: 3\n")
-    folder.write_info({"status": Status.RUNNING})
     return folder, writer
+
+
+def claim(path: Path, *, overwrite: bool = False) -> None:
+    with RunFolder(path).claimed(overwrite=overwrite):
+        pass
 
 
 def test_rows_read_back_from_stream_and_parquet_alike(tmp_path: Path) -> None:
@@ -177,18 +182,19 @@ def test_existing_folder_is_refused_and_overwriting_spares_the_users_files(tmp_p
     build_run(tmp_path / "run", clients=5, hours=1, cohort=3)
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="exists"):
-        RunWriter(RunFolder(tmp_path / "run"), clients=1)
-    with RunWriter(RunFolder(tmp_path / "run"), clients=1, overwrite=True):
-        pass
+        claim(tmp_path / "run")
+    claim(tmp_path / "run", overwrite=True)
     left = sorted(p.name for p in (tmp_path / "run").iterdir())
-    assert left == ["aggregations.arrows", "dispatches.arrows", "metrics.arrows", "notes.txt"]
+    assert left == [".lock", "notes.txt"]
 
 
 def test_folder_that_is_no_run_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "model.safetensors").write_text("mine")
-    with pytest.raises(UserError, match="not a run"):
-        RunWriter(RunFolder(tmp_path / "thesis"), clients=1, overwrite=True)
+    for manifest in ("", "{}", '{"format": 3, "name": "my extension"}'):
+        (tmp_path / "thesis" / "run.json").write_text(manifest)
+        with pytest.raises(UserError, match="not written by fedsim"):
+            claim(tmp_path / "thesis", overwrite=True)
     assert (tmp_path / "thesis" / "model.safetensors").read_text() == "mine"
 
 
@@ -197,21 +203,21 @@ def test_unwritable_place_is_the_users_error(tmp_path: Path, beneath: bool) -> N
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "run" if beneath else tmp_path / "file"
     with pytest.raises(UserError):
-        RunWriter(RunFolder(path), clients=1)
+        claim(path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to read-only folders")
 def test_read_only_folder_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     with pytest.raises(UserError, match="cannot write"):
-        RunWriter(RunFolder(tmp_path / "locked" / "run"), clients=1)
+        claim(tmp_path / "locked" / "run")
 
 
 def test_resume_writes_the_tables_anew_and_keeps_the_rest(tmp_path: Path) -> None:
     folder, writer = started(tmp_path / "run")
     writer.append_dispatch(*FIRST)
     writer.close()
-    with RunWriter(folder, clients=6, resume=True) as writer:
+    with RunWriter(folder, clients=6) as writer:
         writer.append_dispatch(*SECOND)
         writer.finish()
     assert load_run(folder.path).dispatches["dispatch_id"].tolist() == [1]
@@ -228,7 +234,6 @@ def damage(folder: RunFolder, what: str) -> None:
     elif what == "broken run.json":
         folder.info.write_text('{"status": ')
     elif what == "later format":
-        folder.update_info(format=99)
         folder.info.write_text(json.dumps({"format": 99}))
     elif what == "truncated parquet":
         path = folder.parquet("dispatches")
@@ -240,6 +245,10 @@ def damage(folder: RunFolder, what: str) -> None:
         folder.parquet("metrics").unlink()
     elif what == "broken scenario":
         folder.scenario.write_text("a: [1\n")
+    elif what == "edited run.json":
+        folder.info.write_text(folder.info.read_text().replace('"complete"', '"running"'))
+    elif what == "edited scenario":
+        folder.scenario.write_text(folder.scenario.read_text() + "\n")
     elif what == "no model":
         assert not folder.model.exists()
     elif what == "broken model":
@@ -256,6 +265,8 @@ def damage(folder: RunFolder, what: str) -> None:
         ("other parquet", "aggregations.parquet"),
         ("no table", "metrics.parquet"),
         ("broken scenario", "scenario.yaml"),
+        ("edited run.json", "run.json"),
+        ("edited scenario", "scenario.yaml"),
         ("no model", "model.safetensors"),
         ("broken model", "model.safetensors"),
     ],
@@ -351,13 +362,22 @@ def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
     assert state == {"version": 2}
     assert torch.equal(tensors["x"], flat * 2)
     assert tensors["half"].dtype == torch.bfloat16
-    assert len(list((tmp_path / "checkpoint").iterdir())) == 1
-    # A save that was killed half way leaves the one before.
-    (tmp_path / "checkpoint" / "3.part").mkdir()
+    checkpoints.save({"x": flat * 3}, {"version": 3})
+    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["2", "3"]
+    # A save that was killed half way leaves the ones before, and goes with the next.
+    (tmp_path / "checkpoint" / ".fedsim-tmp-1").mkdir()
     assert checkpoints.load() is not None
-    (tmp_path / "checkpoint" / "2" / "tensors-0.safetensors").write_bytes(b"x")
+    # A damaged newer one is noticed, and the older one used.
+    (tmp_path / "checkpoint" / "3" / "tensors-0.safetensors").write_bytes(b"x")
+    loaded = checkpoints.load()
+    assert loaded is not None
+    assert loaded[1] == {"version": 2}
+    state = tmp_path / "checkpoint" / "2" / "state.json"
+    state.write_text(state.read_text().replace("2", "3"))
     with pytest.raises(UserError, match="resume"):
         checkpoints.load()
+    checkpoints.save({"x": flat * 4}, {"version": 4})
+    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["3", "4"]
     checkpoints.remove()
     assert not (tmp_path / "checkpoint").exists()
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from fedsim.catalog import CATALOG, Catalog, Kind
 from fedsim.components import Component, Parameters
-from fedsim.scenario.catalog import Catalog, Kind
 from fedsim.units import Duration
 
 
@@ -51,6 +51,8 @@ def catalog() -> Catalog:
             "dataset": kind(part("digits"), part("mnist", Mixing)),
             "partition": kind(part("iid"), part("dirichlet", Mixing), part("shards", Needy)),
             "model": kind(part("mlp")),
+            "optimizer": CATALOG.kinds["optimizer"],
+            "lr_schedule": CATALOG.kinds["lr_schedule"],
             "method": kind(
                 part("fedavg", Mixing),
                 part("fedbuff", companions={"schedule": {"name": "buffered", "alpha": 3}}),
@@ -60,5 +62,6 @@ def catalog() -> Catalog:
             "compute": kind(part("trace", Mixing), part("values")),
             "availability": kind(part("trace"), part("always")),
             "network": kind(part("static", Mixing)),
+            "metric": kind(part("accuracy")),
         }
     )

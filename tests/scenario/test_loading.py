@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
+from fedsim.catalog import Catalog
 from fedsim.errors import UserError, UserErrors
-from fedsim.scenario.catalog import Catalog
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 
 MINIMAL = """\
@@ -59,8 +60,8 @@ def test_the_resolved_scenario_is_a_fixed_point_and_runs_from_anywhere(
     assert again.scenario == first.scenario
     assert again.resolved_yaml() == first.resolved_yaml()
     assert first.scenario.devices.trace == tmp_path / "week"
-    assert first.scenario.task.dataset.options["file"] == str(tmp_path.parent / "data")
-    assert first.scenario.task.dataset.options["wait"] == 120.0
+    assert first.scenario.task.dataset.params.file == tmp_path.parent / "data"
+    assert first.scenario.task.dataset.params.wait == 120.0
 
 
 def test_a_trace_makes_availability_follow_it(tmp_path: Path, catalog: Catalog) -> None:
@@ -78,15 +79,15 @@ def test_parts_may_leave_out_the_name_that_is_their_default(
     text = MINIMAL + "devices: {compute: {alpha: 2}}\ntraining: {optimizer: {lr: 1e-3}}\n"
     scenario = load(tmp_path, catalog, text).scenario
     assert scenario.devices.compute.name == "trace"
-    assert scenario.devices.compute.options["alpha"] == 2.0
+    assert scenario.devices.compute.params.alpha == 2.0
     assert scenario.training.optimizer.name == "sgd"
-    assert scenario.training.optimizer.lr == 0.001
+    assert scenario.training.optimizer.params.lr == 0.001
 
 
 def test_a_method_brings_its_schedule_unless_one_is_given(tmp_path: Path, catalog: Catalog) -> None:
     text = MINIMAL + "server: {method: {name: fedbuff}}\n"
     schedule = load(tmp_path, catalog, text).scenario.server.schedule
-    assert (schedule.name, schedule.options["alpha"]) == ("buffered", 3.0)
+    assert (schedule.name, schedule.params.alpha) == ("buffered", 3.0)
     given = load(tmp_path, catalog, text, "server.schedule.name=sync").scenario.server.schedule
     assert given.name == "sync"
 
@@ -103,23 +104,22 @@ seed: true
 task:
   dataset: {name: digitz}
   partition: {name: dirichlet, alfa: 0.3, wait: 3 parsecs}
-  model: mlp
+  model: 3
 training: {optimizer: {name: sgf, lr: -1}, local_steps: 3.5, batch_size: .nan, device: gppu}
 stop: {}
 """
     assert errors(tmp_path, catalog, text) == [
         "s.yaml:1:1: nmae: unknown key\n  did you mean 'name'? known keys: name, seed, task, training, devices, "
         "server, stop, evaluation, sweep",
-        "s.yaml:2:7: seed: must be a number, not true",
+        "s.yaml:2:7: seed: must be an integer, not true",
         "s.yaml:4:19: task.dataset.name: there is no dataset named 'digitz'\n  did you mean 'digits'? known: digits, "
         "mnist, or file.py:ClassName of your own",
         "s.yaml:5:32: task.partition.alfa: unknown key\n  did you mean 'alpha'? known keys: alpha, wait, file, lambda",
         "s.yaml:5:49: task.partition.wait: '3 parsecs' has no known unit of a duration: use one of ns, us, ms, s, min, "
         "h, d",
-        "s.yaml:6:10: task.model: must be a mapping of keys to values, not 'mlp'\n  write its keys below it, or as "
-        "{name: ...}",
-        "s.yaml:7:30: training.optimizer.name: there is none named 'sgf'\n  did you mean 'sgd'? known: sgd, "
-        "adam, adamw",
+        "s.yaml:6:10: task.model: must be the name of a model, or a mapping of its name and parameters, not 3",
+        "s.yaml:7:30: training.optimizer.name: there is no optimizer named 'sgf'\n  did you mean 'sgd'? known: "
+        "adam, adamw, sgd, or file.py:ClassName of your own",
         "s.yaml:7:57: training.local_steps: must be an integer, not 3.5",
         "s.yaml:7:74: training.batch_size: must be a finite number, not nan",
         "s.yaml:7:88: training.device: must be 'auto', 'cpu' or 'cuda', not 'gppu'",
@@ -194,9 +194,11 @@ def test_a_part_of_the_users_own_is_found_beside_the_scenario(
     loaded = load(tmp_path, catalog, text)
     dataset = loaded.scenario.task.dataset
     assert dataset.name == f"{tmp_path}/mine.py:Mine"
-    component, params = catalog.resolve("dataset", dataset, tmp_path)
-    assert component.__name__ == "Mine"
-    assert params.alpha == 2.0
+    assert dataset.type.__name__ == "Mine"
+    assert dataset.params.alpha == 2.0
+    assert dataset.where == f"{tmp_path}/s.yaml:2:12"
+    assert dataset.user.file == tmp_path / "mine.py"
+    assert dataset.user.digest == hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
     assert errors(tmp_path, catalog, text.replace("alpha", "alpa"))[0].startswith(
         "s.yaml:2:33: task.dataset.alpa: unknown key\n  did you mean 'alpha'?"
     )

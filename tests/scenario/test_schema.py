@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from fedsim.scenario.catalog import Catalog
+from fedsim.catalog import Catalog
 from fedsim.scenario.schema import json_schema
 
 
@@ -29,10 +29,11 @@ def test_the_schema_holds_the_parameters_of_parts(catalog: Catalog) -> None:
 def test_places_of_parts_offer_all_of_their_kind(catalog: Catalog) -> None:
     definitions = json_schema(catalog)["$defs"]
     partition = definitions["SupervisedTask"]["properties"]["partition"]
-    assert [option["$ref"].rpartition("/")[2] for option in partition["anyOf"]] == [
+    assert [option["$ref"].rpartition("/")[2] for option in partition["anyOf"][:-2]] == [
         "partition.dirichlet",
         "partition.iid",
         "partition.shards",
         "partition.own",
     ]
+    assert partition["anyOf"][-2]["enum"] == ["dirichlet", "iid", "shards"]
     assert "x-fedsim-kind" not in json.dumps(definitions)

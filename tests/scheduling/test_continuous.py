@@ -1,4 +1,4 @@
-"""Asynchronous, buffered and tiered schedules: exact times, places, and clients that are gone."""
+"""Schedules without rounds: who gets a free place, timeouts, and worlds in which devices come and go."""
 
 from __future__ import annotations
 
@@ -8,50 +8,9 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from tests.scheduling.worlds import NO_NETWORK, World, play
-from tests.simulation.harness import Book, online, simulate
-
-ALWAYS = [(0.0, 1e6)]
-
-
-def run(step_s: list[float], schedule: dict[str, Any], **world: Any) -> Book:
-    """10 steps without a network."""
-    return simulate(step_s=step_s, schedule=schedule, **{"steps": 10, **NO_NETWORK, **world})
-
-
-def versions(book: Book) -> list[tuple[float, list[int], list[int]]]:
-    """Time, clients and staleness of each version."""
-    return [
-        (
-            aggregate.time_s,
-            [item.client for item in aggregate.contributions],
-            [item.staleness for item in aggregate.contributions],
-        )
-        for aggregate in book.aggregates
-    ]
-
-
-def test_every_update_makes_a_version() -> None:
-    """Work of 10 s and 25 s; the second client's updates are stale by what the first did meanwhile."""
-    book = run([1.0, 2.5], {"name": "async"}, until_s=50)
-    assert versions(book) == [
-        (10, [0], [0]),
-        (20, [0], [0]),
-        (25, [1], [2]),
-        (30, [0], [1]),
-        (40, [0], [0]),
-        (50, [1], [2]),
-        (50, [0], [1]),
-    ]
-    assert [row["dispatched"] for row in book.rows if row["client"] == 1] == [0, 25, 50]
-
-
-def test_updates_of_one_instant_are_handled_in_order_of_dispatching() -> None:
-    """Both arrive at 10 s; the second client then starts from version 2, the first from version 1."""
-    book = run([1.0, 1.0], {"name": "async"}, until_s=10)
-    assert versions(book) == [(10, [0], [0]), (10, [1], [1])]
-    again = {row["client"]: row["version"] for row in book.rows if row["dispatched"] == 10}
-    assert again == {0: 1, 1: 2}
+from tests.scheduling.stories import ALWAYS, run, versions
+from tests.scheduling.worlds import World, play
+from tests.simulation.harness import online
 
 
 @pytest.mark.parametrize("next_client", ["same", "selection"])
@@ -68,27 +27,6 @@ def test_concurrency_is_the_selections_cohort_when_not_given() -> None:
     book = run([1.0] * 6, {"name": "async"}, selection={"name": "cyclic", "cohort": 2}, until_s=35)
     order = [row["client"] for row in sorted(book.rows, key=lambda row: row["dispatch_id"])]
     assert order == [0, 1, 2, 3, 4, 5, 0, 1]
-
-
-def test_buffers_of_two() -> None:
-    """The client that completes the buffer starts from the new version, the other from the old one."""
-    book = run([1.0, 1.5], {"name": "buffered", "buffer_size": 2}, until_s=30)
-    assert versions(book) == [(15, [0, 1], [0, 0]), (30, [0, 1], [1, 0])]
-    handed = {(row["client"], row["dispatched"]): row["version"] for row in book.rows}
-    assert handed == {
-        (0, 0): 0,
-        (1, 0): 0,
-        (0, 10): 0,
-        (1, 15): 1,
-        (0, 20): 1,
-        (1, 30): 2,
-        (0, 30): 2,
-    }
-
-
-def test_a_client_may_stand_in_a_buffer_twice() -> None:
-    book = run([1.0, 5.0], {"name": "buffered", "buffer_size": 3}, until_s=30)
-    assert versions(book) == [(30, [0, 0, 0], [0, 0, 0])]
 
 
 def test_too_stale_updates_are_thrown_away() -> None:
@@ -151,6 +89,8 @@ SCHEDULES: list[dict[str, Any]] = [
     {"name": "tiered"},
     {"name": "compass", "min_steps": 2, "max_steps": 10},
 ]
+
+
 SELECTIONS: list[dict[str, Any]] = [
     {"name": "uniform"},
     {"name": "uniform_with_replacement"},
@@ -164,6 +104,8 @@ SELECTIONS: list[dict[str, Any]] = [
     {"name": "refl"},
     {"name": "oort"},
 ]
+
+
 CLIENTS = 9
 
 
@@ -231,7 +173,7 @@ def test_a_timeout_does_where_the_server_never_learns_who_is_gone(schedule: dict
     }
     world = play(steps, schedule=schedule | {"timeout": 37}, **options)
     hold(world, 1500)
-    with pytest.raises(UserError, match="never be given work again"):
+    with pytest.raises(UserError, match="waits forever for a client that has gone offline"):
         play(steps, schedule=dict(schedule), **options)
 
 
@@ -241,192 +183,3 @@ def test_a_timeout_stops_who_takes_too_long() -> None:
     assert [(row["dispatched"], row["ended"]) for row in cut] == [(0, 30), (30, 60), (60, 60)]
     assert book.outcomes()[1] == "cut"
     assert cut[0]["steps_done"] == 3
-
-
-def test_a_world_without_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedsim.scheduling.continuous import Continuous
-
-    monkeypatch.setattr(Continuous, "MAX_INSTANT_UPDATES", 1000)
-    with pytest.raises(UserError, match="took no simulated time"):
-        run([0.0, 0.0], {"name": "async"}, until_s=10)
-    assert len(run([0.0, 0.0], {"name": "async"}, rounds=500).aggregates) == 500
-
-
-# -- tiers -----------------------------------------------------------------------------------------------------------
-
-
-def test_tiers_do_not_wait_for_each_other() -> None:
-    """Speed ratio 2: {1, 1.8} s a step, {3} and {7, 9}; rounds of 18, 30 and 90 s."""
-    book = run([1.0, 1.8, 3.0, 9.0, 7.0], {"name": "tiered"}, until_s=90)
-    tiers = [
-        (
-            aggregate.time_s,
-            int(aggregate.attributes["tier"]),
-            sorted(item.client for item in aggregate.contributions),
-        )
-        for aggregate in book.aggregates
-    ]
-    assert tiers == [
-        (18, 0, [0, 1]),
-        (30, 1, [2]),
-        (36, 0, [0, 1]),
-        (54, 0, [0, 1]),
-        (60, 1, [2]),
-        (72, 0, [0, 1]),
-        (90, 2, [3, 4]),
-        (90, 1, [2]),
-        (90, 0, [0, 1]),
-    ]
-    assert all(aggregate.attributes["tiers"] == 3 for aggregate in book.aggregates)
-    assert {
-        item.group for a in book.aggregates for item in a.contributions if item.client == 3
-    } == {2}
-
-
-def test_tiers_of_equal_size() -> None:
-    book = run([5.0, 1.0, 4.0, 2.0, 3.0], {"name": "tiered", "tiers": 2}, until_s=30)
-    assert [sorted(item.client for item in a.contributions) for a in book.aggregates] == [[1, 3, 4]]
-
-
-def test_a_round_of_a_tier_takes_a_cohort_of_it() -> None:
-    book = run(
-        [1.0] * 4 + [10.0] * 4,
-        {"name": "tiered"},
-        selection={"name": "uniform", "cohort": 2},
-        until_s=400,
-    )
-    for aggregate in book.aggregates:
-        tier = int(aggregate.attributes["tier"])
-        assert len(aggregate.contributions) == 2
-        assert all(item.client // 4 == tier for item in aggregate.contributions)
-    assert {row["client"] for row in book.rows} == set(range(8))
-
-
-def test_a_tier_without_anybody_waits_for_its_own() -> None:
-    book = run(
-        [1.0, 10.0],
-        {"name": "tiered"},
-        availability=online(ALWAYS, [(120.0, 1e6)]),
-        until_s=230,
-    )
-    slow = [aggregate.time_s for aggregate in book.aggregates if aggregate.attributes["tier"] == 1]
-    assert slow == [220]
-
-
-def test_a_client_that_drops_out_frees_its_tier() -> None:
-    book = run(
-        [1.0, 1.5],
-        {"name": "tiered"},
-        availability=online(ALWAYS, [(0.0, 12.0), (50.0, 1e6)]),
-        until_s=30,
-    )
-    # Client 1 is gone at 12 s, after client 0 had arrived: the round ends there with what has come.
-    assert versions(book)[:2] == [(12, [0], [0]), (22, [0], [0])]
-
-
-# -- Compass ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_member_that_is_gone_releases_its_group() -> None:
-    """Client 1 would arrive at 120 s like client 0, and leaves at 100 s; its group ends with client 0."""
-    world = play(
-        [1.0, 2.0],
-        schedule={"name": "compass", "min_steps": 20, "max_steps": 100},
-        availability=online(ALWAYS, [(0.0, 100.0), (150.0, 1e6)]),
-        until_s=240,
-    )
-    assert world.times[:3] == [20, 40, 120]
-    assert world.members[2] == [1]
-    # It joins the group that is there when it checks in, with as many steps as fit: (220 - 150) / 2.
-    assert world.assigned(150, 150) == [(150, 2, 2, 35)]
-    assert world.times[3] == 220
-    assert sorted(world.members[3]) == [1, 2]
-
-
-def test_a_group_whose_members_are_all_gone_is_dissolved() -> None:
-    world = play(
-        [1.0, 2.0],
-        schedule={"name": "compass", "min_steps": 20, "max_steps": 100},
-        availability=online([(0.0, 50.0), (300.0, 1e6)], [(0.0, 60.0), (300.0, 1e6)]),
-        until_s=400,
-    )
-    assert world.times == [20, 40, 400]
-    assert world.assigned(300, 300) == [(300, 1, 2, 100), (300, 2, 2, 50)]
-
-
-def test_the_last_pending_member_that_is_gone_ends_the_wait() -> None:
-    """Client 0 idles from 70 s on; the group is done when client 1 is lost at 100 s."""
-    world = play(
-        [1.0, 2.0],
-        schedule={"name": "compass", "min_steps": 20, "max_steps": 100},
-        compute={"perturbations": [{"at": 20, "until": 70, "clients": [0], "factor": 0.5}]},
-        availability=online(ALWAYS, [(0.0, 100.0), (150.0, 1e6)]),
-        until_s=100,
-    )
-    assert world.times == [20, 40, 100]
-
-
-def test_a_first_dispatch_that_is_lost_is_given_again() -> None:
-    world = play(
-        [1.0, 2.0],
-        schedule={"name": "compass", "min_steps": 20, "max_steps": 100},
-        availability=online([(0.0, 10.0), (30.0, 1e6)], ALWAYS),
-        until_s=50,
-    )
-    warm = [row for row in world.book.rows if row["client"] == 0][:2]
-    assert [(row["dispatched"], row["steps_assigned"]) for row in warm] == [(0, 20), (30, 20)]
-    assert world.times == [40, 50]
-
-
-@pytest.mark.parametrize(("rule", "flushed"), [("flush", [680]), ("keep", [])])
-def test_an_empty_group_flushes_the_late_updates_or_keeps_them(
-    rule: str, flushed: list[float]
-) -> None:
-    """R8. A client that gets slower and slower: 3 s a step from 20 s on, 6 s from 320 s on.
-
-    Its group of 20 s waits until 140 s and the update comes at 320 s; the next waits until 680 s, and nobody comes.
-    """
-    world = play(
-        [1.0],
-        schedule={"name": "compass", "min_steps": 20, "max_steps": 100, "empty_timer": rule},
-        compute={
-            "perturbations": [
-                {"at": 20, "clients": [0], "factor": 3.0},
-                {"at": 320, "clients": [0], "factor": 2.0},
-            ]
-        },
-        until_s=900,
-    )
-    assert world.times == [20, *flushed]
-    if flushed:
-        (late,) = world.book.aggregates[-1].contributions
-        assert (late.group, world.book.aggregates[-1].attributes["group"]) == (1, 2)
-
-
-def test_steps_are_decided_when_the_work_is_handed_out() -> None:
-    """With aggregations of 5 s, members get the time that is left when the server is free."""
-    world = play(
-        [1.0, 2.0],
-        schedule={"name": "compass", "min_steps": 20, "max_steps": 100},
-        aggregation_time=5.0,
-        until_s=60,
-    )
-    # First updates at 20 s and 40 s; hand-outs at 25 s (group until 125 s) and 45 s: 80 s left, 40 steps.
-    assert world.assigned() == [(25, 1, 1, 100), (45, 2, 1, 40)]
-
-
-def test_defaults_of_the_bounds() -> None:
-    world = play([1.0, 1.0], steps=50, schedule={"name": "compass"}, until_s=100)
-    assert [row["steps_assigned"] for row in world.book.rows if row["sequence"] < 2] == [
-        10,
-        10,
-        50,
-        50,
-    ]
-
-
-def test_what_compass_refuses() -> None:
-    with pytest.raises(UserError, match="all clients take part"):
-        run([1.0] * 3, {"name": "compass"}, selection={"name": "uniform", "cohort": 2}, until_s=1)
-    with pytest.raises(ValueError, match="min_steps must not be more"):
-        run([1.0], {"name": "compass", "min_steps": 5, "max_steps": 4}, until_s=1)

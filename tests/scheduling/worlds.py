@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.learning.learner import Learner, method_context
+from fedsim.learning.learner import Learner
 from fedsim.methods import registry as methods
-from fedsim.scenario.training import Sgd, Training
+from fedsim.scenario.training import Training
 from fedsim.scheduling.schedules.compass import Compass
-from fedsim.tasks.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
 from fedsim.timeline import Aggregate
+from tests.learning.problems import make_learner
 from tests.simulation.harness import Book, simulate
 
 NO_NETWORK = {"bytes_down": 0.0, "bytes_up": 0.0}
@@ -24,7 +25,7 @@ class Recording(Learner):
     """Executes everything at once and keeps the model of every version."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, eager=True, **options)
+        super().__init__(*args, **options)
         self.models = [self.server["model"].numpy().copy()]
 
     def submit(self, instruction: Any) -> None:
@@ -109,15 +110,22 @@ def play(
     """Run a world without a network; a client with slope g changes the model by -lr x steps x g."""
     given = task or {"slopes": list(slopes or [1.0] * len(step_s))}
     problem = QuadraticTask(QuadraticParameters(**given, samples=samples))
-    training = Training(optimizer=Sgd(lr=lr), dtype="float64", device="cpu", threads=1)
+    training = Training(
+        optimizer={"name": "sgd", "lr": lr}, dtype="float64", device="cpu", threads=1
+    )
     named = dict(method or {"name": "fedcompass"})
     method_class = methods()[named.pop("name")]
-    context = method_context(
-        problem, training, seed=0, local_steps=np.full(len(step_s), steps, dtype=np.int64)
+    plane = make_learner(
+        problem,
+        training,
+        method_class,
+        method_class.Params(**named),
+        kind=Recording,
+        eager=True,
+        seed=0,
+        local_steps=steps,
     )
-    plane = Recording(
-        problem, method_class(method_class.Params(**named), context), training, seed=0
-    )
+    assert isinstance(plane, Recording)
     result = World(Book())
 
     def observe(schedule: Any, server: Any) -> None:

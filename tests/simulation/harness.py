@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,13 @@ from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
 from fedsim.outcomes import Outcome
 from fedsim.scenario.model import Energy, Failures
-from fedsim.scheduling.base import Schedule
+from fedsim.scheduling.base import Schedule, Selection, ServerPort
 from fedsim.scheduling.schedules import registry as schedules
 from fedsim.scheduling.selections import registry as selections
-from fedsim.simulation.contended import ContendedLife
-from fedsim.simulation.engine import Engine
-from fedsim.simulation.life import PlannedLife
-from fedsim.simulation.plan import Planner
-from fedsim.simulation.server import Limits, Server, Work
+from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.server import Limits, Server
+from fedsim.simulation.workload import Workload, Workloads
 from fedsim.timeline import Aggregate, LearningPlane
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import Manifest, TraceBundle
@@ -84,7 +84,7 @@ class Book:
 
 
 def online_bundle(*clients: list[tuple[float, float]], horizon_s: float = 1e6) -> TraceBundle:
-    """A trace bundle from intervals in seconds, one list a client; unavailable after the horizon."""
+    """A trace bundle from intervals in seconds, one list per client; unavailable after the horizon."""
     ids = [f"d{i}" for i in range(len(clients))]
     rows = [(ids[i], a, b) for i, intervals in enumerate(clients) for a, b in intervals]
     horizon_us = round(horizon_s * 1e6)
@@ -119,12 +119,12 @@ def online_bundle(*clients: list[tuple[float, float]], horizon_s: float = 1e6) -
 
 
 def online(*clients: list[tuple[float, float]]) -> AvailabilityIndex:
-    """Availability from intervals in seconds, one list a client."""
+    """Availability from intervals in seconds, one list per client."""
     return AvailabilityIndex.from_bundle(online_bundle(*clients))
 
 
 def star() -> Topology:
-    """One hub between the server and everybody, with capacity for everybody."""
+    """One hub between the server and all clients, with capacity for all of them."""
     graph = nx.Graph()
     graph.add_edge("server", "hub", capacity_bps=1e15, latency_s=0.0)
     return Topology.from_graph(graph, server="server", access=["hub"])
@@ -140,7 +140,7 @@ def make_population(
     energy: dict[str, Any] | None = None,
     seed: int = 0,
 ) -> Population:
-    """Clients with these seconds a step."""
+    """Clients with these seconds per step."""
     clients = len(step_s)
     context = DeviceContext(
         clients=clients,
@@ -159,7 +159,7 @@ def make_population(
         if availability is not None
         else AvailabilityIndex.always(clients),
         on_disconnect=on_disconnect,
-        compute=ComputeTimes(Values(params, context), params, context),
+        compute=ComputeTimes(Values(params, context)),
         network=network,
         power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
         batteries=Batteries(Energy(**energy), clients) if energy else None,
@@ -198,7 +198,7 @@ def simulate(
     plane: LearningPlane | None = None,
     observe: Callable[[Schedule, Server], None] | None = None,
 ) -> Book:
-    """Run the time plane (alone, or with a learning plane) and give back its book.
+    """Rows and server updates of a run of the time plane, alone or with a learning plane.
 
     With the default rates a transfer of 1 MB takes exactly 1 s. ``observe`` sees schedule and server before the start.
     """
@@ -219,36 +219,7 @@ def simulate(
     population = make_population(
         step_s, network, availability, on_disconnect, compute=compute, energy=energy, seed=seed
     )
-    book, engine = Book(), Engine()
-    server = Server(
-        engine,
-        population,
-        counts,
-        Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
-        plane,
-        book,
-        Limits(
-            until_ns=None if until_s is None else to_ns(until_s),
-            rounds=rounds,
-            dispatches=dispatches,
-            arrivals=arrivals,
-            reached=None,
-            evaluate_every_ns=None,
-            evaluate_every_versions=None,
-            evaluate_every_steps=None,
-            evaluate_at_start=False,
-        ),
-        failure_detection=failure_detection,
-        aggregation_time_s=aggregation_time,
-        expected_duration_s=lambda client: float(step_s[client]),
-        seed=seed,
-    )
-    schedule = dict(schedule or {"name": "sync"})
-    selection = dict(selection or {"name": "uniform"})
-    schedule_class = schedules()[schedule.pop("name")]
-    selection_class = selections()[selection.pop("name")]
-    picker = selection_class(selection_class.Params(**selection), server)
-    planner = Planner(
+    workload = Workload(
         population,
         Failures(**(failures or {})),
         bytes_down,
@@ -256,14 +227,43 @@ def simulate(
         send_partial_work=partial_work == "send",
         seed=seed,
     )
-    life = (
-        ContendedLife(engine, planner, population, network, server.on_end)
-        if isinstance(network, SharedNetwork)
-        else PlannedLife(engine, planner, server.on_end)
+    schedule = dict(schedule or {"name": "sync"})
+    selection = dict(selection or {"name": "uniform"})
+    schedule_class = schedules()[schedule.pop("name")]
+    selection_class = selections()[selection.pop("name")]
+    made: list[Schedule] = []
+
+    def make_schedule(server: ServerPort, picker: Selection) -> Schedule:
+        made.append(schedule_class(schedule_class.Params(**schedule), server, picker))
+        return made[0]
+
+    book = Book()
+    server = Server(
+        Clients(
+            population,
+            counts,
+            Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
+            expected_duration_s=lambda client: float(step_s[client]),
+        ),
+        Workloads(workload),
+        Rules(
+            partial(selection_class, selection_class.Params(**selection)),
+            make_schedule,
+            failure_detection_ns=None if failure_detection == "never" else to_ns(failure_detection),
+            aggregation_ns=to_ns(aggregation_time),
+        ),
+        Limits(
+            until_ns=None if until_s is None else to_ns(until_s),
+            rounds=rounds,
+            dispatches=dispatches,
+            arrivals=arrivals,
+        ),
+        EvaluationTimes(),
+        plane,
+        book,
+        seed=seed,
     )
-    chosen = schedule_class(schedule_class.Params(**schedule), server, picker)
-    server.attach(chosen, picker, life)
     if observe is not None:
-        observe(chosen, server)
+        observe(made[0], server)
     server.run()
     return book

@@ -1,4 +1,4 @@
-"""Dispatches on shared links: with room for everybody they live as on static links; without, they share."""
+"""Dispatches on shared links: with capacity for all they behave as on static links; without, they share."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_cut_counts_what_had_moved() -> None:
 def test_with_room_for_everybody_shared_links_are_static_ones(
     data, policy, deadline, partial, stragglers, loss, variation
 ) -> None:
-    """Two implementations of a dispatch's life, one closed form and one of events, write the same books."""
+    """A dispatch's life in closed form and with events gives the same rows."""
     clients = data.draw(st.integers(1, 4))
     tenth = st.integers(1, 400).map(lambda n: n / 10)
     gaps = [data.draw(st.lists(tenth, min_size=0, max_size=6)) for _ in range(clients)]

@@ -1,74 +1,162 @@
-"""Plans in closed form against one another."""
+"""The fast path of undisturbed dispatches against the definition of a dispatch's life."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.network.static import StaticNetwork
+from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Plan, Planner
+from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
 from tests.simulation.harness import make_population, online
 
 S = 1_000_000_000
+RATES = [0.0, 1e6, 8e6, float("inf")]
+FAILURES = [
+    {},
+    {},
+    {"crash_rate": 400.0},
+    {"upload_loss": 0.4, "upload_retries": 1},
+    {"crash_rate": 100.0, "upload_loss": 0.3},
+]
+COMPUTE: list[dict[str, Any]] = [
+    {},
+    {},
+    {"jitter": {"cv": 0.4}},
+    {"stragglers": {"probability": 0.5}},
+    {"step_noise": {"sd": 0.3}},
+    {"perturbations": [{"at": 12, "until": 33.5, "factor": 2.5}]},
+]
 
 
-def planners(
-    compute: dict[str, Any], down_bps: list[float], up_bps: list[float]
-) -> tuple[Planner, Planner]:
-    """One that knows what an undisturbed dispatch takes, and one that must go through its phases each time.
+def traced(rates: list[float]) -> TracedNetwork:
+    """Down and up, each with a rate per second that repeats every few seconds."""
+    half = len(rates) // 2
+    series = RateSeries(
+        series=np.repeat([0, 1], [half, half]),
+        start_ns=np.tile(np.arange(half) * S, 2),
+        duration_ns=np.full(2 * half, S),
+        rate_bps=np.array([min(rate, 1e9) for rate in rates]),
+        on_end="wrap",
+        names=["down", "up"],
+    )
+    down, up = (Ride(np.full(2, row), np.zeros(2, np.int64), np.ones(2)) for row in (0, 1))
+    return TracedNetwork(series, down=down, up=up, latency_s=0.25)
 
-    A client that sends partial work does so for a deadline alone, so without one both have to agree.
-    """
+
+@st.composite
+def planners(draw: st.DrawFn) -> Planner:
+    """Worlds of two clients whose seconds are whole, so that phases end as a client leaves or comes."""
+    rates = draw(st.lists(st.sampled_from(RATES), min_size=4, max_size=4))
+    latency_s = draw(st.sampled_from([0.0, 0.0, 0.25, 1.0]))
+    network = (
+        traced(rates)
+        if draw(st.booleans()) and any(rates[:2]) and any(rates[2:])
+        else StaticNetwork(latency_s=latency_s, down_bps=rates[:2], up_bps=rates[2:], clients=2)
+    )
+    population = make_population(
+        draw(st.sampled_from([[0.5, 2.0], [1.0, 0.0]])),
+        network,
+        online([(0, 40), (60, 400)], [(0, 5), (6, 12), (20, 1000)]),
+        draw(st.sampled_from(["drop", "pause", "finish", "send_partial"])),
+        compute=draw(st.sampled_from(COMPUTE)),
+    )
+    sizes = st.sampled_from([0.0, 1e6, 2e6])
+    workload = Workload(
+        population,
+        Failures(**draw(st.sampled_from(FAILURES))),
+        draw(sizes),
+        draw(sizes),
+        send_partial_work=draw(st.booleans()),
+        seed=draw(st.integers(0, 5)),
+    )
+    return Planner(workload)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    planner=planners(),
+    client=st.integers(0, 1),
+    sequence=st.integers(0, 3),
+    start_s=st.one_of(st.integers(0, 4), st.integers(20, 39), st.integers(60, 399)),
+    steps=st.integers(1, 30),
+    deadline_s=st.one_of(st.none(), st.integers(1, 40)),
+)
+def test_the_fast_path_is_the_definition(
+    planner: Planner,
+    client: int,
+    sequence: int,
+    start_s: int,
+    steps: int,
+    deadline_s: int | None,
+) -> None:
+    start_ns = start_s * S
+    deadline_ns = None if deadline_s is None else start_ns + deadline_s * S
+    until_ns = planner._workload.population.availability.online_until(client, start_ns)
+    asked = (client, sequence, start_ns, steps, deadline_ns)
+    plan = planner.plan(*asked, until_ns)
+    assert isinstance(plan, Plan)
+    assert plan == planner.live(*asked)
+
+
+def simple(policy: str, down_bps: float = 8e6, latency_s: float = 0.25) -> Planner:
     population = make_population(
         [0.5, 2.0],
-        StaticNetwork(latency_s=0.25, down_bps=down_bps, up_bps=up_bps, clients=2),
-        online([(0, 40), (60, 400)], [(0, 1000)]),
-        compute=compute,
+        StaticNetwork(latency_s=latency_s, down_bps=down_bps, up_bps=8e6, clients=2),
+        online([(0, 40), (60, 400)], [(0, 20), (30, 1000)]),
+        policy,
     )
-    quick, general = (
-        Planner(population, Failures(), 1e6, 2e6, send_partial_work=partial, seed=3)
-        for partial in (False, True)
+    return Planner(Workload(population, Failures(), 1e6, 2e6, send_partial_work=False, seed=3))
+
+
+@pytest.mark.parametrize("policy", ["drop", "pause", "finish", "send_partial"])
+def test_an_undisturbed_dispatch_by_hand(policy: str) -> None:
+    """1 MB at 8 Mbit/s takes 1 s and 0.25 s of latency; 4 steps of 2 s; 2 MB take 2.25 s."""
+    by_hand = (
+        *(round(41.5 * S), True, round(31.25 * S), round(39.25 * S), 4, 1e6, 2e6),
+        *(round(1.25 * S), 8 * S, round(2.25 * S)),
     )
-    return quick, general
+    assert simple(policy).plan(1, 0, 30 * S, 4, None, 1000 * S) == by_hand
+    assert simple(policy).live(1, 0, 30 * S, 4, None) == by_hand
 
 
 @pytest.mark.parametrize(
-    "compute", [{}, {"jitter": {"cv": 0.4}}, {"stragglers": {"probability": 0.5}}]
+    ("policy", "end_s", "arrives", "computed_s", "done"),
+    [
+        ("drop", 20, False, -1, 4),
+        ("pause", 35.5, True, 33.25, 6),
+        ("finish", 32.25, True, 23.25, 6),
+        ("send_partial", 32.25, True, 20, 4),
+    ],
 )
-@settings(max_examples=60, deadline=None)
-@given(
-    client=st.integers(0, 1),
-    sequence=st.integers(0, 3),
-    start_ns=st.one_of(st.integers(0, 39 * S), st.integers(60 * S, 399 * S)),
-    steps=st.integers(1, 30),
-    cut_ns=st.one_of(st.just(NEVER), st.integers(400 * S, 500 * S)),
-    rates=st.lists(st.sampled_from([0.0, 1e6, 8e6, float("inf")]), min_size=4, max_size=4),
-)
-def test_an_undisturbed_dispatch_takes_what_its_phases_take(
-    compute: dict[str, Any],
-    client: int,
-    sequence: int,
-    start_ns: int,
-    steps: int,
-    cut_ns: int,
-    rates: list[float],
+def test_a_dispatch_whose_client_leaves_while_it_computes_by_hand(
+    policy: str, end_s: float, arrives: bool, computed_s: float, done: int
 ) -> None:
-    quick, general = planners(compute, rates[:2], rates[2:])
-    plan = quick.plan(client, sequence, start_ns, steps, None, cut_ns)
-    assert isinstance(plan, Plan)
-    assert plan == general.plan(client, sequence, start_ns, steps, None, cut_ns)
+    """Handed out at 10 s, downloaded at 11.25 s; steps of 2 s; offline from 20 to 30 s, after 4.375 steps."""
+    plan = simple(policy).plan(1, 0, 10 * S, 6, None, 20 * S)
+    assert (plan.end_ns, plan.arrives, plan.steps_done) == (round(end_s * S), arrives, done)
+    assert plan.computed_ns == (round(computed_s * S) if computed_s >= 0 else -1)
 
 
-def test_an_undisturbed_dispatch_by_hand() -> None:
-    quick, _ = planners({}, [8e6, 8e6], [8e6, 8e6])
-    # 1 MB at 8 Mbit/s takes 1 s and 0.25 s of latency; 4 steps of 2 s; 2 MB take 2.25 s.
-    plan = quick.plan(1, 0, 10 * S, 4, None)
-    assert plan == (
-        *(round(21.5 * S), True, round(11.25 * S), round(19.25 * S), 4, 1e6, 2e6),
-        *(round(1.25 * S), 8 * S, round(2.25 * S)),
-    )
+def test_a_download_without_end() -> None:
+    planner = simple("pause", down_bps=0.0)
+    assert planner.plan(0, 0, 60 * S, 4, None, NEVER).end_ns == NEVER
+    # Nothing of it had come when the run ended, a minute later.
+    plan = planner.live(0, 0, 60 * S, 4, None, stop_ns=120 * S)
+    assert plan == (120 * S, False, -1, -1, 0, 0.0, 0.0, 60 * S, 0, 0)
+
+
+def test_what_ends_as_the_client_leaves_is_done() -> None:
+    """Handed out at 27.5 s: 1 s down, 9.5 s of steps, 2 s up; it ends at 40 s, when client 0 leaves."""
+    planner = simple("drop", latency_s=0.0)
+    plan = planner.plan(0, 0, round(27.5 * S), 19, None, 40 * S)
+    assert (plan.end_ns, plan.arrives) == (40 * S, True)
+    late = planner.plan(0, 0, round(27.5 * S) + 1, 19, None, 40 * S)
+    assert (late.end_ns, late.arrives, late.steps_done) == (40 * S, False, 19)

@@ -9,8 +9,8 @@ import numpy as np
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks import datasets, models, partitions
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.supervised import SupervisedTask
 
 
 def toy_dataset(

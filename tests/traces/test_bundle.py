@@ -13,7 +13,7 @@ import pytest
 from fedsim.errors import UserError, UserErrors
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import TABLES, columns, id_column, make_table
-from fedsim.traces.validation import Problem, require_sound, validate_bundle
+from fedsim.traces.validation import Finding, require_sound, validate_bundle
 
 HOUR = 3_600_000_000
 
@@ -185,11 +185,17 @@ def damage_folder(folder):
     shutil.rmtree(folder)
 
 
+def forget_digests(folder):
+    """Make the bundle one whose files cannot be verified."""
+    file = folder / "manifest.json"
+    if file.is_file() and '"sha256"' in file.read_text():
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"sha256": {}}))
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (damage_truncated, "cannot be read"),
-        (damage_table_missing, "table availability of this trace bundle is missing"),
         (damage_devices_missing, "table devices of this trace bundle is missing"),
         (damage_manifest_missing, "has no manifest.json"),
         (damage_manifest_text, "manifest cannot be read"),
@@ -202,24 +208,139 @@ def damage_folder(folder):
 )
 def test_read_refuses_a_damaged_bundle(tmp_path, damage, message):
     build().write(tmp_path / "b")
+    forget_digests(tmp_path / "b")
     damage(tmp_path / "b")
     with pytest.raises(UserError, match=message) as caught:
         TraceBundle.read(tmp_path / "b")
     assert str(tmp_path / "b") in str(caught.value)
 
 
-def test_a_changed_file_is_noticed_by_its_digest(tmp_path):
+def test_a_missing_table_is_noticed_by_its_digest(tmp_path):
+    build(command="fedsim traces make").write(tmp_path / "b")
+    damage_table_missing(tmp_path / "b")
+    with pytest.raises(UserError, match="table availability of this trace bundle is missing") as e:
+        TraceBundle.read(tmp_path / "b")
+    assert "fedsim traces make" in str(e.value)
+
+
+@pytest.mark.parametrize("name", ["devices", "availability", "compute_series", "rtt_matrix"])
+def test_every_flipped_byte_is_noticed_by_the_digest_and_ends_in_a_message_without_one(
+    tmp_path, name
+):
+    build().write(tmp_path / "b")
+    file = tmp_path / "b" / f"{name}.parquet"
+    content = file.read_bytes()
+    places = np.random.default_rng(0).choice(len(content), 25, replace=False)
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << (place % 8)
+        file.write_bytes(damaged)
+        with pytest.raises(UserError, match="has changed since fedsim wrote it"):
+            TraceBundle.read(tmp_path / "b")
+    forget_digests(tmp_path / "b")
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << (place % 8)
+        file.write_bytes(damaged)
+        try:
+            bundle = TraceBundle.read(tmp_path / "b")
+        except UserError:
+            continue
+        assert name in bundle.unverified
+        validate_bundle(bundle)
+
+
+def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path):
+    (tmp_path / "b").symlink_to(tmp_path / "b")
+    with pytest.raises(UserError, match="symbolic link leads nowhere"):
+        TraceBundle.read(tmp_path / "b")
+    with pytest.raises(UserError, match="exists already"):
+        build().write(tmp_path / "b")
+    with pytest.raises(UserError, match="will not be replaced"):
+        build().write(tmp_path / "b", overwrite=True)
+
+
+def test_a_changed_file_is_refused_and_named_by_validation(tmp_path):
     build().write(tmp_path / "b")
     tables = sound_tables()["availability"]
     tables["end_us"][0] += 1
     pq.write_table(make_table("availability", tables), tmp_path / "b" / "availability.parquet")
-    problems = validate_bundle(TraceBundle.read(tmp_path / "b"))
-    assert [(p.table, p.row) for p in problems] == [("availability", None)]
-    assert "SHA-256" in problems[0].message
+    with pytest.raises(UserError, match="has changed since fedsim wrote it"):
+        TraceBundle.read(tmp_path / "b")
+    assert TraceBundle.read(tmp_path / "b", tables=["compute"]).altered == ()
+    findings = validate_bundle(TraceBundle.read(tmp_path / "b", verify=False))
+    assert [(item.table, item.row) for item in findings] == [("availability", None)]
+    assert "SHA-256" in findings[0].message
+
+
+def test_only_what_fedsim_wrote_is_replaced_and_nothing_else_is_deleted(tmp_path):
+    extension = tmp_path / "extension"
+    extension.mkdir()
+    (extension / "manifest.json").write_text('{"manifest_version": 3, "name": "My extension"}')
+    (extension / "background.js").write_text("keep me")
+    with pytest.raises(UserError, match="not a trace bundle that fedsim wrote"):
+        build().write(extension, overwrite=True)
+    assert sorted(file.name for file in extension.iterdir()) == ["background.js", "manifest.json"]
+
+    mixed = tmp_path / "mixed"
+    build().write(mixed)
+    (mixed / "notes.txt").write_text("keep me too")
+    before = {file.name: file.read_bytes() for file in mixed.iterdir()}
+    with pytest.raises(UserError, match=r"will not be replaced: 'notes\.txt'"):
+        build(name="new").write(mixed, overwrite=True)
+    assert {file.name: file.read_bytes() for file in mixed.iterdir()} == before
+
+    # A bundle of version 0.1.0 does not say who wrote it; its format does.
+    old = tmp_path / "old"
+    build().write(old)
+    content = json.loads((old / "manifest.json").read_text())
+    assert content.pop("written_by").startswith("fedsim ")
+    (old / "manifest.json").write_text(json.dumps(content))
+    build(name="new").write(old, overwrite=True)
+    assert TraceBundle.read(old).manifest.name == "new"
+    content["written_by"] = "somebody else"
+    (old / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="not a trace bundle that fedsim wrote"):
+        build().write(old, overwrite=True)
+
+
+def test_a_link_to_a_bundle_stays_a_link_when_the_bundle_is_replaced(tmp_path):
+    build().write(tmp_path / "b")
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    build(name="new").write(tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert TraceBundle.read(tmp_path / "b").manifest.name == "new"
+
+
+def test_the_license_has_one_key_and_its_old_one_is_still_read(tmp_path, checkout):
+    shipped = checkout / "traces" / "phones_week"
+    assert '"licence"' in (shipped / "manifest.json").read_text()
+    bundle = TraceBundle.read(shipped)
+    assert bundle.manifest.license == "Apache-2.0"
+    assert bundle.unverified == ()
+    bundle.write(tmp_path / "b")
+    content = json.loads((tmp_path / "b" / "manifest.json").read_text())
+    assert content["license"] == "Apache-2.0"
+    assert "licence" not in content
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path):
+    build().write(tmp_path / "b")
+    file = tmp_path / "b" / "manifest.json"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | {"name": "three\x1b[2J"}))
+    with pytest.raises(UserError, match="holds a control character") as caught:
+        TraceBundle.read(tmp_path / "b")
+    assert "\x1b" not in str(caught.value)
+    tables = sound_tables()
+    tables["devices"]["device_id"][1] = "b\x1b[2J"
+    findings = validate_bundle(build(tables))
+    assert any(f.row == 1 and "holds a control character" in f.message for f in findings)
+    assert not any("\x1b" in str(finding) for finding in findings)
 
 
 WRONG = [
-    ("devices", {"device_id": ["a", "b", "a"]}, 2, "again a device_id"),
+    ("devices", {"device_id": ["a", "b", "a"]}, 2, "repeats the device_id"),
     ("devices", {"device_id": ["a", "", "c"]}, 1, "empty"),
     ("devices", {"window_end_us": [24 * HOUR, 0, 20 * HOUR]}, 1, "no length"),
     ("devices", {"window_end_us": [24 * HOUR, -5, 20 * HOUR]}, 1, "no length"),
@@ -235,28 +356,33 @@ WRONG = [
     ("availability", {"start_us": [3 * HOUR, 0, HOUR]}, 1, "before the row above"),
     ("availability", {"end_us": [2 * HOUR, 25 * HOUR, 2 * HOUR]}, 1, "not inside the window"),
     ("availability", {"start_us": [0, 3 * HOUR, 0]}, 2, "not inside the window"),
-    ("availability", {"device_id": ["a", "c", "a"], "start_us": [0, 3 * HOUR, HOUR]}, 2, "sort"),
+    (
+        "availability",
+        {"device_id": ["a", "c", "a"], "start_us": [0, 3 * HOUR, HOUR]},
+        2,
+        "sort the table",
+    ),
     ("availability", {"state": [1, 2, 1]}, 1, "state is 2"),
     ("availability", {"censored": [0, 4, 1]}, 1, "censored is 4"),
     ("device_events", {"time_us": [9, 5]}, 1, "before the row above"),
     ("device_events", {"key": ["charging", None]}, 1, "key is null"),
     ("device_events", {"key": ["charging", "mood"]}, 1, "key is 'mood'"),
-    ("compute", {"sample_s": [float("nan"), 0.1]}, 0, "not a finite number"),
-    ("compute", {"sample_s": [float("inf"), 0.1]}, 0, "not a finite number"),
+    ("compute", {"sample_s": [float("nan"), 0.1]}, 0, "is not finite"),
+    ("compute", {"sample_s": [float("inf"), 0.1]}, 0, "is not finite"),
     ("compute", {"sample_s": [-0.5, 0.1]}, 0, "sample_s is -0.5 s"),
     ("compute", {"relative_speed": [1.0, 0.0]}, 1, "more than 0"),
     ("compute", {"phase": ["training", "sleeping"]}, 1, "'sleeping'"),
-    ("compute", {"device_id": ["a", "a"]}, 1, "device, task, phase"),
-    ("compute", {"sample_s": [None, 0.1], "step_fixed_s": [None, 0.1]}, 0, "tells no speed"),
+    ("compute", {"device_id": ["a", "a"]}, 1, "device_id, task, phase, batch_size"),
+    ("compute", {"sample_s": [None, 0.1], "step_fixed_s": [None, 0.1]}, 0, "gives no speed"),
     ("compute_series", {"dur_us": [0, 5]}, 0, "zero length"),
     ("compute_series", {"start_us": [0, 4]}, 1, "overlaps"),
     ("compute_series", {"start_us": [0, 6]}, 1, "hole"),
-    ("compute_series", {"multiplier": [1.0, float("nan")]}, 1, "not a finite number"),
+    ("compute_series", {"multiplier": [1.0, float("nan")]}, 1, "is not finite"),
     ("network", {"bandwidth_bps": [8e6, -1e6, 2e6]}, 1, "bandwidth_bps is -1000000.0 bit/s"),
-    ("network", {"bandwidth_bps": [8e6, float("nan"), 2e6]}, 1, "not a finite number"),
+    ("network", {"bandwidth_bps": [8e6, float("nan"), 2e6]}, 1, "is not finite"),
     ("network", {"direction": ["down", "sideways", "both"]}, 1, "'sideways'"),
-    ("network", {"direction": ["down", "down", "both"]}, 1, "device and direction"),
-    ("network", {"device_id": ["a", "b", "b"]}, 1, "for both already"),
+    ("network", {"direction": ["down", "down", "both"]}, 1, "device_id, direction"),
+    ("network", {"device_id": ["a", "b", "b"]}, 1, "for both directions already"),
     ("network", {"loss": [0.0, 1.5, None]}, 1, "at most 1"),
     ("network_series", {"rate_bps": [-1.0, None]}, 0, "rate_bps is -1.0"),
     ("network_series", {"start_us": [0, 6]}, 1, "hole"),
@@ -267,7 +393,7 @@ WRONG = [
         "rtt_matrix",
         {"src": ["x"] * 3, "dst": ["y", "x", "y"], "slice_us": [5, 5, 5], "rtt_s": [0.1] * 3},
         2,
-        "nodes and slice",
+        "src, dst, slice_us",
     ),
 ]
 
@@ -298,7 +424,7 @@ def test_all_problems_are_reported_and_long_lists_are_cut_with_a_count():
         ("network", 2),
     ]
     cut = validate_bundle(build(tables), limit=1)
-    assert Problem("compute", None, "and 1 more rows of the same kind") in cut
+    assert Finding("compute", None, "and 1 more rows of the same kind") in cut
     with pytest.raises(UserErrors, match="network row 2"):
         require_sound(build(tables))
 

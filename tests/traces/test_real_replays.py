@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.traces.importers import registry
+from fedsim.traces.importers import import_bundle, registry
 
 NS = 1_000_000_000
 WEEK_S = 7 * 86_400
@@ -41,7 +41,7 @@ def check(index, names, online_at, times):
 
 def read(name, *paths):
     importer = registry()[name]
-    return importer.read(list(paths), importer.Params())
+    return import_bundle(importer, list(paths), importer.Params())
 
 
 def test_flash_timers(fedsim_data):

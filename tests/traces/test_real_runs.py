@@ -12,7 +12,7 @@ import pytest
 import fedsim
 from fedsim.runs.run import Run
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import registry
+from fedsim.traces.importers import import_bundle, registry
 
 pytestmark = pytest.mark.real_data
 
@@ -21,7 +21,7 @@ OnlineAt = Callable[[str, float], bool]
 
 def imported(name: str, folder: Path, *paths: Path) -> TraceBundle:
     importer: Any = registry()[name]
-    bundle: TraceBundle = importer.read(list(paths), importer.Params())
+    bundle: TraceBundle = import_bundle(importer, list(paths), importer.Params())
     bundle.write(folder)
     return bundle
 

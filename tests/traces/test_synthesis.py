@@ -207,7 +207,7 @@ def test_markov_is_memoryless():
     assert np.mean(whole > 4000) == pytest.approx(np.exp(-2), rel=0.05)
     assert sessions(bundle).sum() / (2000 * 7 * DAY_S) == pytest.approx(0.2, abs=0.01)
     index = AvailabilityIndex.from_bundle(bundle)
-    assert index.count_online(0) / 2000 == pytest.approx(0.2, abs=0.03)
+    assert len(index.online_clients(0)) / 2000 == pytest.approx(0.2, abs=0.03)
 
 
 def test_compute_and_network_columns():

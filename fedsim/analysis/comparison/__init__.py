@@ -1,4 +1,4 @@
-"""Runs side by side: who got how good, when, at what cost, and whether the difference is more than chance."""
+"""Comparison of runs: how good each variant became, when, at what cost, and how certain the differences are."""
 
 from fedsim.analysis.comparison.comparison import Comparison, compare
 from fedsim.analysis.comparison.targets import Target

@@ -1,4 +1,4 @@
-"""What a reader must know before trusting a comparison: runs that are missing, or that cannot fairly be compared."""
+"""Cautions of a comparison: runs that are missing, or that cannot be compared fairly."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.groups import Group
-from fedsim.analysis.text import count_text, metric_label
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.figures.base import sentence
+from fedsim.formatting import format_count
 from fedsim.scenario.comparing import key_of, text
 
 _DATA = "task.dataset."
@@ -17,26 +18,26 @@ _PER_CLIENT = "client_"
 _SHOWN = 3
 
 
-def cautions(comparison: Comparison) -> list[str]:
-    """One sentence each; empty where there is nothing to say."""
-    found = [left_out(comparison)] if comparison.left_out else []
+def cautions(comparison: ComparisonTables) -> list[str]:
+    """One sentence per caution; empty if there are none."""
+    sentences = [left_out(comparison)] if comparison.left_out else []
     for setting in comparison.grouping.settings:
-        found += _other_world(comparison, setting)
-    return [*found, *_not_measured(comparison)]
+        sentences += _other_world(comparison, setting)
+    return [*sentences, *_not_measured(comparison)]
 
 
-def left_out(comparison: Comparison) -> str:
+def left_out(comparison: ComparisonTables) -> str:
     """Which runs are missing, and why."""
     reasons = Counter(item.reason for item in comparison.left_out).most_common()
-    shown = "; ".join(f"{count_text(count)} {reason}" for reason, count in reasons[:_SHOWN])
+    shown = "; ".join(f"{format_count(count)} {reason}" for reason, count in reasons[:_SHOWN])
     count = len(comparison.left_out)
     names = _listed([item.path.name for item in comparison.left_out])
-    return f"{count_text(count)} {'run' if count == 1 else 'runs'} left out ({names}): {shown}."
+    return f"{format_count(count)} {'run' if count == 1 else 'runs'} left out ({names}): {shown}."
 
 
-def _other_world(comparison: Comparison, setting: str) -> Iterator[str]:
-    """Variants of one setting that learn other data; or that differ in task or devices besides the server, so that
-    nobody can tell what makes the difference."""
+def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
+    """Variants of one setting that learn different data, or that differ in task or devices as well as in the server, so
+    that the cause of a difference is unclear."""
     groups = comparison.grouping.of(setting)
     differing = [path for path in comparison.grouping.differing if _varies(groups, path)]
     data = [path for path in differing if path.startswith(_DATA)]
@@ -46,14 +47,16 @@ def _other_world(comparison: Comparison, setting: str) -> Iterator[str]:
     if not paths:
         return
     path = next((path for path in paths if path.endswith(".name")), paths[0])
-    who: dict[str, list[str]] = {}
+    labels_by_value: dict[str, list[str]] = {}
     for group in groups:
-        who.setdefault(_value(group, path), []).append(group.label)
-    values = "; ".join(f"{value} for {_listed(labels)}" for value, labels in who.items())
-    what = "do not learn the same data" if data else "differ in more than the server"
+        labels_by_value.setdefault(_value(group, path), []).append(group.label)
+    values = "; ".join(
+        f"{value} for {_listed(labels)}" for value, labels in labels_by_value.items()
+    )
+    difference = "learn different data" if data else "differ in more than the server"
     where = f" in {setting}" if setting else ""
-    more = f", and {count_text(len(paths) - 1)} more" if len(paths) > 1 else ""
-    yield f"Variants{where} {what}: {path} is {values}{more}."
+    more = f", and {format_count(len(paths) - 1)} more" if len(paths) > 1 else ""
+    yield f"Variants{where} {difference}: {path} is {values}{more}."
 
 
 def _varies(groups: Sequence[Group], path: str) -> bool:
@@ -65,23 +68,19 @@ def _value(group: Group, path: str) -> str:
     return value if isinstance(value, str) else text(value)
 
 
-def _not_measured(comparison: Comparison) -> Iterator[str]:
-    """Metrics in question that only some variants measured: those of targets, and those of the clients."""
-    asked = [goal.metric for goal in comparison.goals]
-    asked += [name for name in comparison.metrics if name == f"{_PER_CLIENT}accuracy"]
-    for metric in dict.fromkeys(asked):
+def _not_measured(comparison: ComparisonTables) -> Iterator[str]:
+    """Metrics of the targets and of the clients that only some variants measured."""
+    metrics = [goal.metric for goal in comparison.goals]
+    metrics += [name for name in comparison.metrics if name == f"{_PER_CLIENT}accuracy"]
+    for metric in dict.fromkeys(metrics):
         without = [
             group.name
             for group in comparison.groups
             if not any(metric in run.metrics for run in group.runs)
         ]
         if without:
-            ask = (
-                "; evaluation.per_client: true asks for it"
-                if metric.startswith(_PER_CLIENT)
-                else ""
-            )
-            yield f"{metric_label(metric).capitalize()} was not measured for {_listed(without)}{ask}."
+            hint = "; set evaluation.per_client: true" if metric.startswith(_PER_CLIENT) else ""
+            yield f"{sentence(comparison.definition(metric).label)} was not measured for {_listed(without)}{hint}."
 
 
 def _listed(names: Sequence[str]) -> str:

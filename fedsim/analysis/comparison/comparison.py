@@ -1,42 +1,18 @@
-"""The comparison of runs as tables."""
+"""The comparison that users hold: its tables, a figure, and a page with files."""
 
 from __future__ import annotations
 
-import functools
-import itertools
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
-
-from fedsim.analysis.comparison import curves
-from fedsim.analysis.comparison.facts import COSTS, RunFacts
-from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
-from fedsim.analysis.comparison.loading import LeftOut, Loaded, PathLike, load
-from fedsim.analysis.comparison.reference import Reference
-from fedsim.analysis.comparison.targets import (
-    Estimate,
-    Target,
-    default_targets,
-    enough,
-    mean_difference,
-    mean_of_reached,
-    median_of_reached,
-    ratio_of_means,
-    reaching,
-)
-from fedsim.errors import UserError
+from fedsim.analysis.comparison.loading import PathLike, load
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.comparison.targets import Target
 from fedsim.runs import Run
-from fedsim.runs.targets import higher_is_better
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Floats = npt.NDArray[np.float64]
 
 
 def compare(
@@ -50,9 +26,9 @@ def compare(
 
     Args:
         paths: run folders, folders of sweeps, folders that hold run folders, or runs; one or several.
-        targets: such as ``"accuracy=0.9"``; those of the reference, else of the scenarios, else round levels that
-            were reached, when none are given.
-        baseline: variant that times are relative to; the first when None.
+        targets: such as ``"accuracy=0.9"``; by default those of the reference file, else those of the scenarios, else
+            round levels that were reached.
+        baseline: variant that times are relative to; the first one if None.
         on_progress: called with the number of runs read and of all runs.
 
     Raises:
@@ -65,313 +41,23 @@ def compare(
     return Comparison(load(listed, on_progress), targets=parsed, baseline=baseline)
 
 
-class Comparison:
-    """Runs side by side.
+class Comparison(ComparisonTables):
+    """A comparison of runs.
 
-    Every table is a pandas frame with the columns ``setting`` and ``label`` (the variant) in front.
-
-    Args:
-        loaded: the runs.
-        targets: to be reached; see :func:`compare` for what is taken when there are none.
-        baseline: variant that times are relative to.
-
-    Raises:
-        UserError: there is no such baseline, or no run measured the metric of a target.
+    Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
     """
 
-    def __init__(
-        self, loaded: Loaded, *, targets: Sequence[Target] = (), baseline: str | None = None
-    ) -> None:
-        self.facts: tuple[RunFacts, ...] = loaded.runs
-        self.left_out: tuple[LeftOut, ...] = loaded.left_out
-        self.reference: Reference | None = loaded.reference
-        scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
-        renamed = self.reference.labels if self.reference else {}
-        settings = self.reference.settings if self.reference else []
-        self.grouping: Grouping = group_runs(self.facts, scenarios, renamed, settings)
-        self.metrics: tuple[str, ...] = tuple(
-            dict.fromkeys(name for run in self.facts for name in run.metrics)
-        )
-        self.goals: tuple[Target, ...] = self._goals(targets)
-        # What is to be reached is what the reader asks about first.
-        wanted = [goal.metric for goal in self.goals]
-        self.metrics = tuple(dict.fromkeys([*wanted, *self.metrics]))
-        self.baseline: str = self._baseline(baseline)
-
-    def _goals(self, targets: Sequence[Target]) -> tuple[Target, ...]:
-        chosen = tuple(dict.fromkeys(targets))
-        if not chosen and self.reference is not None:
-            # One file may speak for several sweeps, of which some are timing-only.
-            wanted = self.reference.parsed_targets()
-            chosen = tuple(target for target in wanted if target.metric in self.metrics)
-        for target in chosen:
-            if target.metric not in self.metrics:
-                raise UserError(
-                    f"no run measured '{target.metric}'",
-                    where=f"target {target}",
-                    hint=f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}",
-                )
-        found = (goal for goal in default_targets(self.facts) if goal.metric in self.metrics)
-        return chosen or tuple(found)
-
-    def _baseline(self, wanted: str | None) -> str:
-        labels = list(dict.fromkeys(group.label for group in self.groups))
-        chosen = wanted
-        if chosen is None and self.reference is not None and self.reference.baseline in labels:
-            chosen = self.reference.baseline
-        if chosen is None:
-            return labels[0]
-        if chosen not in labels:
-            raise UserError(
-                f"there is no variant '{chosen}'",
-                where="baseline",
-                hint=f"variants: {'; '.join(labels)}",
-            )
-        return chosen
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """Runs that differ in their seed alone, by setting and variant."""
-        return self.grouping.groups
-
-    def baseline_of(self, setting: str) -> Group | None:
-        """The baseline's group in a setting, if it was run there."""
-        found = [group for group in self.grouping.of(setting) if group.label == self.baseline]
-        return found[0] if found else None
-
-    # -- is there a difference? -------------------------------------------------------------------------------------
-
-    @functools.cached_property
-    def no_difference(self) -> bool:
-        """Whether there are several groups and the same happened in all of them, seed by seed, to the last bit."""
-        return (
-            len(self.groups) > 1
-            and all(
-                same_results(first, second)
-                for setting in self.grouping.settings
-                for first, second in itertools.combinations(self.grouping.of(setting), 2)
-            )
-            and all(len(self.grouping.of(setting)) > 1 for setting in self.grouping.settings)
-        )
-
-    # -- tables -----------------------------------------------------------------------------------------------------
-
-    @functools.cached_property
-    def runs(self) -> pd.DataFrame:
-        """One row a run: ``run`` (folder), ``seed``, the last value of every metric, and the figures of the run."""
-        rows = [
-            {
-                **_names(group),
-                "run": str(run.path),
-                "seed": run.seed,
-                **{f"final_{name}": _final(run, name) for name in self.metrics},
-                **run.figures,
-            }
-            for group in self.groups
-            for run in group.runs
-        ]
-        return pd.DataFrame(rows)
-
-    @functools.cached_property
-    def summary(self) -> pd.DataFrame:
-        """One row a group: ``runs``; of every metric the mean of the last values (``final_...``), their standard
-        deviation (``..._sd``) and the mean of the best (``best_...``); and the means of the runs' figures."""
-        rows = []
-        for group in self.groups:
-            row: dict[str, Any] = {**_names(group), "runs": len(group.runs)}
-            for name in self.metrics:
-                last = np.array([_final(run, name) for run in group.runs])
-                row[f"final_{name}"] = float(last.mean())
-                row[f"final_{name}_sd"] = _deviation(last)
-                row[f"best_{name}"] = float(np.mean([_best(run, name) for run in group.runs]))
-            for name in group.runs[0].figures:
-                row[name] = float(np.mean([run.figures[name] for run in group.runs]))
-            rows.append(row)
-        return pd.DataFrame(rows)
-
-    @functools.cached_property
-    def targets(self) -> pd.DataFrame:
-        """One row a group and target.
-
-        ``runs`` and ``reached`` count runs; ``time_s`` is the mean over those that reached the target, between
-        ``time_low_s`` and ``time_high_s`` (95 % bootstrap interval over seeds); ``time_median_s`` is when half of the
-        runs had; ``relative`` is the mean over that of the baseline in the setting, with its interval; ``version``,
-        ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN where fewer than half of
-        the runs reached the target.
-        """
-        rows = []
-        for group, target in itertools.product(self.groups, self.goals):
-            at = self._reaching(group, target)
-            times = at["time_s"]
-            row: dict[str, Any] = {
-                **_names(group),
-                "metric": target.metric,
-                "target": target.value,
-                "runs": len(times),
-                "reached": int(np.isfinite(times).sum()),
-            }
-            good = enough(times)
-            mean = mean_of_reached(times) if good else Estimate(math.nan)
-            relative = self._relative(group, target) if good else Estimate(math.nan)
-            row |= {
-                "time_s": mean.mean,
-                "time_low_s": mean.low,
-                "time_high_s": mean.high,
-                "time_median_s": median_of_reached(times),
-                "relative": relative.mean,
-                "relative_low": relative.low,
-                "relative_high": relative.high,
-            }
-            for cost in COSTS[1:]:
-                row[cost] = float(np.nanmean(at[cost])) if good else math.nan
-            rows.append(row)
-        return pd.DataFrame(rows)
-
-    def _reaching(self, group: Group, target: Target) -> dict[str, Floats]:
-        reached = [reaching(run, target) for run in group.runs]
-        return {cost: np.array([at[cost] for at in reached]) for cost in COSTS}
-
-    def _relative(self, group: Group, target: Target) -> Estimate:
-        base = self.baseline_of(group.setting)
-        if base is None:
-            return Estimate(math.nan)
-        below = self._reaching(base, target)["time_s"]
-        if not enough(below):
-            return Estimate(math.nan)
-        if base is group:
-            return Estimate(1.0)
-        paired = base.replicates == group.replicates
-        return ratio_of_means(self._reaching(group, target)["time_s"], below, paired=paired)
-
-    @functools.cached_property
-    def pairs(self) -> pd.DataFrame:
-        """One row a pair of variants in a setting and quantity, over the seeds that both were run with.
-
-        Pairs with the baseline come first and have it as their second. ``quantity`` is ``final <metric>``
-        or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
-        ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95 % bootstrap interval over
-        pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
-        """
-        rows = []
-        for setting in self.grouping.settings:
-            groups = sorted(
-                self.grouping.of(setting), key=lambda group: group.label != self.baseline
-            )
-            for one, other in itertools.combinations(groups, 2):
-                first, second = (other, one) if one.label == self.baseline else (one, other)
-                matched = _matched(first, second)
-                for name in self.metrics:
-                    ends = [(_final(a, name), _final(b, name)) for a, b in matched]
-                    rows.append(_pair(first, second, f"final {name}", ends, higher_is_better(name)))
-                for target in self.goals:
-                    times = [
-                        (reaching(a, target)["time_s"], reaching(b, target)["time_s"])
-                        for a, b in matched
-                    ]
-                    rows.append(_pair(first, second, f"time to {target}", times, up=False))
-        columns = ["setting", "first", "second", "quantity", "seeds"]
-        columns += ["difference", "low", "high", "better", "same"]
-        return pd.DataFrame(rows, columns=columns)
-
-    @functools.cached_property
-    def spent(self) -> pd.DataFrame:
-        """Client-seconds of a run by what they went into, mean over the runs of a group: one row a group and part."""
-        rows = []
-        for group in self.groups:
-            parts = group.runs[0].spent_s
-            means = {
-                part: np.mean([r.spent_s.get(part, np.nan) for r in group.runs]) for part in parts
-            }
-            whole = sum(means.values())
-            rows += [
-                {
-                    **_names(group),
-                    "part": part,
-                    "seconds": float(value),
-                    "share": float(value / whole),
-                }
-                for part, value in means.items()
-                if whole
-            ]
-        return pd.DataFrame(rows, columns=["setting", "label", "part", "seconds", "share"])
-
-    @functools.cached_property
-    def fairness(self) -> pd.DataFrame:
-        """How the accuracy is spread over clients, where it was measured on their own data; means over the runs.
-
-        ``mean`` and ``sd`` over clients, ``worst_tenth`` (mean of the worst tenth), ``p10``, ``median``, ``p90``, and
-        ``jain`` (Jain's index, 1 where all are equal, 1/N where one has all).
-        """
-        rows = []
-        for group in self.groups:
-            measured = [run.client_accuracy for run in group.runs if len(run.client_accuracy)]
-            if measured:
-                each = pd.DataFrame([_spread(values) for values in measured])
-                means = {str(name): float(mean) for name, mean in each.mean().items()}
-                rows.append({**_names(group), "runs": len(measured), **means})
-        return pd.DataFrame(rows)
-
-    @functools.cached_property
-    def differences(self) -> pd.DataFrame:
-        """What differs between the scenarios: one row a group, one column a dotted path; absent values are NaN."""
-        rows = [{**_names(group), "runs": len(group.runs), **group.values} for group in self.groups]
-        return pd.DataFrame(rows, columns=["setting", "label", "runs", *self.grouping.differing])
-
-    def curves(
-        self, metric: str | None = None, against: str = "time_s", points: int = curves.MAX_POINTS
-    ) -> pd.DataFrame:
-        """A metric against time or cost: ``setting label x mean low high``, one row a group and place.
-
-        See :mod:`fedsim.analysis.comparison.curves` for how runs are joined.
-
-        Args:
-            metric: the first when None.
-            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
-            points: places of the grid at most, about.
-
-        Raises:
-            UserError: no run measured the metric, or there is no such cost.
-        """
-        name = self._metric(metric)
-        if against not in COSTS:
-            raise UserError(
-                f"nothing to draw against '{against}'", hint=f"choose of {', '.join(COSTS)}"
-            )
-        frames = []
-        for setting in self.grouping.settings:
-            groups = self.grouping.of(setting)
-            places = curves.grid(groups, name, against, points)
-            for group in groups:
-                drawn = curves.curve(group, name, against, places)
-                columns = {"x": places, "mean": drawn.mean, "low": drawn.low, "high": drawn.high}
-                frames.append(pd.DataFrame({**_names(group), **columns}))
-        return pd.concat(frames, ignore_index=True)
-
-    def _metric(self, metric: str | None) -> str:
-        if metric is None and self.metrics:
-            return self.metrics[0]
-        if metric not in self.metrics:
-            raise UserError(
-                f"no run measured '{metric}'"
-                if metric
-                else "the runs are timing-only: nothing was measured",
-                hint=f"measured: {', '.join(self.metrics)}" if self.metrics else None,
-            )
-        return metric
-
-    # -- figures and files ------------------------------------------------------------------------------------------
-
     def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
-        """A Matplotlib figure of :meth:`curves` that is readable in grey: one panel a setting."""
+        """A Matplotlib figure of :meth:`curves` that is readable in gray: one panel per setting."""
         from fedsim.analysis.comparison.plots import plot_curves
 
-        return plot_curves(self, self._metric(metric), against)
+        return plot_curves(self, self.measured(metric), against)
 
     def write(self, folder: PathLike) -> Path:
         """Write page, tables and figure into a folder, and return the page's path.
 
         The files: ``compare.html``, ``summary`` and ``targets`` as ``.csv`` and ``.parquet``, ``table.tex``,
-        ``curves.pdf`` and ``curves.svg`` (where something was learned).
+        ``curves.pdf`` and ``curves.svg`` (if something was learned).
         """
         from fedsim.analysis.comparison.files import write_files
 
@@ -383,69 +69,3 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"<Comparison: {len(self.facts)} runs, {len(self.groups)} groups>"
-
-
-def same_results(first: Group, second: Group) -> bool:
-    """Whether two groups were run with the same seeds, and the same happened in every pair of runs."""
-    return first.replicates == second.replicates and all(
-        a.digest == b.digest for a, b in zip(first.runs, second.runs, strict=True)
-    )
-
-
-def _names(group: Group) -> dict[str, str]:
-    return {"setting": group.setting, "label": group.label}
-
-
-def _final(run: RunFacts, metric: str) -> float:
-    return float(run.progress[metric].dropna().iloc[-1]) if metric in run.metrics else math.nan
-
-
-def _best(run: RunFacts, metric: str) -> float:
-    if metric not in run.metrics:
-        return math.nan
-    values = run.progress[metric]
-    return float(values.max() if higher_is_better(metric) else values.min())
-
-
-def _deviation(values: Floats) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
-
-
-def _matched(first: Group, second: Group) -> list[tuple[RunFacts, RunFacts]]:
-    others = {run.replicate: run for run in second.runs}
-    return [(run, others[run.replicate]) for run in first.runs if run.replicate in others]
-
-
-def _pair(
-    first: Group, second: Group, quantity: str, values: Sequence[tuple[float, float]], up: bool
-) -> dict[str, Any]:
-    known = np.array([pair for pair in values if not any(map(math.isnan, pair))]).reshape(-1, 2)
-    estimate = mean_difference(known[:, 0], known[:, 1])
-    better = known[:, 0] > known[:, 1] if up else known[:, 0] < known[:, 1]
-    return {
-        "setting": first.setting,
-        "first": first.label,
-        "second": second.label,
-        "quantity": quantity,
-        "seeds": len(known),
-        "difference": estimate.mean,
-        "low": estimate.low,
-        "high": estimate.high,
-        "better": int(better.sum()),
-        "same": int((known[:, 0] == known[:, 1]).sum()),
-    }
-
-
-def _spread(values: Floats) -> dict[str, float]:
-    ordered = np.sort(values)
-    squares = float((values**2).sum())
-    return {
-        "clients": len(values),
-        "mean": float(values.mean()),
-        "sd": float(values.std()),
-        "worst_tenth": float(ordered[: math.ceil(len(values) / 10)].mean()),
-        "p10": float(np.quantile(values, 0.1)),
-        "median": float(np.median(values)),
-        "p90": float(np.quantile(values, 0.9)),
-        "jain": float(values.sum() ** 2 / (len(values) * squares)) if squares else math.nan,
-    }

@@ -1,7 +1,7 @@
 """A metric against time or cost, as mean and band over the runs of a group.
 
 Between two evaluations, and after the last one, a run's value is that of its last evaluation: the model that the
-server has at that moment was measured then. A group's curve begins where all its runs have been measured and ends
+server has at that moment was measured then. A group's curve begins when all its runs have been measured and ends
 with its longest run.
 """
 
@@ -24,7 +24,7 @@ MAX_POINTS = 200
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean and band of one group at the places of a grid; NaN where the group has no value.
+    """Mean and band of one group at the points of a grid; NaN where the group has no value.
 
     Attributes:
         group: the group.
@@ -38,8 +38,16 @@ class Curve:
     high: Floats
 
 
+def curves(
+    groups: Sequence[Group], metric: str, against: str, limit: int = MAX_POINTS
+) -> tuple[Floats, list[Curve]]:
+    """The grid of a setting, about ``limit`` points at most, and the curve of each of its groups on it."""
+    grid_points = grid(groups, metric, against, limit)
+    return grid_points, [curve(group, metric, against, grid_points) for group in groups]
+
+
 def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
-    """Places and values of a run's evaluations of a metric."""
+    """Costs and values of a run's evaluations of a metric."""
     if metric not in run.metrics:
         return np.zeros(0), np.zeros(0)
     known = run.progress[metric].notna()
@@ -48,24 +56,24 @@ def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
 
 
 def grid(groups: Sequence[Group], metric: str, against: str, limit: int = MAX_POINTS) -> Floats:
-    """The places of all evaluations, thinned to about ``limit``."""
-    places = [points(run, metric, against)[0] for group in groups for run in group.runs]
-    every = np.unique(np.concatenate([np.zeros(0), *places]))
+    """The costs at all evaluations, thinned to about ``limit`` points."""
+    grid_points = [points(run, metric, against)[0] for group in groups for run in group.runs]
+    every = np.unique(np.concatenate([np.zeros(0), *grid_points]))
     return every[thin(len(every), limit)]
 
 
-def value_at(run: RunFacts, metric: str, against: str, places: Floats) -> Floats:
-    """The last value measured at or before each place; NaN before the first."""
+def value_at(run: RunFacts, metric: str, against: str, grid_points: Floats) -> Floats:
+    """The last value measured at or before each point; NaN before the first."""
     x, y = points(run, metric, against)
-    last = np.searchsorted(x, places, side="right") - 1
-    return np.where(last >= 0, y[last], np.nan) if len(x) else np.full(len(places), np.nan)
+    last = np.searchsorted(x, grid_points, side="right") - 1
+    return np.where(last >= 0, y[last], np.nan) if len(x) else np.full(len(grid_points), np.nan)
 
 
-def curve(group: Group, metric: str, against: str, places: Floats) -> Curve:
-    """The curve of a group at the places of a grid."""
-    values = np.stack([value_at(run, metric, against, places) for run in group.runs])
+def curve(group: Group, metric: str, against: str, grid_points: Floats) -> Curve:
+    """The curve of a group on a grid."""
+    values = np.stack([value_at(run, metric, against, grid_points) for run in group.runs])
     ends = [points(run, metric, against)[0].max(initial=-np.inf) for run in group.runs]
-    values[:, places > max(ends)] = np.nan
+    values[:, grid_points > max(ends)] = np.nan
     mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(places), np.nan)
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(grid_points), np.nan)
     return Curve(group, mean, mean - spread, mean + spread)

@@ -1,4 +1,4 @@
-"""What a comparison needs of one run, so that its tables can be let go."""
+"""The facts of one run that a comparison uses, read once so that the run's tables can be freed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population
+from fedsim.formatting import Kind
+from fedsim.metrics import MetricDefinition, definition
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
 from fedsim.runs.phases import outcome_codes, phases
@@ -25,10 +27,16 @@ Floats = npt.NDArray[np.float64]
 Replicate = tuple[int, int]
 
 DIGESTED = ("dispatches", "aggregations", "metrics")
-COSTS = ("time_s", "version", "round", "bytes", "compute_s")
-"""What progress can be measured against; columns of :attr:`RunFacts.progress`."""
+COSTS: Mapping[str, tuple[str, Kind]] = {
+    "time_s": ("simulated time", "time"),
+    "version": ("server updates", "count"),
+    "round": ("rounds", "count"),
+    "bytes": ("data moved", "bytes"),
+    "compute_s": ("client compute time", "time"),
+}
+"""The costs that progress can be measured against, columns of :attr:`RunFacts.progress`: label and kind of each."""
 LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-"""Outcomes of work that was for nothing; unfinished work only lacked time."""
+"""Outcomes of lost work. Unfinished work is not lost: it only lacked time."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +46,15 @@ class RunFacts:
     Attributes:
         path: its folder.
         scenario: resolved.
-        replicate: its seed, and that of its devices where it was learned on another run's timeline.
-        progress: one row an evaluation: the :data:`COSTS` up to then, and one column a metric.
+        replicate: its seed, and that of its devices, which differs if it was learned on another run's timeline.
+        progress: one row per evaluation: the :data:`COSTS` so far, and one column per metric.
         metrics: names of the measured metrics, accuracy first.
         figures: single numbers, by name: see :func:`read_facts`.
         spent_s: client-seconds by what they were spent on.
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
-        digest: equal for runs in which the same happened and the same was learned.
+        digest: of all events and learned values; equal for runs with identical results.
+        definitions: of the user's own metrics, by name.
     """
 
     path: Path
@@ -58,11 +67,26 @@ class RunFacts:
     client_accuracy: Floats
     lorenz: Floats
     digest: str = field(repr=False)
+    definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
 
     @property
     def seed(self) -> int:
         """The scenario's seed."""
         return self.replicate[0]
+
+    def definition(self, metric: str) -> MetricDefinition:
+        """Direction, unit and label of a metric."""
+        return definition(metric, self.definitions)
+
+    def final(self, metric: str) -> float:
+        """The last value of a metric; NaN if it was not measured."""
+        return float(self.progress[metric].dropna().iloc[-1]) if metric in self.metrics else np.nan
+
+    def best(self, metric: str) -> float:
+        """The best value of a metric; NaN if it was not measured."""
+        if metric not in self.metrics:
+            return np.nan
+        return self.definition(metric).best(self.progress[metric])
 
 
 LORENZ_AT: Floats = np.arange(51) / 50
@@ -79,7 +103,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
 
     Args:
         run: the run.
-        scenarios: those read already by their text, because reading YAML takes longer than all the rest.
+        scenarios: cache of parsed scenarios by text, because parsing YAML takes longer than everything else.
     """
     dispatches, aggregations = run.dispatches, run.aggregations
     info = run.info
@@ -91,7 +115,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         scenarios[alike] = run.scenario
     clients = population(run)
     table = run.clients if run.has_clients else None
-    own = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
+    accuracy = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
     given = statistics.participation_counts(dispatches, clients)
     curve = statistics.lorenz_curve(given)
     return RunFacts(
@@ -102,9 +126,10 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         metrics=_metric_names(run.metrics),
         figures=_figures(run, given),
         spent_s=statistics.where_time_went(dispatches, aggregations, run.simulated_s, table),
-        client_accuracy=own,
+        client_accuracy=accuracy,
         lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
         digest=_digest(run),
+        definitions=run.metric_definitions,
     )
 
 
@@ -159,7 +184,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
 
 
 def _digest(run: Run) -> str:
-    """A hash of what happened and what was learned: by content, because files may be packed otherwise."""
+    """A hash of the tables' contents, which does not depend on how the files are compressed."""
     content = hashlib.sha256()
     for name in DIGESTED:
         sink = pa.BufferOutputStream()

@@ -1,29 +1,27 @@
-"""Writing a comparison: the page, tables for people, programs and papers, and the figure."""
+"""Writing a comparison: the page, tables in several formats, and the figure."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.page import render
-from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
-from fedsim.analysis.text import is_share, metric_label
+from fedsim.durable import write_text
 from fedsim.errors import UserError
-from fedsim.runs.folder import write_atomically
+from fedsim.formatting import axis_unit
 
 PAGE = "compare.html"
-_UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-_SPECIAL = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
-_SPECIAL |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
-_SPECIAL |= {"…": r"\ldots{}", "µ": r"$\mu$"}
+_ABSENT = "--"
 
 
-def write_files(comparison: Comparison, folder: Path) -> Path:
-    """Write everything into a folder; files of these names that are there are replaced.
+def write_files(comparison: ComparisonTables, folder: Path) -> Path:
+    """Write everything into a folder; existing files of these names are replaced.
 
     Returns:
         The page.
@@ -36,13 +34,14 @@ def write_files(comparison: Comparison, folder: Path) -> Path:
     try:
         for name, frame in (("summary", comparison.summary), ("targets", comparison.targets)):
             if len(frame):
-                write_atomically(folder / f"{name}.csv", frame.to_csv(index=False))
+                write_text(folder / f"{name}.csv", frame.to_csv(index=False))
                 frame.to_parquet(folder / f"{name}.parquet", index=False)
-        write_atomically(folder / "table.tex", latex(comparison))
+        write_text(folder / "table.tex", latex(comparison))
         if comparison.metrics:
-            from fedsim.analysis.comparison.plots import save_figure
+            # Matplotlib takes a second to import, and timing-only runs do not need it.
+            from fedsim.analysis.comparison.plots import plot_curves, save_figure
 
-            figure = comparison.plot()
+            figure = plot_curves(comparison, comparison.metrics[0], "time_s")
             for kind in ("pdf", "svg"):
                 save_figure(figure, folder / f"curves.{kind}")
     except OSError as error:
@@ -50,60 +49,49 @@ def write_files(comparison: Comparison, folder: Path) -> Path:
     return page
 
 
-def latex(comparison: Comparison) -> str:
+def latex(comparison: ComparisonTables) -> str:
     """A table for a paper (package booktabs): variants by settings and targets, or final metrics without targets."""
     settings = comparison.grouping.settings
     labels = list(dict.fromkeys(group.label for group in comparison.groups))
     if comparison.goals:
-        columns = [(s, goal) for s in settings for goal in comparison.goals]
-        unit, scale = _unit(comparison.targets["time_s"])
-        head = [f"{_escaped(goal.title)} ({unit})" for _, goal in columns]
-        cells = {
-            (label, number): _time(comparison.targets, setting, label, goal, scale)
-            for label in labels
-            for number, (setting, goal) in enumerate(columns)
-        }
-        spans = len(comparison.goals)
         caption = (
-            f"Mean time to target over seeds with its 95\\% bootstrap interval, and relative to "
-            f"{_escaped(comparison.baseline)}; a dash where fewer than half of the seeds reached it."
+            "Mean time to target over seeds with its 95% bootstrap interval, and relative to "
+            f"{comparison.baseline}; a dash if fewer than half of the seeds reached it."
         )
+        unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
+        heads = [f"{comparison.title(goal)} ({unit[1]})" for goal in comparison.goals]
+        frames = [comparison.targets_of(goal) for goal in comparison.goals]
+        cells = [frame.apply(_time, axis=1, scale=unit[0]) for frame in frames]
     else:
-        names = list(comparison.metrics)
-        head = [_escaped(metric_label(name)) for _ in settings for name in names]
-        cells = {
-            (label, place * len(names) + number): _final(comparison.summary, setting, label, name)
-            for label in labels
-            for place, setting in enumerate(settings)
-            for number, name in enumerate(names)
-        }
-        spans = len(names)
         caption = "Final values, mean and standard deviation over seeds."
-    lines = [f"% {caption}", rf"\begin{{tabular}}{{l{'r' * len(head)}}}", r"\toprule"]
-    if len(settings) > 1 and spans:
-        titles = [rf"\multicolumn{{{spans}}}{{c}}{{{_escaped(setting)}}}" for setting in settings]
-        lines.append(" & ".join(["", *titles]) + r" \\")
-    lines += [" & ".join(["", *head]) + r" \\", r"\midrule"]
-    for label in labels:
-        row = [cells[label, number] for number in range(len(head))]
-        lines.append(" & ".join([_escaped(label), *row]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+        metrics = [comparison.definition(name) for name in comparison.metrics]
+        heads = [metric.label for metric in metrics]
+        frames = [comparison.summary] * len(metrics)
+        cells = [
+            comparison.summary.apply(_final, axis=1, name=metric.name, share=metric.unit == "share")
+            for metric in metrics
+        ]
+    table = pd.DataFrame(index=labels)
+    for setting, (head, frame, texts) in itertools.product(
+        settings, zip(heads, frames, cells, strict=True)
+    ):
+        here = frame["setting"] == setting
+        column: Any = (setting, head) if len(settings) > 1 else head
+        by_label = pd.Series(texts[here].to_numpy(), index=frame["label"][here], dtype=object)
+        table[column] = by_label.reindex(labels).fillna(_ABSENT)
+    if len(settings) > 1 and heads:
+        table.columns = pd.MultiIndex.from_product([settings, heads])
+    styler = table.style.format_index(escape="latex").format_index(escape="latex", axis=1)
+    text: str = styler.to_latex(
+        hrules=True, multicol_align="c", column_format="l" + "r" * table.shape[1]
+    )
+    return f"% {caption}\n{text}"
 
 
-def _unit(times: pd.Series[float]) -> tuple[str, float]:
-    middle = float(times.median())
-    for scale, unit in _UNITS:
-        if math.isfinite(middle) and middle >= 2 * scale:
-            return unit, scale
-    return "s", 1.0
-
-
-def _time(frame: pd.DataFrame, setting: str, label: str, goal: Target, scale: float) -> str:
-    here = (frame["setting"] == setting) & (frame["label"] == label)
-    rows = frame[here & (frame["metric"] == goal.metric) & (frame["target"] == goal.value)]
-    if not len(rows) or not math.isfinite(rows.iloc[0]["time_s"]):
-        return "--"
-    row = rows.iloc[0]
+def _time(row: pd.Series[Any], scale: float) -> str:
+    """A row of the targets: mean, interval and ratio, in units of ``scale`` seconds."""
+    if not math.isfinite(row["time_s"]):
+        return _ABSENT
     text = f"{row['time_s'] / scale:.2f}"
     if math.isfinite(row["time_low_s"]):
         text += f" [{row['time_low_s'] / scale:.2f}, {row['time_high_s'] / scale:.2f}]"
@@ -112,14 +100,11 @@ def _time(frame: pd.DataFrame, setting: str, label: str, goal: Target, scale: fl
     return text
 
 
-def _final(frame: pd.DataFrame, setting: str, label: str, metric: str) -> str:
-    rows = frame[(frame["setting"] == setting) & (frame["label"] == label)]
-    if not len(rows) or not math.isfinite(rows.iloc[0][f"final_{metric}"]):
-        return "--"
-    factor, digits = (100, 2) if is_share(metric) else (1, 4)
-    mean, spread = (rows.iloc[0][f"final_{metric}{end}"] * factor for end in ("", "_sd"))
-    return f"{mean:.{digits}f}" + (rf" $\pm$ {spread:.{digits}f}" if math.isfinite(spread) else "")
-
-
-def _escaped(text: str) -> str:
-    return "".join(_SPECIAL.get(character, character) for character in text)
+def _final(row: pd.Series[Any], name: str, *, share: bool) -> str:
+    """A row of the summary: mean and standard deviation of a metric's last values; of shares in percent."""
+    mean, spread = row[f"final_{name}"], row[f"final_{name}_sd"]
+    if not math.isfinite(mean):
+        return _ABSENT
+    factor, digits = (100, 2) if share else (1, 4)
+    text = f"{mean * factor:.{digits}f}"
+    return text + (rf" $\pm$ {spread * factor:.{digits}f}" if math.isfinite(spread) else "")

@@ -1,8 +1,8 @@
-"""Groups of runs that differ in their seed alone, and names for them from what sets them apart.
+"""Groups of runs that differ only in their seed, named after the values that distinguish them.
 
 Paths of the ``server`` section that differ name a *variant* (a method, a schedule, ...). Other paths that differ
-(the data split, the devices, ...) name a *setting* if every variant was run with every value of them; otherwise they
-belong to the variant. Variants are compared within their setting.
+(the data split, the devices, ...) name a *setting* if every variant was run with every one of their values; otherwise
+they are part of the variant's name. Variants are compared within their setting.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Group:
     """Runs of one variant in one setting.
 
     Attributes:
-        setting: name of the setting; empty where there is only one.
+        setting: name of the setting; empty if there is only one.
         label: name of the variant in its setting.
-        runs: one a replicate, in order of the seeds.
+        runs: one per replicate, in order of the seeds.
         values: the differing paths and their values; absent ones are left out.
     """
 
@@ -42,6 +42,17 @@ class Group:
     def replicates(self) -> tuple[Replicate, ...]:
         """Seeds of the runs."""
         return tuple(run.replicate for run in self.runs)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Setting and label, the columns that name the group in a table."""
+        return {"setting": self.setting, "label": self.label}
+
+    def same_results(self, other: Group) -> bool:
+        """Whether both were run with the same seeds, with identical results for each."""
+        return self.replicates == other.replicates and all(
+            a.digest == b.digest for a, b in zip(self.runs, other.runs, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -72,17 +83,15 @@ def group_runs(
     renamed: Mapping[str, str] | None = None,
     settings: Sequence[str] = (),
 ) -> Grouping:
-    """Group runs by what differs in their scenarios besides the seed.
+    """Group runs by the values in which their scenarios differ, apart from the seed.
 
-    Runs of equal scenario and equal seed stand for themselves: each goes to a group of its own, named after its
-    folder.
+    Runs of the same scenario and seed are not averaged: each is a separate group, named after its folder.
 
     Args:
         runs: the runs, in the order in which groups are to appear.
-        others: scenarios of runs that belong to the comparison and have no figures (they failed); they keep names
-            from changing.
-        renamed: other names for variants and settings, by the name they would have.
-        settings: dotted paths in the server section that are to name settings, with all below them.
+        others: scenarios of runs without results (they failed), so that the names do not depend on failures.
+        renamed: replacements for names of variants and settings, by default name.
+        settings: dotted paths in the server section that name settings, with all keys below them.
     """
     flat = [_flat(run.scenario) for run in runs]
     every = [*flat, *(_flat(scenario) for scenario in others)]
@@ -101,7 +110,8 @@ def group_runs(
         labels[key] = (renamed.get(setting, setting), renamed.get(label, label))
         members.setdefault((key, str(copy), labels[key][0]), []).append(number)
     order = {
-        setting: place for place, setting in enumerate(dict.fromkeys(key[2] for key in members))
+        setting: position
+        for position, setting in enumerate(dict.fromkeys(key[2] for key in members))
     }
     groups: list[Group] = []
     copied = {key for (key, copy, _) in members if copy != "1"}
@@ -112,19 +122,21 @@ def group_runs(
             label = _folder_name(chosen, runs)
         values = {path: flat[numbers[0]][path] for path in paths if path in flat[numbers[0]]}
         groups.append(Group(setting, label, tuple(chosen), values))
-    return Grouping(tuple(_told_apart(groups)), tuple(paths))
+    return Grouping(tuple(_with_distinct_names(groups)), tuple(paths))
 
 
 def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in scenario.items() if key not in _LEFT_OUT}
-    return dict(flattened(kept))
+    compared = {key: value for key, value in scenario.items() if key not in _LEFT_OUT}
+    return dict(flattened(compared))
 
 
 def _split(
-    paths: Sequence[str], every: Sequence[Values], wanted: Sequence[str]
+    paths: Sequence[str], every: Sequence[Values], requested: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Paths that name variants, and paths that name settings; ``wanted`` ones are settings if they can be."""
-    shared = [path for path in paths if any(f"{path}.".startswith(f"{place}.") for place in wanted)]
+    """Paths that name variants, and paths that name settings; ``requested`` paths name settings if possible."""
+    shared = [
+        path for path in paths if any(f"{path}.".startswith(f"{prefix}.") for prefix in requested)
+    ]
     server = [path for path in paths if path.startswith("server.") and path not in shared]
     kinds = {key_of(flat, server) for flat in every}
     if len(kinds) < 2:
@@ -145,7 +157,7 @@ def _first_name(every: Sequence[Values]) -> str:
 
 
 def _folder_name(chosen: Sequence[RunFacts], runs: Sequence[RunFacts]) -> str:
-    """The shortest end of a run's path that no other run has."""
+    """The shortest tail of a run's path that no other run shares."""
     words = chosen[0].path.resolve().parts
     others = [run.path.resolve().parts for run in runs if run is not chosen[0]]
     length = 1
@@ -154,8 +166,8 @@ def _folder_name(chosen: Sequence[RunFacts], runs: Sequence[RunFacts]) -> str:
     return "/".join(words[-length:])
 
 
-def _told_apart(groups: Sequence[Group]) -> list[Group]:
-    """No two groups of a setting may have one name, or a table could not be read."""
+def _with_distinct_names(groups: Sequence[Group]) -> list[Group]:
+    """The groups with distinct names within each setting."""
     seen: dict[tuple[str, str], int] = {}
     result = []
     for group in groups:

@@ -1,4 +1,4 @@
-"""From the folders a user names to the runs that are compared."""
+"""Reading the runs to compare from the folders that a user names."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A run that cannot be compared.
+    """A run that is left out of the comparison.
 
     Attributes:
         path: its folder.
         reason: why.
-        scenario: resolved, if it has one.
+        scenario: the resolved scenario, if there is one.
     """
 
     path: Path
@@ -36,12 +36,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the folders hold.
+    """Everything read from the folders.
 
     Attributes:
         runs: complete runs.
         left_out: the others.
-        reference: a paper's figures, where a folder has them.
+        reference: a paper's figures, if a folder has them.
     """
 
     runs: tuple[RunFacts, ...]
@@ -84,7 +84,9 @@ def load(
         raise UserError(
             "there is no complete run to compare",
             where=", ".join(str(item.path) for item in left_out[:3]) or None,
-            hint=f"it {left_out[0].reason}; fedsim resume finishes a run" if left_out else None,
+            hint=f"{left_out[0].path} {left_out[0].reason}; finish it: fedsim resume {left_out[0].path}"
+            if left_out
+            else None,
         )
     return Loaded(tuple(runs), tuple(left_out), _reference(named))
 
@@ -95,25 +97,25 @@ def _run_folders(path: Path) -> Iterator[Path]:
     elif is_sweep(path):
         yield from (path / entry.run for entry in read_sweep(path).runs)
     else:
-        found = sorted(item.parent for item in path.glob("*/run.json"))
-        if not found:
+        folders = sorted(item.parent for item in path.glob("*/run.json"))
+        if not folders:
             raise UserError(
-                "no such folder" if not path.exists() else "holds no run",
+                "no such folder" if not path.exists() else "the folder holds no run",
                 where=str(path),
                 hint="give run folders, or the folder that `fedsim sweep` printed",
             )
-        yield from found
+        yield from folders
 
 
 def _never_started(path: Path) -> str:
-    """Why a run of a sweep has no folder: the index knows what went wrong before there was one."""
+    """Why a run of a sweep has no folder; the sweep's index has errors that occurred before it was created."""
     index = path.parent / "index.parquet"
     if index.is_file():
         rows = read_parquet(index).select(["run", "error"]).to_pylist()
         error = next((row["error"] for row in rows if row["run"] == path.name), None)
         if error:
             return f"failed ({error.splitlines()[0]})"
-    return "has not been started"
+    return "was not started"
 
 
 def _reason(run: Run) -> str:
@@ -123,7 +125,7 @@ def _reason(run: Run) -> str:
         case Status.INTERRUPTED:
             return "was interrupted"
         case _:
-            return "is going on, or was killed"
+            return "is in progress or was killed"
 
 
 def _scenario(run: Run) -> dict[str, Any] | None:
@@ -135,11 +137,11 @@ def _scenario(run: Run) -> dict[str, Any] | None:
 
 def _reference(paths: Iterable[Path]) -> Reference | None:
     for path in paths:
-        places = [path]
+        folders = [path]
         if is_sweep(path):
             scenario = read_sweep(path).scenario
-            places += [Path(scenario).parent] if scenario else []
-        for place in places:
-            if (place / REFERENCE).is_file():
-                return read_reference(place / REFERENCE)
+            folders += [Path(scenario).parent] if scenario else []
+        for folder in folders:
+            if (folder / REFERENCE).is_file():
+                return read_reference(folder / REFERENCE)
     return None

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
-from fedsim.analysis.comparison.comparison import Comparison
-from fedsim.analysis.figures.base import Figure
+from fedsim.analysis.comparison.findings import curves_document
+from fedsim.analysis.comparison.headline import headline, tiles
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.figures.base import Figure, plain
 from fedsim.analysis.pages import embedded, environment
-from fedsim.analysis.text import listed_text
+from fedsim.formatting import format_names
 
 _NAMED = 3
-"""Variants that the page's title names."""
+"""The most variants that the page's title names."""
 
 
-def page_figures(comparison: Comparison) -> dict[str, Figure]:
-    """The figures that there is data for, by their ids."""
-    reference = comparison.reference
-    tables = reference.tables if reference is not None else []
-    found = (
+def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
+    """The figures for which there is data, by id."""
+    tables = comparison.reference.tables if comparison.reference is not None else []
+    every = (
         figures.learning(comparison),
         figures.quality(comparison),
         *(
@@ -29,7 +28,6 @@ def page_figures(comparison: Comparison) -> dict[str, Figure]:
         *(
             figures.reference_figure(comparison, table, number)
             for number, table in enumerate(tables)
-            if figures.was_run(comparison, table)
         ),
         figures.pairs(comparison),
         figures.time_spent(comparison),
@@ -41,36 +39,34 @@ def page_figures(comparison: Comparison) -> dict[str, Figure]:
         figures.differences(comparison),
         figures.runs(comparison),
     )
-    return {figure.id: figure for figure in found if figure is not None}
+    return {figure.id: figure for figure in every if figure is not None}
 
 
-def render(comparison: Comparison) -> str:
-    """The page as text."""
+def render(comparison: ComparisonTables) -> str:
+    """The page as HTML text."""
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
-    places: dict[str, int] = {}
-    groups = []
-    for group in comparison.groups:
-        place = places[group.setting] = places.get(group.setting, -1) + 1
-        groups.append({"setting": group.setting, "label": group.label, "place": place})
-    data = {name: figure.document() for name, figure in drawn.items()}
-    # Figures write absent numbers as null; so does what the charts alone need.
+    groups = [
+        {**group.names, "place": place}
+        for setting in settings
+        for place, group in enumerate(comparison.grouping.of(setting))
+    ]
     targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
-    charts = Figure("charts", "", "", "", (), figures.curves_data(comparison)).document()
-    data |= {
+    data = {
+        **{name: figure.document() for name, figure in drawn.items()},
         "comparison": {"groups": groups, "settings": settings, "targets": targets},
-        "charts": charts,
+        "charts": plain(curves_document(comparison)),
     }
-    names = list(dict.fromkeys(group.label for group in comparison.groups))
     return (
         environment()
         .get_template("compare.html.j2")
         .render(
-            title=_title(names),
-            headline=figures.headline(comparison),
-            tiles=figures.tiles(comparison),
+            title=title([group.label for group in comparison.groups]),
+            headline=headline(comparison),
+            tiles=tiles(comparison),
             cautions=cautions(comparison),
-            alike=figures.alike(comparison),
+            alike=[f"{first.name} and {second.name}" for first, second in comparison.alike],
+            baseline=comparison.baseline,
             settings=settings,
             figures=drawn,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
@@ -80,7 +76,7 @@ def render(comparison: Comparison) -> str:
     )
 
 
-def _title(names: Sequence[str]) -> str:
-    if len(names) > _NAMED:
-        return f"{len(names)} variants compared"
-    return listed_text(names)
+def title(labels: list[str]) -> str:
+    """The page's title: the variants, or how many there are."""
+    names = list(dict.fromkeys(labels))
+    return f"{len(names)} variants compared" if len(names) > _NAMED else format_names(names)

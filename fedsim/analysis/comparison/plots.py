@@ -1,26 +1,24 @@
-"""Figures for papers: Matplotlib, told apart by line style, marker and shade, so that grey print will do."""
+"""Matplotlib figures for papers: lines differ in style, marker and shade, so that they survive gray print."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedsim.analysis.comparison.figures import AGAINST
-from fedsim.analysis.text import is_share, metric_label
+from fedsim.analysis.comparison.facts import COSTS
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.formatting import axis_unit
 
-if TYPE_CHECKING:
-    from fedsim.analysis.comparison.comparison import Comparison
-
-# Okabe and Ito's colours from dark to light, so that neighbours differ in grey too.
+# Okabe and Ito's colors from dark to light, so that neighbors differ in gray too.
 STYLES = tuple(
-    {"color": colour, "linestyle": dash, "marker": marker}
-    for colour, dash, marker in (
+    {"color": color, "linestyle": dash, "marker": marker}
+    for color, dash, marker in (
         ("#000000", "-", "o"),
         ("#0072b2", "--", "s"),
         ("#d55e00", "-.", "^"),
@@ -34,25 +32,19 @@ STYLES = tuple(
 _DASHES = tuple(style["linestyle"] for style in STYLES)
 _MARKERS = tuple(style["marker"] for style in STYLES)
 _BANDS_UP_TO = 5
-"""More bands than these hide each other."""
+"""More bands than this hide each other."""
 _PANEL_INCHES = (3.4, 2.6)
 _COLUMNS = 3
 # Text stays text, and the same figure gives the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
 
-_SCALES = {
-    "time_s": ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")),
-    "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes")),
-}
-_SCALES["compute_s"] = _SCALES["time_s"]
 
-
-def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
-    """Mean of a metric against time or cost, and its band where there are few variants; one panel a setting.
+def plot_curves(comparison: ComparisonTables, metric: str, against: str) -> Figure:
+    """Mean of a metric against time or cost, with a band if there are few variants; one panel per setting.
 
     Args:
         comparison: the runs.
-        metric: what is drawn.
+        metric: the metric to draw.
         against: one of the costs of :data:`fedsim.analysis.comparison.facts.COSTS`.
     """
     frame = comparison.curves(metric, against)
@@ -63,8 +55,10 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
-        share = 100.0 if is_share(metric) else 1.0
-        scale, unit = _scale(against, float(frame["x"].max()))
+        definition = comparison.definition(metric)
+        share = 100.0 if definition.unit == "share" else 1.0
+        cost, kind = COSTS[against]
+        scale, unit = axis_unit(float(frame["x"].max()), kind)
         styles = _styles(comparison)
         bands = len(styles) <= _BANDS_UP_TO
         for setting, axes in itertools.zip_longest(settings, panels):
@@ -75,9 +69,9 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
             for label, rows_of in here.groupby("label", sort=False):
                 _draw(axes, rows_of, str(label), styles[str(label)], scale, share, bands=bands)
             axes.set_title(setting)
-            axes.set_xlabel(f"{AGAINST[against][0]}{f' ({unit})' if unit else ''}")
+            axes.set_xlabel(f"{cost}{f' ({unit})' if unit else ''}")
             if axes.get_subplotspec().is_first_col():
-                axes.set_ylabel(f"{metric_label(metric)}{' (%)' if share > 1 else ''}")
+                axes.set_ylabel(f"{definition.label}{' (%)' if share > 1 else ''}")
             axes.grid(True, color="#dddddd", linewidth=0.5)
             axes.spines[["top", "right"]].set_visible(False)
             axes.set_xlim(left=0)
@@ -89,26 +83,18 @@ def plot_curves(comparison: Comparison, metric: str, against: str) -> Figure:
     return figure
 
 
-def _styles(comparison: Comparison) -> dict[str, Any]:
-    """Of each variant; where colours come again, they do so with other dashes and markers."""
+def _styles(comparison: ComparisonTables) -> dict[str, Any]:
+    """Style of each variant; colors that repeat have different dashes and markers."""
     labels = dict.fromkeys(group.label for group in comparison.groups)
     count = len(STYLES)
     return {
         label: {
-            "color": STYLES[place % count]["color"],
-            "linestyle": _DASHES[(place + place // count) % count],
-            "marker": _MARKERS[(place + place // count) % count],
+            "color": STYLES[number % count]["color"],
+            "linestyle": _DASHES[(number + number // count) % count],
+            "marker": _MARKERS[(number + number // count) % count],
         }
-        for place, label in enumerate(labels)
+        for number, label in enumerate(labels)
     }
-
-
-def _scale(against: str, largest: float) -> tuple[float, str]:
-    """A unit in which the axis reads well."""
-    for scale, unit in _SCALES.get(against, ()):
-        if largest >= 2 * scale:
-            return scale, unit
-    return (1.0, _SCALES[against][-1][1]) if against in _SCALES else (1.0, "")
 
 
 def _draw(
@@ -135,7 +121,7 @@ def _draw(
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure; the kind of file follows from the name."""
+    """Write a figure; the suffix of the path gives the file format."""
     dates: dict[str, Any] = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None}
     with matplotlib.rc_context(_SETTINGS):
         figure.savefig(path, metadata=dates)

@@ -1,12 +1,12 @@
-"""What a paper reports, to stand beside our own figures: ``reference.yaml`` in a sweep's folder or beside its scenario.
+"""The figures of a paper to compare with: ``reference.yaml`` in a sweep's folder or next to its scenario.
 
 .. code-block:: yaml
 
     source: Li et al. 2024 (FedCompass), Table 1
-    baseline: FedCompass              # optional: what times are relative to, unless --baseline says otherwise
-    targets: [accuracy=0.9]           # optional: unless --target says otherwise
+    baseline: FedCompass              # optional: what times are relative to; --baseline overrides it
+    targets: [accuracy=0.9]           # optional; --target overrides them
     labels: {fedcompass: FedCompass}  # optional: other names for variants and settings
-    settings: [server.selection]      # optional: parts of the server section that set settings apart, not variants
+    settings: [server.selection]      # optional: paths in the server section that name settings, not variants
     tables:
       - title: Table 1, relative time to 90 % on MNIST
         quantity: relative_time       # or time_s, compute_s, bytes, round, version, final, best
@@ -40,15 +40,15 @@ class ReferenceTable(Parameters):
     """One table of a paper."""
 
     title: str
-    """What it is called."""
+    """Its title."""
     quantity: Quantity
-    """What its numbers are."""
+    """The quantity of its numbers."""
     target: str | None = None
     """Target that times and costs are taken at, such as accuracy=0.9."""
     metric: str = "accuracy"
     """Metric of final and best."""
     values: dict[str, Cell | dict[str, Cell]]
-    """Value by variant, or by setting and variant; a dash or nothing where the paper has none."""
+    """Value by variant, or by setting and variant; a dash or null if the paper has none."""
 
     @model_validator(mode="after")
     def _has_a_target(self) -> ReferenceTable:
@@ -57,7 +57,7 @@ class ReferenceTable(Parameters):
         return self
 
     def cells(self) -> Iterator[tuple[str | None, str, Cell]]:
-        """Setting (None where the table has none), variant and value."""
+        """Setting (None if the table has none), variant and value."""
         for name, value in self.values.items():
             if isinstance(value, dict):
                 for label, inner in value.items():
@@ -78,10 +78,10 @@ class Reference(Parameters):
     labels: dict[str, str] = Field(default={})
     """Other names for variants and settings."""
     settings: list[str] = []
-    """Dotted paths in the server section whose values name settings (such as patterns of participation), where every
+    """Dotted paths in the server section whose values name settings (such as patterns of participation), if every
     variant was run with every one of them."""
     tables: list[ReferenceTable] = []
-    """Tables; those of which nothing was run are not shown."""
+    """Tables; a table is shown if at least one of its values was run."""
 
     def parsed_targets(self) -> tuple[Target, ...]:
         """The targets of the comparison."""
@@ -92,7 +92,7 @@ def read_reference(path: Path) -> Reference:
     """Read a file of a paper's figures.
 
     Raises:
-        UserError: one for all that is wrong with it.
+        UserErrors: all mistakes in the file.
     """
     source = read_yaml(path)
     try:

@@ -1,37 +1,35 @@
-"""Targets: when a group of runs reached them, and how sure that is."""
+"""Targets: when a group of runs reached them, with confidence intervals."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+from scipy import stats
 
 from fedsim.analysis.comparison.facts import COSTS, RunFacts
-from fedsim.analysis.text import goal_text, metric_label
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.runs.targets import higher_is_better
 
 Floats = npt.NDArray[np.float64]
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 INTERVAL_RUNS = 3
-"""Runs that an interval takes at least: of two, it would be their range, and shown as if it were sure of something."""
+"""The fewest runs for an interval: the interval of two runs would only be their range."""
 
 
 @dataclass(frozen=True, order=True)
 class Target:
-    """A value that a metric is to reach.
+    """A value that a metric should reach.
 
     Attributes:
         metric: its name.
-        value: reached when equalled or passed, upwards or (losses, errors ...) downwards.
+        value: reached when equaled or passed, in the direction of the metric's definition.
     """
 
     metric: str
@@ -60,25 +58,16 @@ class Target:
     def __str__(self) -> str:
         return f"{self.metric}={self.value:g}"
 
-    @property
-    def title(self) -> str:
-        """As a person says it: ``90% accuracy``."""
-        return f"{goal_text(self.metric, self.value)} {metric_label(self.metric)}"
-
 
 def reaching(run: RunFacts, target: Target) -> dict[str, float]:
-    """What the first evaluation that reached the target stood at, by :data:`COSTS`; NaN where none did."""
-    progress = run.progress
-    nothing = dict.fromkeys(COSTS, math.nan)
-    if target.metric not in run.metrics:
-        return nothing
-    values = progress[target.metric].to_numpy()
-    up = higher_is_better(target.metric)
-    reached = values >= target.value if up else values <= target.value
-    if not reached.any():
-        return nothing
-    row = progress.iloc[int(reached.argmax())]
-    return {cost: float(row[cost]) for cost in COSTS}
+    """The costs at the first evaluation that reached the target, by :data:`COSTS`; NaN if none did."""
+    if target.metric in run.metrics:
+        metric = run.definition(target.metric)
+        reached = metric.reached(run.progress[target.metric], target.value)
+        if reached.any():
+            row = run.progress.iloc[int(reached.argmax())]
+            return {cost: float(row[cost]) for cost in COSTS}
+    return dict.fromkeys(COSTS, math.nan)
 
 
 @dataclass(frozen=True)
@@ -86,7 +75,7 @@ class Estimate:
     """A mean over seeds with its interval.
 
     Attributes:
-        mean: NaN where there is none.
+        mean: NaN if there is none.
         low, high: bootstrap interval of :data:`CONFIDENCE`; NaN for fewer than :data:`INTERVAL_RUNS` runs.
     """
 
@@ -98,43 +87,31 @@ class Estimate:
 def mean_of_reached(values: Floats) -> Estimate:
     """Mean of the values that are not NaN, with an interval from resampling all of them.
 
-    A resample in which nothing was reached says nothing about the mean and is left out.
+    A resample in which no run reached the target has no mean and is left out.
     """
-    if np.isnan(values).all():
-        return Estimate(math.nan)
-    mean = float(np.nanmean(values))
-    if not _enough_for_an_interval(values):
-        return Estimate(mean)
-    return _with_interval(mean, _means(values, _resamples(len(values), 0)))
+    return Estimate(float(_mean(values)), *_interval((values,), _mean))
 
 
 def ratio_of_means(values: Floats, baseline: Floats, *, paired: bool) -> Estimate:
-    """Mean of ``values`` over mean of ``baseline``, of what is not NaN in each.
+    """Mean of ``values`` over mean of ``baseline``, each over the values that are not NaN.
 
     Args:
-        values, baseline: one value a run.
-        paired: the i-th of both are of one seed, and are resampled together.
+        values, baseline: one value per run.
+        paired: the i-th values of both have the same seed and are resampled together.
     """
-    if np.isnan(values).all() or np.isnan(baseline).all() or np.nanmean(baseline) == 0:
+    ratio = float(_ratio(values, baseline))
+    if not math.isfinite(ratio):
         return Estimate(math.nan)
-    ratio = float(np.nanmean(values) / np.nanmean(baseline))
-    if not (_enough_for_an_interval(values) and _enough_for_an_interval(baseline)):
-        return Estimate(ratio)
-    above = _means(values, _resamples(len(values), 0))
-    below = _means(baseline, _resamples(len(baseline), 0 if paired else 1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = above / below
-    return _with_interval(ratio, ratios)
+    return Estimate(ratio, *_interval((values, baseline), _ratio, paired=paired))
 
 
 def mean_difference(first: Floats, second: Floats) -> Estimate:
     """Mean of ``first - second``, paired, with its interval; values must not be NaN."""
-    gaps = first - second
-    return mean_of_reached(gaps) if len(gaps) else Estimate(math.nan)
+    return mean_of_reached(first - second)
 
 
 def median_of_reached(values: Floats) -> float:
-    """The value by which half of the runs had reached the target; NaN where fewer did.
+    """The value by which half of the runs had reached the target; NaN if fewer did.
 
     It is the ceil(n / 2)-th smallest of n, runs that did not reach it counting as infinite.
     """
@@ -144,52 +121,59 @@ def median_of_reached(values: Floats) -> float:
 
 
 def enough(values: Floats) -> bool:
-    """Whether at least half of the runs reached the target, so that a mean may stand for them."""
+    """Whether at least half of the runs reached the target, so that their mean is shown."""
     return bool(len(values)) and 2 * int(np.isfinite(values).sum()) >= len(values)
 
 
-def _enough_for_an_interval(values: Floats) -> bool:
-    return int(np.isfinite(values).sum()) >= INTERVAL_RUNS
-
-
-@functools.lru_cache(maxsize=64)
-def _resamples(count: int, number: int) -> npt.NDArray[np.int64]:
-    """Which runs are in each resample, (RESAMPLES, count); the same for groups of one size: seeds stay paired."""
-    generator = Stream(0, Purpose.ANALYSIS, count, number).generator()
-    drawn: npt.NDArray[np.int64] = generator.integers(0, count, (RESAMPLES, count))
-    return drawn
-
-
-def _means(values: Floats, resamples: npt.NDArray[np.int64]) -> Floats:
-    drawn = values[resamples]
-    known = ~np.isnan(drawn)
+def _mean(values: Floats, axis: int = -1) -> Floats:
+    known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
-        means: Floats = np.where(known, drawn, 0.0).sum(axis=1) / known.sum(axis=1)
-    return means
+        return np.asarray(np.where(known, values, 0.0).sum(axis=axis) / known.sum(axis=axis))
 
 
-def _with_interval(mean: float, means: Floats) -> Estimate:
-    usable = means[np.isfinite(means)]
-    if not len(usable):
-        return Estimate(mean)
+def _ratio(values: Floats, baseline: Floats, axis: int = -1) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(_mean(values, axis) / _mean(baseline, axis))
+
+
+def _interval(
+    samples: tuple[Floats, ...], statistic: Callable[..., Floats], *, paired: bool = False
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of a statistic, over the resamples in which it is defined.
+
+    Equal samples give equal intervals: the seed of the resampling is fixed.
+    """
+    if min(int(np.isfinite(values).sum()) for values in samples) < INTERVAL_RUNS:
+        return math.nan, math.nan
+    with warnings.catch_warnings():
+        # Raised for resamples in which no run reached the target; they are left out below.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        resampled = stats.bootstrap(
+            samples,
+            statistic,
+            n_resamples=RESAMPLES,
+            paired=paired,
+            method="percentile",
+            rng=Stream(0, Purpose.ANALYSIS).generator(),
+        ).bootstrap_distribution
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(usable, [tail, 1 - tail])
-    return Estimate(mean, float(low), float(high))
+    low, high = np.quantile(resampled[np.isfinite(resampled)], [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def default_targets(runs: Sequence[RunFacts]) -> tuple[Target, ...]:
-    """The targets that the scenarios state; else up to three round levels that some run reached."""
-    stated: dict[Target, None] = {}
-    for run in runs:
-        stop = run.scenario.get("stop") or {}
-        for metric, value in (stop.get("target") or {}).items():
-            stated[Target(str(metric), float(value))] = None
+    """The targets in the scenarios, or up to three round levels that some run reached."""
+    stated = {
+        Target(str(metric), float(value))
+        for run in runs
+        for metric, value in ((run.scenario.get("stop") or {}).get("target") or {}).items()
+    }
     if stated:
         return tuple(sorted(stated))
-    with_accuracy = [run.progress["accuracy"] for run in runs if "accuracy" in run.metrics]
-    if not with_accuracy:
+    measured = [run.progress["accuracy"].dropna() for run in runs if "accuracy" in run.metrics]
+    if not measured:
         return ()
-    first = float(np.median([series.dropna().iloc[0] for series in with_accuracy]))
-    best = max(float(pd.Series(series).max()) for series in with_accuracy)
+    first = float(np.median([values.iloc[0] for values in measured]))
+    best = max(float(values.max()) for values in measured)
     levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best]
     return tuple(Target("accuracy", level) for level in levels[-3:])

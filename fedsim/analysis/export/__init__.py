@@ -20,23 +20,23 @@ class Format:
     """One way to write a run.
 
     Attributes:
-        description: what comes out, and what opens it.
-        place: file or folder in the run folder where it goes unless told otherwise.
+        description: what is written, and what opens it.
+        default_path: file or folder in the run folder where it goes by default.
         write: writes a run to a path that does not exist.
     """
 
     description: str
-    place: str
+    default_path: str
     write: Callable[[Run, Path], None]
 
 
 FORMATS = {
     "perfetto": Format(
-        "one file for the Perfetto or Chrome trace viewer: a track a client",
+        "one file for the Perfetto or Chrome trace viewer: one track per client",
         "timeline.json",
         write_perfetto,
     ),
-    "csv": Format("a folder with one CSV file a table", "csv", write_csv),
+    "csv": Format("a folder with one CSV file per table", "csv", write_csv),
     "tensorboard": Format(
         "a folder with event files for TensorBoard", "tensorboard", write_tensorboard
     ),
@@ -47,24 +47,24 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
     """Write a run in another format.
 
     Args:
-        run: also one that is going on or was killed: what had reached the disk is written.
+        run: also one that is in progress or was killed: the rows that reached the disk are written.
         name: one of :data:`FORMATS`.
-        path: file or folder; :attr:`Format.place` in the run folder when None.
+        path: file or folder; :attr:`Format.default_path` in the run folder if None.
 
     Returns:
         Where it was written.
 
     Raises:
-        UserError: there is no such format, or something is at that place already.
+        UserError: there is no such format, or the path exists.
     """
     if name not in FORMATS:
         raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(FORMATS)}")
-    target = path if path is not None else run.path / FORMATS[name].place
+    target = path if path is not None else run.path / FORMATS[name].default_path
     if target.exists():
         raise UserError(
-            "is there already",
+            "already exists",
             where=str(target),
-            hint="remove it, or choose another place with -o",
+            hint="remove it, or choose another path with -o",
         )
     try:
         FORMATS[name].write(run, target)

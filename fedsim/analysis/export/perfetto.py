@@ -1,7 +1,7 @@
 """A run as a Chrome trace: the JSON that https://ui.perfetto.dev and chrome://tracing open.
 
-One track a client holds a slice for each of its dispatches, named after its outcome and lasting until the client is
-done with it: the arrival and the wait for the aggregation, or the loss. Inside it lie the phases download, compute,
+Each client has a track with one slice per dispatch, named after its outcome, from the dispatch to the aggregation or
+the loss of the update. Inside it lie the phases download, compute,
 upload and waiting. The server's track holds its model versions, each from the update that made it to the next.
 Counters show clients online, clients at work, and the metrics. Simulated time zero is the trace's time zero.
 
@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.text import is_share, metric_label
 from fedsim.runs import Run
 from fedsim.runs.phases import phases
 
@@ -108,13 +107,13 @@ def _dispatches(run: Run) -> Iterator[Event]:
     outcomes = table["outcome"].astype(str).tolist()
     for row, arguments in enumerate(_rows(table, _ARGUMENTS)):
         track = CLIENTS, tracks[row]
-        # A slice stands before those inside it, which tells viewers how to nest those that begin together.
+        # A slice comes before the slices inside it, so that viewers nest those that begin together.
         yield _slice("dispatch", outcomes[row], track, (whole[0][row], whole[1][row]), arguments)
         for name, begins, ends in inner:
             if begins[row] >= 0:
                 key = _PHASE_ARGUMENT.get(name)
-                own = {key: arguments[key]} if key is not None else {}
-                yield _slice("phase", name, track, (begins[row], ends[row]), own)
+                argument = {key: arguments[key]} if key is not None else {}
+                yield _slice("phase", name, track, (begins[row], ends[row]), argument)
 
 
 def _versions(run: Run) -> Iterator[Event]:
@@ -137,8 +136,8 @@ def _counters(run: Run) -> Iterator[Event]:
 
     begun = _ns(run.dispatches["dispatched_s"].to_numpy())
     ended = _ns(run.dispatches["ended_s"].to_numpy())
-    times, place = np.unique(np.concatenate([begun, ended]), return_inverse=True)
-    changes = np.bincount(place, np.repeat([1.0, -1.0], len(begun)), minlength=len(times))
+    times, position = np.unique(np.concatenate([begun, ended]), return_inverse=True)
+    changes = np.bincount(position, np.repeat([1.0, -1.0], len(begun)), minlength=len(times))
     for at, value in zip(times.tolist(), np.cumsum(changes).tolist(), strict=True):
         yield counter(CLIENTS, "clients at work", at, int(value))
     if run.online is not None:
@@ -153,8 +152,9 @@ def _counters(run: Run) -> Iterator[Event]:
     measured_at = _ns(metrics["time_s"].to_numpy()).tolist()
     for name in metrics.columns[3:]:
         # A viewer writes 0.95 as 950m.
-        percent = is_share(name)
-        label = f"{metric_label(name)} (%)" if percent else metric_label(name)
+        metric = run.metric_definition(name)
+        percent = metric.unit == "share"
+        label = f"{metric.label} (%)" if percent else metric.label
         for at, value in zip(measured_at, metrics[name].tolist(), strict=True):
             if math.isfinite(value):
                 yield counter(SERVER, label, at, 100.0 * value if percent else value)

@@ -1,4 +1,4 @@
-"""A run as CSV files, one a table."""
+"""A run as CSV files, one per table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedsim.runs import Run
 
 
 def write_csv(run: Run, path: Path) -> None:
-    """Write every table of a run that there is.
+    """Write every table that the run has.
 
     Absent values are empty. Lists (``contributor_ids``) are numbers with spaces between, ``attributes`` is JSON.
 

@@ -1,4 +1,4 @@
-"""The figures of the report page: the numbers behind each, what they say, and how to read them."""
+"""The figures of the report page: columns of numbers, and a sentence about each."""
 
 from fedsim.analysis.figures.base import Column, Figure
 

@@ -1,7 +1,7 @@
-"""What a figure is, and what the figures share.
+"""Figures: columns of numbers with a sentence about them.
 
-A figure is columns of numbers. The page draws its chart from them and shows the same columns as its table, so
-that picture and table cannot differ.
+The page draws the chart of a figure from its columns and shows the same columns as its table, so that chart and table
+cannot differ. Titles and explanations are in the page's template.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from fedsim.formatting import Kind
 from fedsim.runs import Run
-
-Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
 
 MAX_POINTS = 1000
 MAX_BINS = 96
@@ -32,33 +32,38 @@ class Column:
     values: Sequence[Any] | npt.NDArray[Any]
 
 
+Columns = Sequence[tuple[str, str, Kind]]
+"""Columns of a table to show: key, label and kind."""
+
+
+def columns_of(table: pd.DataFrame, columns: Columns) -> tuple[Column, ...]:
+    """The columns of a table that a figure shows."""
+    return tuple(Column(key, label, kind, table[key].tolist()) for key, label, kind in columns)
+
+
 @dataclass(frozen=True)
 class Figure:
     """One figure.
 
     Attributes:
         id: name in the page.
-        title: what it shows.
-        finding: one sentence saying what it shows of this run.
-        reading: one sentence saying how to read it.
+        finding: one sentence on what it shows for this run.
         columns: its numbers.
-        extra: what the chart needs beside the columns.
+        extra: further values for the chart or the template.
     """
 
     id: str
-    title: str
     finding: str
-    reading: str
     columns: tuple[Column, ...]
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """For the page's JSON: absent numbers become null."""
         columns = [
-            {"key": c.key, "label": c.label, "kind": c.kind, "values": _plain(c.values)}
+            {"key": c.key, "label": c.label, "kind": c.kind, "values": plain(c.values)}
             for c in self.columns
         ]
-        return {"columns": columns, **{name: _plain(value) for name, value in self.extra.items()}}
+        return {"columns": columns, **{name: plain(value) for name, value in self.extra.items()}}
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -66,20 +71,26 @@ class Figure:
         return list(zip(*(c.values for c in self.columns), strict=True))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value for JSON: arrays, also inside mappings and lists, become lists; NaN and infinity become None."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
+def sentence(text: str) -> str:
+    """A text with a capital letter at its beginning, and the rest as it is: ``Macro F1``."""
+    return text[:1].upper() + text[1:]
+
+
 def population(run: Run) -> int:
-    """Number of clients: from the table of clients, else the scenario, else the largest id seen."""
+    """Number of clients: from the table of clients, the scenario, or the largest id in the dispatches."""
     if run.has_clients:
         return len(run.clients)
     task = run.scenario.get("task")
@@ -128,9 +139,25 @@ def integer_bins(values: npt.NDArray[np.int64], limit: int = 40) -> npt.NDArray[
 
 
 def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """How many values fall into each bin; the last bin takes those beyond it."""
-    place = np.searchsorted(edges, values, side="right") - 1
+    """Number of values in each bin; values beyond the last bin count for it."""
+    bins = np.searchsorted(edges, values, side="right") - 1
     counted: npt.NDArray[np.int64] = np.bincount(
-        np.minimum(place, len(edges) - 2), minlength=len(edges) - 1
+        np.minimum(bins, len(edges) - 2), minlength=len(edges) - 1
     )
     return counted
+
+
+def histogram(
+    values: npt.NDArray[Any], edges: npt.NDArray[Any], kind: Kind, key: str, start: str = "from"
+) -> tuple[Column, ...]:
+    """Columns of a histogram: where each bin begins, where it ends, and how many values it holds.
+
+    Bins of counts end with their last whole number.
+    """
+    suffix = "_s" if kind == "time" else ""
+    ends = edges[1:] - 1 if kind == "count" else edges[1:]
+    return (
+        Column(f"from{suffix}", start, kind, edges[:-1]),
+        Column(f"to{suffix}", "to", kind, ends),
+        Column(key, key, "count", counts_in(values, edges)),
+    )

@@ -1,4 +1,4 @@
-"""How good the model was, when, and for whom."""
+"""Figures of learning: how good the model was, when, and for which clients."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
     Column,
     Figure,
-    counts_in,
+    histogram,
+    sentence,
     thin,
 )
-from fedsim.analysis.text import (
-    is_share,
-    metric_label,
-    metric_text,
-    percent_text,
-)
+from fedsim.formatting import format_share
+from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
 from fedsim.runs.phases import phases
-from fedsim.runs.targets import higher_is_better, time_to_target
+from fedsim.runs.targets import time_to_target
 
 
 def metric_names(run: Run) -> list[str]:
     """The measured metrics, accuracy first."""
     names = [name for name in run.metrics.columns[3:] if run.metrics[name].notna().any()]
-    return sorted(names, key=lambda name: (name != "accuracy", not is_share(name)))
+    return sorted(
+        names,
+        key=lambda name: (name != "accuracy", run.metric_definition(name).unit != "share"),
+    )
 
 
 def targets(run: Run) -> dict[str, float]:
@@ -69,48 +69,42 @@ def learning(run: Run) -> Figure | None:
     keep = []
     for name, value in targets(run).items():
         if name in names:
-            time_s = time_to_target(table, name, value)
+            time_s = time_to_target(table, run.metric_definition(name), value)
             reached[name] = {"target": value, "time_s": time_s}
             if math.isfinite(time_s):
                 keep.append(int(np.flatnonzero(table["time_s"].to_numpy() == time_s)[0]))
     rows = thin(len(table), keep=keep)
     times = table["time_s"].to_numpy()[rows]
-    main = names[0]
-    values = table[main].dropna()
-    best = values.max() if higher_is_better(main) else values.min()
+    main = run.metric_definition(names[0])
+    values = table[main.name].dropna()
     return Figure(
         "learning",
-        "How good the model was, and when",
-        f"{metric_label(main).capitalize()} ended at {metric_text(main, values.iloc[-1])}; "
-        f"the best evaluation was {metric_text(main, best)}.",
-        "Each point is an evaluation of the global model; choose what progress is measured against.",
+        f"{sentence(main.label)} ended at {main.format(values.iloc[-1])}; "
+        f"the best evaluation was {main.format(main.best(values))}.",
         (
             Column("time_s", "simulated time", "time", times),
             Column("version", "server updates", "count", table["version"].to_numpy()[rows]),
             Column("round", "round", "count", table["round"].to_numpy()[rows]),
             *_costs(run, times),
             *(
-                Column(
-                    name,
-                    metric_label(name),
-                    "share" if is_share(name) else "number",
-                    table[name].to_numpy()[rows],
-                )
-                for name in names
+                Column(metric.name, metric.label, metric.unit, table[metric.name].to_numpy()[rows])
+                for metric in map(run.metric_definition, names)
             ),
         ),
         {"metrics": names, "targets": reached},
     )
 
 
-def target_levels(metric: str, values: Sequence[float], stated: float | None) -> list[float]:
-    """Levels worth a line: round ones between the first value and the best, and the stated one."""
+def target_levels(
+    metric: MetricDefinition, values: Sequence[float], stated: float | None
+) -> list[float]:
+    """Levels to list: round ones between the first value and the best, and the stated one."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return [stated] if stated is not None else []
     first = finite[0]
-    best = max(finite) if higher_is_better(metric) else min(finite)
-    if is_share(metric):
+    best = metric.best(finite)
+    if metric.unit == "share":
         levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best][-6:]
     else:
         levels = (
@@ -120,7 +114,7 @@ def target_levels(metric: str, values: Sequence[float], stated: float | None) ->
         )
     if stated is not None:
         levels.append(stated)
-    return sorted(set(levels), reverse=not higher_is_better(metric))
+    return sorted(set(levels), reverse=not metric.higher_is_better)
 
 
 def time_to_targets(run: Run) -> Figure | None:
@@ -128,12 +122,12 @@ def time_to_targets(run: Run) -> Figure | None:
     names = metric_names(run)
     if not names:
         return None
-    name = names[0]
-    stated = targets(run).get(name)
-    levels = target_levels(name, run.metrics[name].tolist(), stated)
+    main = run.metric_definition(names[0])
+    stated = targets(run).get(main.name)
+    levels = target_levels(main, run.metrics[main.name].tolist(), stated)
     if not levels:
         return None
-    times = np.array([time_to_target(run.metrics, name, level) for level in levels])
+    times = np.array([time_to_target(run.metrics, main, level) for level in levels])
     versions = [
         int(run.metrics["version"].to_numpy()[run.metrics["time_s"].to_numpy() == time_s][0])
         if math.isfinite(time_s)
@@ -144,11 +138,9 @@ def time_to_targets(run: Run) -> Figure | None:
     costs = _costs(run, np.where(reached, times, 0.0))
     return Figure(
         "targets",
-        "Time to target",
-        f"First evaluation at which {metric_label(name)} reached each level, and what it had cost.",
-        "A dash stands for a level that was not reached; the scenario's target is marked.",
+        f"First evaluation at which {main.label} reached each level, and what it had cost.",
         (
-            Column("level", metric_label(name), "share" if is_share(name) else "number", levels),
+            Column("level", main.label, main.unit, levels),
             Column("time_s", "simulated time", "time", times),
             Column("version", "updates", "count", versions),
             *(
@@ -161,22 +153,15 @@ def time_to_targets(run: Run) -> Figure | None:
 
 
 def client_accuracy(run: Run) -> Figure | None:
-    """Spread of the clients' own accuracies; None if none was measured."""
+    """Distribution of accuracy over clients; None if it was not measured."""
     if not run.has_clients:
         return None
     values = run.clients["last_accuracy"].dropna().to_numpy()
     if not len(values):
         return None
-    edges = np.arange(21) / 20
     return Figure(
         "client_accuracy",
-        "Accuracy on the clients' own data",
-        f"Half of the clients reached {percent_text(float(np.median(values)))}, "
-        f"the weakest tenth at most {percent_text(float(np.quantile(values, 0.1)))}.",
-        "Each bar counts clients by the last accuracy that was measured on their data.",
-        (
-            Column("from", "from", "share", edges[:-1]),
-            Column("to", "to", "share", edges[1:]),
-            Column("clients", "clients", "count", counts_in(values, edges)),
-        ),
+        f"Half of the clients reached {format_share(float(np.median(values)))}, "
+        f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}.",
+        histogram(values, np.arange(21) / 20, "share", "clients"),
     )

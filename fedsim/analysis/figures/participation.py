@@ -1,4 +1,4 @@
-"""Who took part, how evenly, and how stale the updates were."""
+"""Figures of participation: which clients participated, how evenly, and how stale their updates were."""
 
 from __future__ import annotations
 
@@ -10,38 +10,27 @@ from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import (
     Column,
     Figure,
-    counts_in,
+    histogram,
     integer_bins,
     population,
     thin,
     time_bins,
 )
-from fedsim.analysis.text import (
-    count_text,
-    duration_text,
-    percent_text,
-)
+from fedsim.formatting import format_count, format_duration, format_number, format_share
 from fedsim.runs import Run
 
 MAX_CELLS = 6000
 
 
 def participation(run: Run) -> Figure:
-    """How many updates each client gave."""
+    """Number of aggregated updates per client."""
     counts = statistics.participation_counts(run.dispatches, population(run))
-    edges = integer_bins(counts)
     never = int((counts == 0).sum())
     return Figure(
         "participation",
-        "Who took part, and how often",
-        f"{count_text(len(counts) - never)} of {count_text(len(counts))} clients gave at least one update; "
-        f"the most active gave {count_text(counts.max(initial=0))}.",
-        "Each bar counts the clients that gave so many updates to the model, those that gave none included.",
-        (
-            Column("from", "updates from", "count", edges[:-1]),
-            Column("to", "to", "count", edges[1:] - 1),
-            Column("clients", "clients", "count", counts_in(counts, edges)),
-        ),
+        f"{format_count(len(counts) - never)} of {format_count(len(counts))} clients gave at least one update; "
+        f"the most active gave {format_count(counts.max(initial=0))}.",
+        histogram(counts, integer_bins(counts), "count", "clients", "updates from"),
         {"never": never},
     )
 
@@ -55,20 +44,18 @@ def inequality(run: Run) -> Figure:
     top = float(1.0 - curve[len(counts) - max(round(0.1 * number), 1)]) if len(counts) else math.nan
     coefficient = statistics.gini(counts)
     finding = (
-        f"The most active tenth of the clients gave {percent_text(top)} of the updates "
+        f"The most active tenth of the clients gave {format_share(top)} of the updates "
         f"(Gini coefficient {coefficient:.2f})."
         if counts.sum()
         else "No update was aggregated."
     )
     return Figure(
         "inequality",
-        "How evenly they took part",
         finding,
-        "Clients stand in order of activity; were all alike, the curve would follow the straight line.",
         (
             Column("clients", "share of clients, least active first", "share", rows / number),
             Column("updates", "share of updates they gave", "share", curve[rows]),
-            Column("equal", "if all were alike", "share", rows / number),
+            Column("equal", "if all were equal", "share", rows / number),
         ),
         {"gini": coefficient},
     )
@@ -76,26 +63,19 @@ def inequality(run: Run) -> Figure:
 
 def staleness(run: Run) -> Figure:
     """How stale the aggregated updates were, in versions."""
-    found = statistics.staleness(run.dispatches, run.aggregations)
-    most = int(found.versions.max(initial=0))
-    edges = integer_bins(found.versions)
+    ages = statistics.staleness(run.dispatches, run.aggregations)
+    most = int(ages.versions.max(initial=0))
     finding = (
-        f"On average {found.versions.mean():.2f} versions, at most {count_text(most)}."
+        f"On average {ages.versions.mean():.2f} versions, at most {format_count(most)}."
         if most
         else "Every aggregated update came from the newest version."
-        if len(found.versions)
+        if len(ages.versions)
         else "No update was aggregated."
     )
     return Figure(
         "staleness",
-        "Staleness of the updates",
         finding,
-        "Staleness counts the versions the server made between handing out the work and the arrival of the update.",
-        (
-            Column("from", "versions from", "count", edges[:-1]),
-            Column("to", "to", "count", edges[1:] - 1),
-            Column("updates", "updates", "count", counts_in(found.versions, edges)),
-        ),
+        histogram(ages.versions, integer_bins(ages.versions), "count", "updates", "versions from"),
         {"most": most},
     )
 
@@ -105,49 +85,40 @@ def age(run: Run) -> Figure:
     seconds = statistics.staleness(run.dispatches, run.aggregations).seconds
     edges = time_bins(float(seconds.max(initial=0.0)), 40)
     finding = (
-        f"Half of the updates were aggregated within {duration_text(float(np.median(seconds)))} of their dispatch, "
-        f"nine in ten within {duration_text(float(np.quantile(seconds, 0.9)))}."
+        f"Half of the updates were aggregated within {format_duration(float(np.median(seconds)))} of their dispatch, "
+        f"nine in ten within {format_duration(float(np.quantile(seconds, 0.9)))}."
         if len(seconds)
         else "No update was aggregated."
     )
     return Figure(
         "age",
-        "From dispatch to aggregation",
         finding,
-        "Each bar counts aggregated updates by the simulated time that passed since their dispatch.",
-        (
-            Column("from_s", "from", "time", edges[:-1]),
-            Column("to_s", "to", "time", edges[1:]),
-            Column("updates", "updates", "count", counts_in(seconds, edges)),
-        ),
+        histogram(seconds, edges, "time", "updates"),
     )
 
 
 def delay(run: Run) -> Figure:
     """FedSUM's delay tau_t over the server updates."""
     updates = len(run.aggregations)
-    found = statistics.delays(run.dispatches, population(run), updates)
+    delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
     never = int((statistics.participation_counts(run.dispatches, population(run)) == 0).sum())
-    absent = f"; {count_text(never)} clients never took part" if never else ""
-    columns = [Column("tau", "absence in server updates", "count", found.tau[rows])]
+    absent = f"; {format_count(never)} clients never participated" if never else ""
+    columns = [Column("tau", "absence in server updates", "count", delays.tau[rows])]
     if never:
-        those_seen = statistics.delays(run.dispatches, population(run) - never, updates)
+        participants = statistics.delays(run.dispatches, population(run) - never, updates)
         columns.append(
-            Column("tau_seen", "among clients that took part", "count", those_seen.tau[rows])
+            Column("tau_seen", "among clients that participated", "count", participants.tau[rows])
         )
     return Figure(
         "delay",
-        "Absence of the longest absent client",
-        f"At most {count_text(found.tau_max)} server updates (tau max), "
-        f"{found.tau_avg:,.1f} on average (tau avg){absent}.",
-        "After each server update: how many updates ago the client that has been away for longest last contributed; "
-        "it keeps growing while a client has never taken part.",
+        f"At most {format_count(delays.tau_max)} server updates (tau max), "
+        f"{delays.tau_avg:,.1f} on average (tau avg){absent}.",
         (
             Column("version", "server update", "count", rows + 1),
             *columns,
         ),
-        {"tau_max": found.tau_max, "tau_avg": found.tau_avg},
+        {"tau_max": delays.tau_max, "tau_avg": delays.tau_avg},
     )
 
 
@@ -162,11 +133,8 @@ def regularity(run: Run) -> Figure | None:
     means = [float(term.mean()) for term in terms]
     return Figure(
         "regularity",
-        "How soon participation evens out",
-        f"The participation term is {means[0]:.3g} for single updates "
-        f"and {means[-1]:.3g} over windows of {windows[-1]}.",
-        "Mean over windows of N·Σ(q̄ₙ − 1/N)², with q̄ₙ the mean weight of client n in the window: "
-        "zero where all clients weigh alike.",
+        f"The participation term is {format_number(means[0])} for single updates "
+        f"and {format_number(means[-1])} over windows of {windows[-1]}.",
         (
             Column("window", "window in server updates", "count", windows),
             Column("mean", "mean of the windows", "number", means),
@@ -181,8 +149,8 @@ def partition(run: Run) -> Figure | None:
     if table is None or not len(table):
         return None
     labels = np.unique(table["label"].to_numpy())
-    everyone = np.unique(table["client_id"].to_numpy())
-    shown = everyone[thin(len(everyone), max(MAX_CELLS // len(labels), 1))]
+    clients = np.unique(table["client_id"].to_numpy())
+    shown = clients[thin(len(clients), max(MAX_CELLS // len(labels), 1))]
     sample = table[table["client_id"].isin(shown)]
     matrix = sample.pivot_table(
         index="client_id", columns="label", values="count", aggfunc="sum", fill_value=0
@@ -190,15 +158,13 @@ def partition(run: Run) -> Figure | None:
     matrix = matrix.reindex(columns=labels, fill_value=0)
     held = table[table["count"] > 0].groupby("client_id").size()
     which = (
-        f"{count_text(len(shown))} of {count_text(len(everyone))} clients"
-        if len(shown) < len(everyone)
+        f"{format_count(len(shown))} of {format_count(len(clients))} clients"
+        if len(shown) < len(clients)
         else "all clients"
     )
     return Figure(
         "partition",
-        "Who holds which data",
-        f"A client holds {held.mean():.1f} of {len(labels)} labels on average.",
-        f"A column a client ({which}), a row a label; the stronger the colour, the more samples.",
+        f"On average, a client has data of {format_number(held.mean())} of {len(labels)} labels.",
         (
             Column("client_id", "client", "count", matrix.index.to_numpy()),
             *(
@@ -206,5 +172,5 @@ def partition(run: Run) -> Figure | None:
                 for label in labels
             ),
         ),
-        {"labels": labels},
+        {"labels": labels, "shown": which},
     )

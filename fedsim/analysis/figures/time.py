@@ -1,4 +1,4 @@
-"""Where simulated time and work went, and what became of the dispatches."""
+"""Figures of time and work: what clients spent their time on, what the work achieved, how dispatches ended."""
 
 from __future__ import annotations
 
@@ -8,18 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import (
-    MAX_BINS,
-    Column,
-    Figure,
-    thin,
-    time_bins,
-)
-from fedsim.analysis.text import (
-    count_text,
-    percent_text,
-    prefixed_text,
-)
+from fedsim.analysis.figures.base import MAX_BINS, Column, Columns, Figure, thin, time_bins
+from fedsim.formatting import format_bytes, format_count, format_share
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
 from fedsim.runs.phases import outcome_codes
@@ -32,6 +22,14 @@ PHASE_LABELS = {
     "idle": "idle while online",
     "offline": "offline",
 }
+
+_WORK: Columns = (
+    ("dispatches", "dispatches", "count"),
+    ("steps", "local steps", "count"),
+    ("bytes", "data moved", "bytes"),
+    ("energy_j", "energy", "energy"),
+    ("seconds", "client time", "time"),
+)
 
 
 def time_spent(run: Run) -> Figure:
@@ -48,17 +46,14 @@ def time_spent(run: Run) -> Figure:
     if at_work:
         busiest = max(statistics.WORK_PHASES, key=lambda name: spent[name])
         finding = (
-            f"Of the time clients spent on dispatches, {percent_text(spent[busiest] / at_work)} "
+            f"Of the time clients spent on dispatches, {format_share(spent[busiest] / at_work)} "
             f"went to {PHASE_LABELS[busiest]}."
         )
     else:
         finding = "No client was ever dispatched."
     return Figure(
         "time",
-        "Where the time went",
         finding,
-        "Time is summed over all clients, useful and lost work alike; "
-        "waiting is from the arrival of an update to its aggregation.",
         (
             Column("part", "spent on", "text", [PHASE_LABELS[name] for name in spent]),
             Column("seconds", "client time", "time", list(spent.values())),
@@ -70,7 +65,7 @@ def time_spent(run: Run) -> Figure:
 
 
 def work(run: Run) -> Figure:
-    """What the work was good for."""
+    """Work by outcome."""
     by_outcome = statistics.work_by_outcome(run.dispatches)
     lost = [
         amount for label, amount in by_outcome.items() if label not in ("aggregated", "unfinished")
@@ -84,23 +79,18 @@ def work(run: Run) -> Figure:
         finding = "No work was lost."
     else:
         finding = (
-            f"{percent_text(lost_steps / steps)} of the local steps and {percent_text(lost_bytes / moved)} of the "
-            f"bytes ({prefixed_text(lost_bytes, 'B')}) went into updates that were never aggregated."
+            f"{format_share(lost_steps / steps)} of the local steps and {format_share(lost_bytes / moved)} of the "
+            f"bytes ({format_bytes(lost_bytes)}) went into updates that were never aggregated."
         )
     return Figure(
         "work",
-        "What the work was good for",
         finding,
-        "Everything but the aggregated row did not reach the model; unfinished work had no time to.",
         (
             Column("outcome", "outcome", "text", list(by_outcome)),
-            Column(
-                "dispatches", "dispatches", "count", [a.dispatches for a in by_outcome.values()]
+            *(
+                Column(key, label, kind, [getattr(amount, key) for amount in by_outcome.values()])
+                for key, label, kind in _WORK
             ),
-            Column("steps", "local steps", "count", [a.steps for a in by_outcome.values()]),
-            Column("bytes", "data moved", "bytes", [a.bytes for a in by_outcome.values()]),
-            Column("energy_j", "energy", "energy", [a.energy_j for a in by_outcome.values()]),
-            Column("seconds", "client time", "time", [a.seconds for a in by_outcome.values()]),
         ),
         {
             "shares": [
@@ -116,29 +106,26 @@ def work(run: Run) -> Figure:
 
 
 def outcomes(run: Run) -> Figure:
-    """What became of the dispatches, over the time they were handed out."""
+    """Dispatches by outcome, over the time at which they were sent."""
     table = run.dispatches
     begun = table["dispatched_s"].to_numpy()
-    edges = _stretches(begun, run.simulated_s)
+    edges = _intervals(begun, run.simulated_s)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
-    place = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
+    bins = np.minimum(np.searchsorted(edges, begun, side="right") - 1, len(edges) - 2)
     counts = np.zeros((len(OUTCOME_LABELS), len(edges) - 1), np.int64)
-    np.add.at(counts, (codes, place), 1)
+    np.add.at(counts, (codes, bins), 1)
     totals = statistics.outcome_counts(table)
     number = len(table)
     finding = (
-        f"{count_text(totals['aggregated'])} of {count_text(number)} dispatches "
-        f"({percent_text(totals['aggregated'] / number)}) ended in the model."
+        f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
+        f"({format_share(totals['aggregated'] / number)}) were aggregated."
         if number
         else "No client was ever dispatched."
     )
     return Figure(
         "outcomes",
-        "What became of the dispatches",
         finding,
-        "Each bar counts the dispatches handed out in that stretch of simulated time, by how they ended; "
-        "where work is handed out to many at once, a bar goes from one such moment to the next, or to a later one.",
         (
             Column("from_s", "from", "time", edges[:-1]),
             Column("to_s", "to", "time", edges[1:]),
@@ -152,27 +139,27 @@ def outcomes(run: Run) -> Figure:
     )
 
 
-def _stretches(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
-    """Edges of the stretches of time in which dispatches are counted.
+def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
+    """Edges of the intervals of time in which dispatches are counted.
 
-    Where work is handed out to many clients at once, as in rounds, a stretch goes from one such moment to the
-    next (or to one some moments later): bins of a round width would hold now one, now two, now none.
+    If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
+    later one): bins of a round width would hold one, two or no round.
     """
     moments, counts = np.unique(begun_s, return_counts=True)
     usual = float(np.median(np.repeat(counts, counts))) if len(counts) else 0.0
-    # A few that are handed out between two rounds make no round.
+    # A few dispatches between two rounds are not a round.
     many = counts >= max(usual / 4, 2.0)
     if not many.any() or counts[many].sum() < 0.9 * len(begun_s):
         return time_bins(duration_s)
     starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]
     edges = np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
-    # What comes before the first such moment belongs to it.
+    # Dispatches before the first such moment belong to it.
     edges[0] = 0.0
     return edges
 
 
 def online(run: Run) -> Figure:
-    """Clients online, and at work, over simulated time."""
+    """Clients online, and clients working, over simulated time."""
     table = run.online
     if table is not None and len(table):
         rows = thin(len(table))
@@ -180,26 +167,23 @@ def online(run: Run) -> Figure:
         present = table["online"].to_numpy()[rows]
         low, high = int(table["online"].min()), int(table["online"].max())
         finding = (
-            f"Between {count_text(low)} and {count_text(high)} clients were online at a time."
+            f"Between {format_count(low)} and {format_count(high)} clients were online at any time."
             if low < high
-            else f"{count_text(low)} clients were online all the time."
+            else f"{format_count(low)} clients were online all the time."
         )
         columns = [Column("online", "online", "count", present)]
     else:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))
-        finding = "How many were online was not recorded in this run."
+        finding = "The number of clients online was not recorded."
         columns = []
     working = np.append(statistics.mean_at_work(run.dispatches, times), np.nan)
     peak = statistics.peak_at_work(run.dispatches)
     return Figure(
         "online",
-        "Who was there, and who was at work",
-        f"{finding} At most {count_text(peak)} worked at once.",
-        "Online means eligible to take part; at work is the mean number, from one point to the next, "
-        "between dispatch and arrival, drop or cut.",
+        f"{finding} At most {format_count(peak)} clients were working at once.",
         (
             Column("time_s", "simulated time", "time", times),
             *columns,
-            Column("working", "at work on average", "number", working),
+            Column("working", "working, on average", "number", working),
         ),
     )

@@ -1,45 +1,10 @@
 "use strict";
 /* Small charts without dependencies. Every chart is drawn from the columns of a figure, follows the width of its host, takes
-   colours from the style sheet (so that themes need no redrawing), and can be read with pointer or keyboard. */
+   colors from the style sheet (so that themes need no redrawing), and can be read with pointer or keyboard. */
 const fedsim = (() => {
   const SVG = "http://www.w3.org/2000/svg";
 
-  // -- numbers as people read them -------------------------------------------------------------------------------------
-  const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-  function timeText(seconds) {
-    if (seconds < 0) return "−" + timeText(-seconds);
-    if (seconds >= 1000 * 86400) return `${Math.round(seconds / 86400).toLocaleString("en")} d`;
-    if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
-    let rest = Math.round(seconds);
-    const parts = [];
-    for (const [unit, length] of UNITS) {
-      const count = Math.floor(rest / length);
-      rest -= count * length;
-      if (count) parts.push(`${count} ${unit}`);
-    }
-    return parts.slice(0, 2).join(" ");
-  }
-  function prefixed(value, unit) {
-    const prefixes = ["", "k", "M", "G", "T", "P"];
-    let step = 0;
-    while (Math.abs(value) >= 999.5 && step < prefixes.length - 1) { value /= 1000; step += 1; }
-    return `${Number(value.toPrecision(3))} ${prefixes[step]}${unit}`;
-  }
-  function percent(share) {
-    const value = 100 * share;
-    return `${Math.abs(value) >= 0.095 || value === 0 ? value.toFixed(1) : value.toPrecision(1)}%`;
-  }
-  const write = {
-    time: timeText,
-    count: (value) => Math.round(value).toLocaleString("en"),
-    share: percent,
-    bytes: (value) => prefixed(value, "B"),
-    energy: (value) => prefixed(value, "J"),
-    number: (value) => String(Number(value.toPrecision(4))),
-    text: String,
-  };
-  const show = (kind, value) => (value === null || value === undefined ? "–" : write[kind](value));
-  const onAxis = (kind, value) => (value === 0 ? "0" : kind === "share" ? `${Number((100 * value).toPrecision(4))}%` : show(kind, value));
+  const show = format.value, onAxis = format.tick;
 
   // -- scales -----------------------------------------------------------------------------------------------------------
   const TIME_STEPS = [1, 2, 5, 10, 15, 30]
@@ -61,6 +26,12 @@ const fedsim = (() => {
     // Adding zero turns -0 into 0.
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) result.push(k * step + 0);
     return result;
+  }
+  /* Ticks of a horizontal axis, as many as fit beside each other; at least so many pixels each. */
+  function ticksThatFit(kind, low, high, pixels, least) {
+    const all = ticks(kind, low, high, pixels / least);
+    const widest = Math.max(0, ...all.map((tick) => onAxis(kind, tick).length)) * 7.2 + 14;
+    return widest <= least ? all : ticks(kind, low, high, pixels / widest);
   }
   const scale = (d0, d1, r0, r1) => (value) => r0 + ((value - d0) / (d1 - d0 || 1)) * (r1 - r0);
   const extent = (values) => values.reduce(([a, b], v) => (v === null ? [a, b] : [Math.min(a, v), Math.max(b, v)]), [Infinity, -Infinity]);
@@ -84,16 +55,17 @@ const fedsim = (() => {
   }
   function legend(host, items) {
     const list = host.classList.contains("legend") ? host : add(host, "ul", { class: "legend" });
-    for (const { label, colour, line, dash, shape } of items) {
+    for (const { label, color, line, dash, shape } of items) {
       const item = add(list, "li");
       const icon = add(item, "svg", { width: 16, height: 12, "aria-hidden": "true" });
-      if (shape) add(icon, "path", { d: shape, transform: "translate(8 6)", style: `fill:var(--${colour});stroke:var(--${colour})` });
-      else if (line) add(icon, "line", { x1: 0, x2: 16, y1: 6, y2: 6, style: `stroke:var(--${colour});stroke-width:3`, "stroke-dasharray": dash || "" });
-      else add(icon, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:var(--${colour})` });
+      if (shape) add(icon, "path", { d: shape, transform: "translate(8 6)", style: `fill:var(--${color});stroke:var(--${color})` });
+      else if (line) add(icon, "line", { x1: 0, x2: 16, y1: 6, y2: 6, style: `stroke:var(--${color});stroke-width:3`, "stroke-dasharray": dash || "" });
+      else add(icon, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:var(--${color})` });
       add(item, "span", {}, label);
     }
     return list;
   }
+  const titleOf = (host) => host.closest("figure").querySelector("h3").textContent;
   const repaints = new Map();
   const repaint = () => repaints.forEach((paint) => paint());
   const live = document.getElementById("live");
@@ -115,7 +87,7 @@ const fedsim = (() => {
   /* Redraws a host at its width; `draw(svg, width, height)` returns the places that can be pointed at: [{x, y, lines}]. */
   function mount(host, summary, draw) {
     host.replaceChildren();
-    const svg = add(host, "svg", { tabindex: 0, role: "img", "aria-label": `${host.dataset.name}. ${summary} Arrow keys read the values.` });
+    const svg = add(host, "svg", { tabindex: 0, role: "img", "aria-label": `${titleOf(host)}. ${summary} Arrow keys read the values.` });
     const tip = tooltip(host);
     let places = [], current = -1, cursor = null, height = 0;
     function point(index, say) {
@@ -164,9 +136,9 @@ const fedsim = (() => {
       add(svg, "text", { x: box.left - 7, y: sy(tick) + 4, "text-anchor": "end" }, onAxis(y.kind, tick));
     }
     const room = x.kind === "time" ? 84 : 62;
-    const marks = x.centred
+    const marks = x.centered
       ? ticks("count", x.low, x.high - 1, (box.right - box.left) / room).map((tick) => [tick + 0.5, tick])
-      : ticks(x.kind, x.low, x.high, (box.right - box.left) / room).map((tick) => [tick, tick]);
+      : ticksThatFit(x.kind, x.low, x.high, box.right - box.left, room).map((tick) => [tick, tick]);
     for (const [place, tick] of marks) {
       const at = sx(place), text = onAxis(x.kind, tick);
       const half = text.length * 3.6;
@@ -202,7 +174,7 @@ const fedsim = (() => {
   }
 
   // -- charts -----------------------------------------------------------------------------------------------------------
-  /* spec: x {kind, label, values}, y {kind, label, zero}, series [{label, colour, values, fill, dash, points}],
+  /* spec: x {kind, label, values}, y {kind, label, zero}, series [{label, color, values, fill, dash, points}],
      target {value, at, label}. */
   function lines(host, summary, spec) {
     const { x, y, series, target } = spec;
@@ -231,10 +203,10 @@ const fedsim = (() => {
           path += `${open ? "L" : "M"}${sx(x.values[index]).toFixed(2)} ${sy(value).toFixed(2)}`;
           open = true;
         });
-        if (s.fill && path) add(svg, "path", { d: `${path}L${sx(last)} ${sy(low)}L${sx(first)} ${sy(low)}Z`, style: `fill:var(--${s.colour});opacity:.22` });
-        add(svg, "path", { d: path, fill: "none", style: `stroke:var(--${s.colour});stroke-width:${s.dash ? 1.5 : 2.25};stroke-linejoin:round`, "stroke-dasharray": s.dash || "" });
+        if (s.fill && path) add(svg, "path", { d: `${path}L${sx(last)} ${sy(low)}L${sx(first)} ${sy(low)}Z`, style: `fill:var(--${s.color});opacity:.22` });
+        add(svg, "path", { d: path, fill: "none", style: `stroke:var(--${s.color});stroke-width:${s.dash ? 1.5 : 2.25};stroke-linejoin:round`, "stroke-dasharray": s.dash || "" });
         if (s.points && s.values.length <= 90) {
-          s.values.forEach((value, index) => value !== null && add(svg, "circle", { cx: sx(x.values[index]), cy: sy(value), r: 2.75, style: `fill:var(--${s.colour})` }));
+          s.values.forEach((value, index) => value !== null && add(svg, "circle", { cx: sx(x.values[index]), cy: sy(value), r: 2.75, style: `fill:var(--${s.color})` }));
         }
       }
       if (target) {
@@ -266,7 +238,7 @@ const fedsim = (() => {
       });
     });
   }
-  /* Stacked columns over bins. spec: x {kind, label, from, to, whole}, y {label}, series [{label, colour, values}]. */
+  /* Stacked columns over bins. spec: x {kind, label, from, to, whole}, y {label}, series [{label, color, values}]. */
   function columns(host, summary, spec) {
     const { x, y, series } = spec;
     const ends = x.whole ? x.to.map((value) => value + 1) : x.to;
@@ -276,9 +248,9 @@ const fedsim = (() => {
       const marks = ticks("count", 0, most, height / 48);
       const step = marks.length > 1 ? marks[1] - marks[0] : 1;
       const high = Math.ceil(most / step - 1e-9) * step;
-      const centred = x.whole && ends[0] - x.from[0] === 1;
+      const centered = x.whole && ends[0] - x.from[0] === 1;
       const { box, sx, sy } = axes(svg, width, height,
-        { kind: x.kind, label: x.label, low: x.from[0], high: ends[ends.length - 1], centred },
+        { kind: x.kind, label: x.label, low: x.from[0], high: ends[ends.length - 1], centered },
         { kind: "count", label: y.label, low: 0, high, ticks: ticks("count", 0, high, height / 48) });
       return x.from.map((from, index) => {
         const a = sx(from), b = sx(ends[index]), gap = Math.min(2, (b - a) * 0.2);
@@ -289,7 +261,7 @@ const fedsim = (() => {
           const top = sy(base + value);
           const tall = sy(base) - top;
           // A sliver is still drawn, so that a rare bin is not taken for an empty one.
-          add(svg, "rect", { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: Math.min(top, sy(base) - 1.5), height: Math.max(tall, 1.5), style: `fill:var(--${s.colour})` });
+          add(svg, "rect", { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: Math.min(top, sy(base) - 1.5), height: Math.max(tall, 1.5), style: `fill:var(--${s.color})` });
           base += value;
         }
         const name = x.whole
@@ -305,7 +277,7 @@ const fedsim = (() => {
 
   // -- canvases ---------------------------------------------------------------------------------------------------------
   const probe = add(document.body, "span", { class: "unseen", "aria-hidden": "true" });
-  function colour(name) {
+  function color(name) {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   }
@@ -336,10 +308,10 @@ const fedsim = (() => {
       width: (host.clientWidth - box.left - box.right) / across.names.length,
       height: (host.clientHeight - box.top - box.bottom) / rows.names.length,
     });
-    const { element, redraw } = canvas(host, `${host.dataset.name}. ${summary} Arrow keys read the cells.`, (context, width, height) => {
+    const { element, redraw } = canvas(host, `${titleOf(host)}. ${summary} Arrow keys read the cells.`, (context, width, height) => {
       cell = place();
-      const ink = colour("cell"), muted = colour("muted");
-      context.fillStyle = colour("grid");
+      const ink = color("cell"), muted = color("muted");
+      context.fillStyle = color("grid");
       context.fillRect(box.left, box.top, width - box.left - box.right, height - box.top - box.bottom);
       context.fillStyle = ink;
       const gap = cell.width > 4 ? 1 : 0;
@@ -361,7 +333,7 @@ const fedsim = (() => {
       context.textAlign = "left";
       context.fillText(rows.label, 2, 11);
       if (at) {
-        context.strokeStyle = colour("text");
+        context.strokeStyle = color("text");
         context.lineWidth = 2;
         context.strokeRect(box.left + at.c * cell.width, box.top + at.r * cell.height, cell.width, cell.height);
       }
@@ -446,5 +418,5 @@ const fedsim = (() => {
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const column = (figure, key) => data[figure].columns.find((c) => c.key === key);
-  return { data, column, show, onAxis, ticks, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, colour, tooltip };
+  return { data, column, show, onAxis, ticks, ticksThatFit, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, color, tooltip, titleOf };
 })();

@@ -1,10 +1,10 @@
 "use strict";
-/* The charts of a comparison page: curves with bands, told apart by colour, dash and marker. */
+/* The charts of a comparison page: curves with bands, with distinct colors, dashes and markers. */
 (() => {
   const { data, show, onAxis, ticks, extent, add, mount, axes, table } = fedsim;
   const { groups, settings, targets } = data.comparison;
-  const COLOURS = 8;
-  const BANDS_UP_TO = 5; // More bands than these hide each other, unless they are asked for.
+  const COLORS = 8;
+  const BANDS_UP_TO = 5; // More bands than this hide each other; they can be switched on.
   const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 4", "4 2", "1 3", "9 3 2 3 2 3"];
   const MARKERS = [
     "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z",
@@ -26,9 +26,9 @@
   const redraw = () => drawings.forEach((draw) => draw());
 
   const look = (place) => ({
-    colour: `g${place % COLOURS}`,
-    dash: DASHES[(place + Math.floor(place / COLOURS)) % DASHES.length],
-    marker: MARKERS[(place + Math.floor(place / COLOURS)) % MARKERS.length],
+    color: `g${place % COLORS}`,
+    dash: DASHES[(place + Math.floor(place / COLORS)) % DASHES.length],
+    marker: MARKERS[(place + Math.floor(place / COLORS)) % MARKERS.length],
   });
 
   /* Fades all lines but one; none where the label is null. */
@@ -41,11 +41,11 @@
     const focused = document.activeElement && list.contains(document.activeElement) ? document.activeElement.dataset.label : null;
     list.replaceChildren();
     for (const group of members()) {
-      const { colour, dash, marker } = look(group.place);
+      const { color, dash, marker } = look(group.place);
       const button = add(add(list, "li"), "button", { type: "button", "aria-pressed": String(!hidden.has(group.label)), "data-label": group.label, title: "Show or hide" });
       const icon = add(button, "svg", { width: 30, height: 12, "aria-hidden": "true" });
-      add(icon, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:var(--${colour});stroke-width:2.25`, "stroke-dasharray": dash });
-      add(icon, "path", { d: marker, transform: "translate(15 6)", style: `fill:var(--${colour})` });
+      add(icon, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:var(--${color});stroke-width:2.25`, "stroke-dasharray": dash });
+      add(icon, "path", { d: marker, transform: "translate(15 6)", style: `fill:var(--${color})` });
       add(button, "span", {}, group.label);
       button.addEventListener("click", () => {
         if (!hidden.delete(group.label)) hidden.add(group.label);
@@ -100,12 +100,12 @@
       for (const s of bands ? series : []) {
         if (s.high.every((value) => value === null)) continue;
         const path = trace(s.high, false) + trace(s.low, true);
-        add(add(svg, "g", { "data-label": s.label }), "path", { d: `${path}Z`, style: `fill:var(--${look(s.place).colour});opacity:.16` });
+        add(add(svg, "g", { "data-label": s.label }), "path", { d: `${path}Z`, style: `fill:var(--${look(s.place).color});opacity:.16` });
       }
       for (const s of series) {
-        const { colour, dash, marker } = s.plain ? { colour: "muted", dash: "3 4" } : look(s.place);
+        const { color, dash, marker } = s.plain ? { color: "muted", dash: "3 4" } : look(s.place);
         const line = add(svg, "g", { "data-label": s.label });
-        add(line, "path", { d: trace(s.mean, false), fill: "none", style: `stroke:var(--${colour});stroke-width:2.25;stroke-linejoin:round`, "stroke-dasharray": dash });
+        add(line, "path", { d: trace(s.mean, false), fill: "none", style: `stroke:var(--${color});stroke-width:2.25;stroke-linejoin:round`, "stroke-dasharray": dash });
         if (!marker) continue;
         const known = s.mean.map((value, index) => index).filter((index) => s.mean[index] !== null);
         // Markers at even distances on the axis, shifted from line to line so that they do not hide each other.
@@ -113,7 +113,7 @@
         let next = box.left + (span / wanted) * (0.35 + (s.place % 4) * 0.2);
         for (const index of known) {
           if (sx(x.values[index]) < next) continue;
-          add(line, "path", { d: marker, transform: `translate(${sx(x.values[index]).toFixed(2)} ${clamp(s.mean[index]).toFixed(2)})`, style: `fill:var(--${colour});stroke:var(--card);stroke-width:1` });
+          add(line, "path", { d: marker, transform: `translate(${sx(x.values[index]).toFixed(2)} ${clamp(s.mean[index]).toFixed(2)})`, style: `fill:var(--${color});stroke:var(--card);stroke-width:1` });
           next = sx(x.values[index]) + span / wanted;
         }
       }
@@ -184,7 +184,7 @@
       legend(name);
       const all = members().map((group) => ({ label: group.label, place: group.place, mean: data[name].groups[group.index] }));
       const series = all.filter((s) => !hidden.has(s.label));
-      if (diagonal) series.push({ label: "if all were alike", plain: true, mean: x.values });
+      if (diagonal) series.push({ label: "if all were equal", plain: true, mean: x.values });
       curves(host(name), finding(name), { x, y: { kind: "share", label: y, from: 0, to: 1, whole: true }, series });
       numbers(name, [x, ...all.map((s) => ({ key: s.label, label: s.label, kind: "share", values: s.mean }))]);
     });

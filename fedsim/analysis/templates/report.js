@@ -22,7 +22,7 @@
       lines(host("learning"), finding("learning"), {
         x: against,
         y: { kind: metric.kind, label: metric.label },
-        series: [{ label: metric.label, colour: "series", values: metric.values, points: true }],
+        series: [{ label: metric.label, color: "series", values: metric.values, points: true }],
         target: stated && {
           value: stated.target,
           label: `target ${fedsim.onAxis(metric.kind, stated.target)}`,
@@ -35,9 +35,9 @@
     draw();
   }
 
-  const outcomeSeries = data.outcomes.columns.slice(2).map((c) => ({ label: c.label, colour: c.key, values: c.values }));
+  const outcomeSeries = data.outcomes.columns.slice(2).map((c) => ({ label: c.label, color: c.key, values: c.values }));
   const most = Object.entries(data.outcomes.totals);
-  legendBefore(host("outcomes"), outcomeSeries.map((s) => ({ label: `${s.label} ${fedsim.show("count", most.find(([name]) => name === s.label)[1])}`, colour: s.colour })));
+  legendBefore(host("outcomes"), outcomeSeries.map((s) => ({ label: `${s.label} ${fedsim.show("count", most.find(([name]) => name === s.label)[1])}`, color: s.color })));
   columns(host("outcomes"), finding("outcomes"), {
     x: { kind: "time", label: "simulated time", from: column("outcomes", "from_s").values, to: column("outcomes", "to_s").values },
     y: { label: "dispatches" },
@@ -46,10 +46,10 @@
 
   const present = column("online", "online");
   const people = [
-    ...(present ? [{ label: "online", colour: "online", values: present.values, fill: true }] : []),
-    { label: "at work on average", colour: "compute", kind: "number", values: column("online", "working").values },
+    ...(present ? [{ label: "online", color: "online", values: present.values, fill: true }] : []),
+    { label: "working, on average", color: "compute", kind: "number", values: column("online", "working").values },
   ];
-  legendBefore(host("online"), people.map((s) => ({ label: s.label, colour: s.colour, line: true })));
+  legendBefore(host("online"), people.map((s) => ({ label: s.label, color: s.color, line: true })));
   lines(host("online"), finding("online"), { x: column("online", "time_s"), y: { kind: "count", label: "clients", zero: true }, series: people });
 
   const histogram = (name, kind, label, key, unit, from = "from", to = "to", whole = true) => {
@@ -57,7 +57,7 @@
     columns(host(name), finding(name), {
       x: { kind, label, from: column(name, from).values, to: column(name, to).values, whole },
       y: { label: unit },
-      series: [{ label: unit, colour: "series", values: column(name, key).values }],
+      series: [{ label: unit, color: "series", values: column(name, key).values }],
     });
   };
   histogram("participation", "count", "aggregated updates", "clients", "clients");
@@ -66,10 +66,10 @@
   histogram("client_accuracy", "share", "accuracy", "clients", "clients", "from", "to", false);
 
   const even = [
-    { label: "this run", colour: "series", values: column("inequality", "updates").values, fill: true },
-    { label: "if all were alike", colour: "muted", values: column("inequality", "equal").values, dash: "5 4", silent: true },
+    { label: "this run", color: "series", values: column("inequality", "updates").values, fill: true },
+    { label: "if all were equal", color: "muted", values: column("inequality", "equal").values, dash: "5 4", silent: true },
   ];
-  legendBefore(host("inequality"), even.map((s) => ({ label: s.label, colour: s.colour, line: true, dash: s.dash })));
+  legendBefore(host("inequality"), even.map((s) => ({ label: s.label, color: s.color, line: true, dash: s.dash })));
   lines(host("inequality"), finding("inequality"), {
     x: { ...column("inequality", "clients"), label: "share of clients" },
     y: { kind: "share", label: "share of updates", zero: true },
@@ -78,11 +78,11 @@
 
   const seen = column("delay", "tau_seen");
   const absence = [
-    { label: "all clients", colour: "series", values: column("delay", "tau").values },
-    // Broken, for it often runs along the other.
-    ...(seen ? [{ label: "clients that took part", colour: "waiting", values: seen.values, dash: "7 5" }] : []),
+    { label: "all clients", color: "series", values: column("delay", "tau").values },
+    // Dashed, because it often coincides with the other.
+    ...(seen ? [{ label: "clients that participated", color: "waiting", values: seen.values, dash: "7 5" }] : []),
   ];
-  if (seen) legendBefore(host("delay"), absence.map((s) => ({ label: s.label, colour: s.colour, line: true })));
+  if (seen) legendBefore(host("delay"), absence.map((s) => ({ label: s.label, color: s.color, line: true })));
   lines(host("delay"), finding("delay"), {
     x: column("delay", "version"),
     y: { kind: "count", label: "server updates", zero: true },
@@ -103,16 +103,16 @@
   const find = document.getElementById("find"), found = document.getElementById("found");
   const text = document.querySelector("#scenario-text pre");
   find.addEventListener("input", () => {
-    const wanted = find.value.trim().toLowerCase();
+    const query = find.value.trim().toLowerCase();
     let hits = 0, first = null;
     for (const line of text.children) {
-      const hit = wanted !== "" && line.textContent.toLowerCase().includes(wanted);
+      const hit = query !== "" && line.textContent.toLowerCase().includes(query);
       line.classList.toggle("hit", hit);
       hits += hit;
       first = first || (hit ? line : null);
     }
-    text.classList.toggle("filtered", wanted !== "");
-    found.textContent = wanted ? `${hits} ${hits === 1 ? "line" : "lines"}` : "";
+    text.classList.toggle("filtered", query !== "");
+    found.textContent = query ? `${hits} ${hits === 1 ? "line" : "lines"}` : "";
     if (first) text.scrollTop = first.offsetTop - text.offsetTop - 40;
   });
 })();

@@ -31,9 +31,9 @@
 
   const present = Object.keys(MARKS).filter((name) => outcome.includes(name));
   fedsim.legend(document.getElementById("timeline-legend"), [
-    ...PHASES.map(([name]) => ({ label: name, colour: name })),
-    { label: "waiting", colour: "waiting", line: true },
-    ...present.map((name) => ({ label: name, colour: name, shape: MARKS[name] })),
+    ...PHASES.map(([name]) => ({ label: name, color: name })),
+    { label: "waiting", color: "waiting", line: true },
+    ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
   ]);
 
   const shapes = Object.fromEntries(Object.entries(MARKS).map(([name, path]) => [name, new Path2D(path)]));
@@ -42,12 +42,12 @@
 
   function paint(context, width, height) {
     const sx = x(width), high = tall();
-    const ink = Object.fromEntries(["text", "muted", "grid", "card", "waiting", "accent", ...PHASES.map(([n]) => n), ...present].map((n) => [n, fedsim.colour(n)]));
+    const ink = Object.fromEntries(["text", "muted", "grid", "card", "waiting", "accent", ...PHASES.map(([n]) => n), ...present].map((n) => [n, fedsim.color(n)]));
     context.textBaseline = "middle";
     context.strokeStyle = ink.grid;
     context.fillStyle = ink.muted;
     context.textAlign = "center";
-    for (const tick of fedsim.ticks("time", view[0], view[1], (width - LEFT) / 92)) {
+    for (const tick of fedsim.ticksThatFit("time", view[0], view[1], width - LEFT, 92)) {
       const at = sx(tick);
       context.beginPath(); context.moveTo(at, TOP); context.lineTo(at, height - BOTTOM); context.stroke();
       const text = fedsim.onAxis("time", tick), half = context.measureText(text).width / 2;
@@ -116,7 +116,7 @@
     context.fillStyle = ink.accent;
     context.fillRect(bar(view[0]), height - 22, Math.max(bar(view[1]) - bar(view[0]), 3), 3);
   }
-  const label = `${host.dataset.name}: ${count} dispatches of ${rows.length} clients. Left and right arrows move, plus and minus zoom, up and down choose a client, Enter goes through its dispatches.`;
+  const label = `${fedsim.titleOf(host)}: ${count} dispatches of ${rows.length} clients. Left and right arrows move, plus and minus zoom, up and down select a client, Enter steps through its dispatches.`;
   const { element, redraw } = fedsim.canvas(host, label, paint);
   const tip = fedsim.tooltip(host);
 

@@ -1,11 +1,13 @@
-"""Everybody is always there."""
+"""The availability model of clients that are always online."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
-from fedsim.traces.availability import AvailabilityIndex
+
+if TYPE_CHECKING:
+    from fedsim.traces.availability import AvailabilityIndex
 
 
 class Always(AvailabilityModel):
@@ -15,5 +17,7 @@ class Always(AvailabilityModel):
     Params = AvailabilityParams
 
     def index(self) -> AvailabilityIndex:
-        """See :meth:`fedsim.devices.availability.base.AvailabilityModel.index`."""
+        """Intervals without end for all eligible clients."""
+        from fedsim.traces.availability import AvailabilityIndex
+
         return AvailabilityIndex.always(self.context.clients, self.context.eligible)

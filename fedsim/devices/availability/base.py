@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from fedsim.components import Component, Parameters
+from fedsim.components import Component
 from fedsim.devices.context import DeviceContext
-from fedsim.traces.availability import AvailabilityIndex
+from fedsim.traces.ends import OnEnd
+from fedsim.traces.parameters import TraceParameters, require_tables
+
+if TYPE_CHECKING:
+    from fedsim.traces.availability import AvailabilityIndex
 
 OnDisconnect = Literal["drop", "pause", "finish", "send_partial"]
 
 
-class AvailabilityParams(Parameters):
+class AvailabilityParams(TraceParameters):
     """Parameters of every availability model."""
 
     on_disconnect: OnDisconnect = "drop"
-    """A client that goes offline at work: drops it; pauses and goes on when it is back; computes on and sends on
-    return;
-    or stops and sends the steps it has done on return."""
+    """Behavior of a client that goes offline while busy: it drops its work; pauses until it is back; computes on and
+    sends the update on its return; or stops and sends the completed steps on its return."""
+    on_end: OnEnd | None = None
+    """Availability beyond the end of a device's trace; default: the bundle's own setting."""
 
 
 class AvailabilityModel(Component, ABC):
-    """When each client is online and eligible."""
+    """Decides when each client is online and eligible.
+
+    Raises:
+        UserError: the trace bundle lacks a table that the parameters need.
+    """
 
     def __init__(self, params: Any, context: DeviceContext) -> None:
+        require_tables(params, context.bundle, "devices.availability")
         self.params = params
         self.context = context
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
-from fedsim.errors import UserError
 from fedsim.randomness import Purpose
-from fedsim.traces.availability import AvailabilityIndex
-from fedsim.traces.eligibility import rederive
 from fedsim.units import NS_PER_S, Duration, to_ns
+
+if TYPE_CHECKING:
+    from fedsim.traces.availability import AvailabilityIndex
 
 _DAY_S = 86_400
 
@@ -20,17 +20,18 @@ _DAY_S = 86_400
 class TraceAvailabilityParams(AvailabilityParams):
     """Parameters of replayed availability."""
 
-    trace: Path | None = None
-    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
     require: str | None = None
-    """Eligibility rule applied to the bundle's device_events in place of the bundle's own, an expression over
+    """Eligibility rule applied to the bundle's device_events instead of the bundle's own: an expression over
     charging, network, screen and lock, such as ``charging and network == wifi``."""
     start: Duration = 0.0
-    """Instant of the trace at which the scenario starts."""
+    """Time in the trace at which the scenario starts."""
     shift: Literal["none", "days", "any"] = "none"
-    """Move each client's trace by a random number of whole days (time of day is kept), or by any random time."""
-    on_end: Literal["wrap", "hold", "unavailable", "error"] | None = None
-    """What happens beyond the end of a device's trace; what the bundle says when not given."""
+    """Move each client's trace by a random number of whole days, which keeps the time of day, or by a random time."""
+
+    def needs_tables(self) -> Mapping[str, str]:
+        """The bundle's intervals, or the events from which they are derived anew."""
+        table = "availability" if self.require is None else "device_events"
+        return {table: "use {name: always}"}
 
 
 class TraceAvailability(AvailabilityModel):
@@ -40,15 +41,12 @@ class TraceAvailability(AvailabilityModel):
     Params = TraceAvailabilityParams
 
     def index(self) -> AvailabilityIndex:
-        """See :meth:`fedsim.devices.availability.base.AvailabilityModel.index`."""
+        """The intervals of each client's device."""
+        from fedsim.traces.availability import AvailabilityIndex
+        from fedsim.traces.eligibility import rederive
+
         bundle, context = self.context.bundle, self.context
-        table = "availability" if self.params.require is None else "device_events"
-        if bundle is None or table not in bundle.tables:
-            raise UserError(
-                f"there is no table {table} to replay",
-                where="devices.availability",
-                hint="name a trace bundle that has one (devices.trace), or use {name: always}",
-            )
+        assert bundle is not None
         if self.params.require is not None:
             bundle = rederive(bundle, self.params.require)
         shift_ns = None

@@ -20,11 +20,11 @@ class DrawnParams(ComputeParams):
     """Parameters of step times drawn from a distribution."""
 
     redraw: float = Field(default=0.0, ge=0, le=1)
-    """Probability that a client draws a new step time, for good, before a dispatch (FedCompass, appendix G.2)."""
+    """Probability that a client draws a new, lasting step time before a dispatch (FedCompass, appendix G.2)."""
 
 
 class _Drawn(ComputeModel):
-    """A step time drawn per client; keyed by client, so that it does not depend on the number of clients."""
+    """A step time drawn per client, independent of the number of clients."""
 
     def __init__(self, params: DrawnParams, context: DeviceContext) -> None:
         super().__init__(params, context)
@@ -34,15 +34,15 @@ class _Drawn(ComputeModel):
         self._current: dict[int, tuple[int, float]] = {}
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """See :meth:`fedsim.devices.compute.base.ComputeModel.step_s`."""
+        """The first draw of each client."""
         return self._quantiles(self._drawn.uniforms(np.arange(self.context.clients)))
 
     def redrawn_step_s(self, client: int, sequence: int) -> float:
-        """See :meth:`fedsim.devices.compute.base.ComputeModel.redrawn_step_s`."""
+        """The latest draw up to the dispatch."""
         known = self._current.get(client)
         if known is not None and known[0] == sequence:
             return known[1]
-        # The draw in force is the newest one; looking back for it keeps this a function of (client, sequence) alone.
+        # The newest draw applies; searching backward keeps this a function of (client, sequence) alone.
         newest = sequence
         while newest > 0 and self._redrawn.uniform(client, newest) >= self.params.redraw:
             newest -= 1
@@ -51,7 +51,7 @@ class _Drawn(ComputeModel):
                 return known[1]
         with np.errstate(over="ignore"):
             drawn = float(self._quantiles(np.array([self._drawn.uniform(client, newest)]))[0])
-        # The first draws were checked; of later ones the slowest take as long as the clock can count.
+        # The first draws were checked; later ones are limited to the range of the clock.
         step = min(drawn, LONGEST_S)
         self._current[client] = (sequence, step)
         return step
@@ -68,11 +68,11 @@ class LognormalParams(DrawnParams):
     sigma: float = Field(default=0.78, ge=0)
     """Standard deviation of the logarithm; 0.78 fits phones."""
     limit: float = Field(default=8.0, gt=1)
-    """Largest factor away from the median, either side."""
+    """Largest ratio to the median, in either direction."""
 
 
 class Lognormal(_Drawn):
-    """Lognormal step times, cut off on either side; phones are like this with sigma 0.78."""
+    """Lognormal step times, truncated on either side; sigma 0.78 fits phones."""
 
     name: ClassVar[str] = "lognormal"
     Params = LognormalParams
@@ -93,7 +93,7 @@ class NormalParams(DrawnParams):
     cv: float = Field(default=0.3, ge=0)
     """Standard deviation as a share of the mean."""
     floor: float = Field(default=0.05, gt=0, lt=1)
-    """Draws below this share of the mean are left out (the distribution is truncated there)."""
+    """The distribution is truncated below this share of the mean."""
 
 
 class Normal(_Drawn):
@@ -122,7 +122,7 @@ class ExponentialParams(DrawnParams):
 
 
 class Exponential(_Drawn):
-    """Exponential step times (FedCompass, section 5.1), cut off below to stay positive."""
+    """Exponential step times (FedCompass, section 5.1), bounded below to stay positive."""
 
     name: ClassVar[str] = "exponential"
     Params = ExponentialParams
@@ -142,7 +142,7 @@ class UniformParams(DrawnParams):
 
 
 class UniformTimes(_Drawn):
-    """Step times spread evenly between two bounds."""
+    """Step times distributed uniformly between two bounds."""
 
     name: ClassVar[str] = "uniform"
     Params = UniformParams

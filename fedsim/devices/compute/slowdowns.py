@@ -1,19 +1,19 @@
-"""Factors on the step time that change at given instants: scripted perturbations and replayed contention."""
+"""Factors on the step time that change over time: scripted perturbations and replayed contention."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.compute.variation import Perturbation
-from fedsim.traces.availability import NEVER
-from fedsim.traces.bundle import TraceBundle
-from fedsim.units import to_ns
+from fedsim.units import NEVER, NS_PER_US, to_ns
 
-_NS_PER_US = 1000
+if TYPE_CHECKING:
+    from fedsim.traces.bundle import TraceBundle
 
 
 class Slowdown:
@@ -22,9 +22,9 @@ class Slowdown:
     Work is counted in nanoseconds at factor 1; in a span with factor f it takes f times as long.
 
     Args:
-        starts_ns: begin of each span, ascending; before the first the factor is 1.
+        starts_ns: start of each span, ascending; before the first the factor is 1.
         factors: factor of each span, positive.
-        period_ns: length after which the spans begin again; 0 where they do not.
+        period_ns: length after which the spans repeat; 0 if they do not.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Slowdown:
         return factor, lap + self._period if self._period else NEVER
 
     def finish(self, start_ns: int, work_ns: int) -> int:
-        """When ``work_ns`` of work that starts at ``start_ns`` is done; NEVER where that is beyond the clock."""
+        """When ``work_ns`` of work that starts at ``start_ns`` is done; NEVER if that is beyond the clock."""
         at, left = start_ns, float(work_ns)
         while True:
             factor, change = self._span(at)
@@ -77,7 +77,7 @@ def slowdowns(
 
     Args:
         perturbations: scripted ones.
-        bundle: bundle whose ``compute_series`` is replayed, if there is one.
+        bundle: bundle whose ``compute_series`` is replayed, if any.
         device_rows: device of each client in the bundle.
         clients: number of clients.
     """
@@ -93,11 +93,11 @@ def _scripted(
     perturbations: Sequence[Perturbation], clients: int
 ) -> dict[int, tuple[list[int], list[float]]]:
     result: dict[int, tuple[list[int], list[float]]] = {}
-    concerned: dict[int, list[Perturbation]] = {}
+    of_client: dict[int, list[Perturbation]] = {}
     for perturbation in perturbations:
         for client in perturbation.clients if perturbation.clients is not None else range(clients):
-            concerned.setdefault(client, []).append(perturbation)
-    for client, own in concerned.items():
+            of_client.setdefault(client, []).append(perturbation)
+    for client, own in of_client.items():
         edges = sorted(
             {to_ns(one.at) for one in own}
             | {to_ns(one.until) for one in own if one.until is not None}
@@ -124,13 +124,13 @@ def _replayed(bundle: TraceBundle | None, device_rows: npt.NDArray[np.int64]) ->
     factor = bundle.numpy("compute_series", "multiplier").astype(np.float64)
     order = np.lexsort((start_us, rows))
     rows, start_us, factor = rows[order], start_us[order], factor[order]
-    period_ns = bundle.manifest.horizon_us * _NS_PER_US if bundle.manifest.on_end == "wrap" else 0
+    period_ns = bundle.manifest.horizon_us * NS_PER_US if bundle.manifest.on_end == "wrap" else 0
     result: dict[int, _Spans] = {}
     first = np.searchsorted(rows, device_rows, side="left")
     last = np.searchsorted(rows, device_rows, side="right")
     for client in np.flatnonzero(last > first).tolist():
         span = slice(int(first[client]), int(last[client]))
-        result[client] = ((start_us[span] * _NS_PER_US).tolist(), factor[span].tolist(), period_ns)
+        result[client] = ((start_us[span] * NS_PER_US).tolist(), factor[span].tolist(), period_ns)
     return result
 
 

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
-from fedsim.traces.bundle import TraceBundle
+from fedsim.devices.context import DeviceContext
+from fedsim.errors import UserError
 
 
 class ComputeTable:
     """For each client the first row of its device in the bundle's ``compute`` table.
 
     Args:
-        bundle: bundle with a table ``compute``.
-        device_rows: row of each client's device in ``devices``, (N,).
-        task: take only rows of this task; ``*`` takes those of any.
+        context: the population; its bundle has a table ``compute``.
+        task: use only rows of this task; ``*`` for any.
     """
 
-    def __init__(
-        self, bundle: TraceBundle, device_rows: npt.NDArray[np.int64], task: str = "*"
-    ) -> None:
-        self._bundle = bundle
-        devices = bundle.device_rows("compute")
+    def __init__(self, context: DeviceContext, task: str = "*") -> None:
+        assert context.bundle is not None
+        self._bundle, self._device_rows = context.bundle, context.device_rows
+        devices = self._bundle.device_rows("compute")
         usable = devices >= 0
         if task != "*":
             usable &= self._equals("task", task)
         rows = np.flatnonzero(usable)[::-1]
-        first = np.full(bundle.device_count, -1, dtype=np.int64)
+        first = np.full(self._bundle.device_count, -1, dtype=np.int64)
         first[devices[rows]] = rows
-        self._rows = first[device_rows]
+        self._rows = first[self._device_rows]
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """A numeric column, (N,); NaN where it is not known."""
+        """A numeric column, (N,); NaN where unknown."""
         if name not in self._bundle.tables["compute"].column_names:
             return np.full(len(self._rows), np.nan)
         values = np.append(self._bundle.numpy("compute", name).astype(np.float64), np.nan)
@@ -46,7 +44,24 @@ class ComputeTable:
         ]
         return taken
 
+    def require(self, values: npt.NDArray[np.float64], lacking: str, hint: str) -> None:
+        """Check that a value made from this table is finite for every client.
+
+        Raises:
+            UserError: some values are not finite; the message counts the clients and names the first one's device.
+        """
+        missing = np.flatnonzero(~np.isfinite(values))
+        if len(missing):
+            device = self._bundle.device_ids[int(self._device_rows[missing[0]])].as_py()
+            raise UserError(
+                f"{len(missing)} clients have no {lacking}, the first is device '{device}'",
+                where=f"{self._bundle.manifest.name}: compute",
+                hint=hint,
+            )
+
     def _equals(self, name: str, word: str) -> npt.NDArray[np.bool_]:
+        import pyarrow.compute as pc
+
         column = self._bundle.tables["compute"].column(name)
         equal: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(column, word), False).to_numpy()
         return equal

@@ -1,4 +1,4 @@
-"""The time of a dispatch's local steps."""
+"""The duration of a dispatch's local steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fedsim.devices.compute.base import ComputeModel
 from fedsim.devices.compute.slowdowns import slowdowns
 from fedsim.devices.compute.variation import ComputeParams
-from fedsim.devices.context import DeviceContext
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, unit_from
 from fedsim.units import LONGEST_S, NS_PER_S
@@ -23,23 +22,26 @@ _inverse_normal = NormalDist().inv_cdf
 class ComputeTimes:
     """Time of local steps, in whole nanoseconds.
 
-    A dispatch's steps are *work*, counted in nanoseconds; a slowdown in force makes work take longer. Where step
-    times are steady (no noise from step to step, no slowdowns) work is step time x steps and passes as time does.
+    The steps of a dispatch are *work*, counted in nanoseconds; a slowdown makes work take longer. If step times are
+    steady (no noise per step, no slowdowns), work is step time x steps and equals the time it takes.
 
     Attributes:
         step_s: nominal seconds of one local step of each client, (N,).
-        steady: whether :meth:`step_ns` says it all.
+        steady: whether :meth:`step_ns` alone determines the duration.
 
     Args:
-        model: nominal step times.
-        params: their variation.
-        context: the population.
+        model: nominal step times; its parameters define their variation.
+
+    Raises:
+        UserError: a step time is negative, missing or too long, or a perturbation names an unknown client.
     """
 
-    def __init__(self, model: ComputeModel, params: ComputeParams, context: DeviceContext) -> None:
+    def __init__(self, model: ComputeModel) -> None:
+        params: ComputeParams = model.params
+        context = model.context
         with np.errstate(over="ignore", invalid="ignore"):
             step_s = model.step_s()
-        # Neither NaN nor beyond what the clock can count.
+        # Neither NaN nor beyond the range of the clock.
         sound = (step_s >= 0) & (step_s <= LONGEST_S)
         if not sound.all():
             client = int(np.flatnonzero(~sound)[0])
@@ -88,7 +90,7 @@ class ComputeTimes:
     def step_ns(self, client: int, sequence: int, start_ns: int) -> int:
         """Work of each local step in the ``sequence``-th dispatch of ``client``, started at ``start_ns``.
 
-        With noise from step to step, its mean.
+        With noise per step, the mean.
         """
         nominal: float = self._step_ns[client]
         if self._cv:
@@ -102,7 +104,7 @@ class ComputeTimes:
         return round(nominal * self._special_factor(client, sequence, start_ns))
 
     def constant_steps_ns(self) -> npt.NDArray[np.int64] | None:
-        """Work of a local step of each client, (N,), where :meth:`step_ns` depends on nothing else; otherwise None."""
+        """Work of a local step of each client, (N,), if :meth:`step_ns` depends on nothing else; otherwise None."""
         if self._cv or not self._plain:
             return None
         return np.rint(self._step_ns).astype(np.int64)
@@ -134,7 +136,7 @@ class ComputeTimes:
         if key != self._last_key:
             noise = self._noise
             draws = self._noise_stream.generator(client, sequence).standard_normal(steps)
-            # A process that is stationary from its first step on, and has mean factor 1.
+            # The process is stationary from its first step, and its mean factor is 1.
             x = np.empty(steps)
             last, fresh = 0.0, math.sqrt(1 - noise.correlation**2)
             for index, draw in enumerate(draws.tolist()):
@@ -152,14 +154,14 @@ class ComputeTimes:
         return int(self._step_ends(client, sequence, step_ns, steps)[-1])
 
     def steps_of(self, client: int, sequence: int, step_ns: int, steps: int, work_ns: int) -> int:
-        """Whole local steps, of ``steps`` asked for, that ``work_ns`` completes."""
+        """Number of the ``steps`` local steps that ``work_ns`` completes."""
         if self._noise.sd and steps:
             ends = self._step_ends(client, sequence, step_ns, steps)
             return int(np.searchsorted(ends, work_ns, side="right"))
         return min(steps, work_ns // step_ns) if step_ns else steps
 
     def finish(self, client: int, start_ns: int, work_ns: int) -> int:
-        """When work that goes on without a pause from ``start_ns`` is done."""
+        """When work without a pause from ``start_ns`` is done."""
         slowdown = self._slowdowns.get(client)
         return start_ns + work_ns if slowdown is None else slowdown.finish(start_ns, work_ns)
 

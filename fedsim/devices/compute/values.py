@@ -1,4 +1,4 @@
-"""Step times written down, for worked examples and known machines."""
+"""Step times given explicitly, for worked examples and known machines."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from fedsim.units import Duration
 
 
 class ValuesParams(ComputeParams):
-    """Parameters of written-down step times."""
+    """Parameters of explicit step times."""
 
     step: Duration | list[Duration]
-    """Time of one local step: one for all clients, or one a client."""
+    """Time of one local step: one for all clients, or one per client."""
 
 
 class Values(ComputeModel):
-    """The same step time for all clients, or one for each."""
+    """The same step time for all clients, or one per client."""
 
     name: ClassVar[str] = "values"
     Params = ValuesParams
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """See :meth:`fedsim.devices.compute.base.ComputeModel.step_s`."""
+        """The given times."""
         step, clients = self.params.step, self.context.clients
         if isinstance(step, list) and len(step) != clients:
             raise UserError(
                 f"{len(step)} step times for {clients} clients",
                 where="devices.compute.step",
-                hint="give one for all, or one a client",
+                hint="give one for all, or one per client",
             )
         return np.broadcast_to(np.asarray(step, dtype=np.float64), (clients,)).copy()

@@ -1,4 +1,4 @@
-"""How the time of a local step varies: from dispatch to dispatch, from step to step, and with the time of day."""
+"""Parameters of how step times vary: per dispatch, per step, and with the time of day."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from fedsim.components import Parameters
+from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration
 
 
 class Jitter(Parameters):
-    """Variation of a client's step time from dispatch to dispatch; the same factor for all steps of one."""
+    """Variation of a client's step time per dispatch; all steps of a dispatch share one factor."""
 
     name: Literal["lognormal", "normal"] = "lognormal"
-    """Distribution of the factor on the step time; normal is cut off below at 0.1 (FedCompass, section 5.1)."""
+    """Distribution of the factor on the step time; normal is truncated below at 0.1 (FedCompass, section 5.1)."""
     cv: float = Field(default=0.0, ge=0, le=1000)
     """Coefficient of variation of the factor; its mean is 1."""
 
@@ -29,7 +30,7 @@ class StepNoise(Parameters):
 
 
 class Stragglers(Parameters):
-    """Dispatches that are slow for no visible reason."""
+    """Dispatches that are slow at random."""
 
     probability: float = Field(default=0.0, ge=0, le=1)
     """Share of dispatches."""
@@ -46,12 +47,12 @@ class Stragglers(Parameters):
 
 
 class Drift(Parameters):
-    """A slow change of speed: the factor swings as a sine with a phase of each client's own."""
+    """A slow change of speed: the factor is a sine with a separate phase per client."""
 
     amplitude: float = Field(default=0.0, ge=0, lt=1)
-    """Largest relative change of the step time, either way."""
+    """Largest relative change of the step time."""
     period: Duration = 86_400.0
-    """Length of one swing."""
+    """Period of the sine."""
 
     @model_validator(mode="after")
     def _takes_time(self) -> Drift:
@@ -66,9 +67,9 @@ class Perturbation(Parameters):
     at: Duration
     """When it begins."""
     until: Duration | None = None
-    """When it ends; never when not given."""
+    """When it ends; default: never."""
     clients: list[int] | None = None
-    """Whom it concerns; all when not given."""
+    """Clients concerned; default: all."""
     factor: float = Field(gt=0)
     """Factor on the time of a step: 2 is half as fast, 0.5 twice as fast."""
 
@@ -79,18 +80,18 @@ class Perturbation(Parameters):
         return self
 
 
-class ComputeParams(Parameters):
+class ComputeParams(TraceParameters):
     """Parameters of every compute model."""
 
     jitter: Jitter = Jitter()
-    """Variation from dispatch to dispatch."""
+    """Variation per dispatch."""
     step_noise: StepNoise = StepNoise()
-    """Variation from step to step."""
+    """Variation per step."""
     stragglers: Stragglers = Stragglers()
-    """Dispatches that are slow for no visible reason."""
+    """Dispatches that are slow at random."""
     drift: Drift = Drift()
     """Slow change of speed."""
     perturbations: list[Perturbation] = []
     """Scripted changes of speed."""
     series: bool = True
-    """Replay the trace bundle's compute_series (contention, throttling), where it has one."""
+    """Replay the trace bundle's compute_series (contention, throttling), if it has one."""

@@ -1,4 +1,4 @@
-"""Interchangeable gradient kernels, and the rule that chooses among them."""
+"""Interchangeable gradient kernels, and the rule that chooses one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from fedsim.learning.kernels.split_linear import SplitLinearKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import Task
-from fedsim.tasks.quadratic import QuadraticTask
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.base import AnalyticTask, Task
 
 __all__ = [
     "Choice",
@@ -35,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel and how many workers may use replicas of it at once."""
+    """A kernel and the number of workers that may use replicas of it at once."""
 
     kernel: Kernel
     workers: int
@@ -46,19 +44,20 @@ def choose(
 ) -> Choice:
     """The kernel for a task, by this rule.
 
-    The quadratic task has its own. Stacks of linear layers with cross-entropy take ``linear_stack``, and the binary
-    linear model takes ``split_linear``. Other modules take ``loop``, spread over worker threads, on CPU and ``vmap`` on
-    CUDA; modules with batch statistics or dropout, and those that cannot be vectorised, take ``loop`` everywhere.
-    ``training.executor`` overrides: ``stacked`` takes one of the first two or ``vmap``, ``parallel`` and ``plain`` take
-    ``loop``.
+    A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
+    ``linear_stack``, and the binary linear model takes ``split_linear``. Other modules take ``loop``, spread over
+    worker threads, on CPU and ``vmap`` on CUDA; modules with batch statistics or dropout, and those that cannot be
+    vectorized, take ``loop`` everywhere. ``training.executor`` overrides: ``stacked`` takes one of the first two or
+    ``vmap``, ``parallel`` and ``plain`` take ``loop``.
 
     Raises:
-        UserError: ``stacked`` is asked for and the module cannot be vectorised, or its results cannot be repeated.
+        UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
     """
-    if isinstance(task, QuadraticTask):
+    if isinstance(task, AnalyticTask):
         return Choice(QuadraticKernel(task, seed), 1)
-    if not isinstance(task, SupervisedTask) or samples is None:
+    if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
+    task = samples.task
     device = execution.device
     order = BatchOrder(
         seed,
@@ -84,12 +83,12 @@ def choose(
     ):
         return Choice(SplitLinearKernel(task, samples, order, execution), execution.threads)
     refuse_hidden_randomness(task)
-    vectorised = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
-    if vectorised and VmapKernel.fits(task):
+    vectorized = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
+    if vectorized and VmapKernel.fits(task):
         return Choice(VmapKernel(task, samples, order, execution), execution.threads)
     if executor == "stacked":
         raise UserError(
-            f"model {task.model.name} cannot be vectorised over clients",
+            f"model {task.model.name} cannot be vectorized over clients",
             where="training.executor",
             hint="use 'auto', 'parallel' or 'plain'",
         )

@@ -1,4 +1,4 @@
-"""What a gradient kernel is: mini-batch gradients of many clients, each at its own model."""
+"""The interface of a gradient kernel: mini-batch gradients of many clients, each at its own model."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Session(ABC):
         """Write the mini-batch gradients of local step ``step`` of the first b dispatches.
 
         Args:
-            step: number of the step; asked for in ascending order.
-            weights: local models, (b, P); entries without gradient (buffers) may be updated in place.
-            out: receives the gradients, (b, P), zero where there are none.
+            step: number of the step; steps are requested in ascending order.
+            weights: local models, (b, P); entries without a gradient (buffers) may be updated in place.
+            out: receives the gradients, (b, P), zero for entries without a gradient.
 
         Returns:
             Mini-batch losses, (b,).
         """
 
     def descend(self, weights: Tensor, rates: Tensor, active: IntArray) -> Tensor:
-        """Take all local steps in place: at each, ``weights -= rates x gradients`` for those still at work.
+        """Take all local steps in place: at each, ``weights -= rates x gradients`` for the working dispatches.
 
-        Only on kernels that are :attr:`Kernel.fused`, and in place of :meth:`gradients`.
+        Used in place of :meth:`gradients`, on kernels that are :attr:`Kernel.fused`.
 
         Args:
             weights: local models, (B, P).
             rates: learning rates, (B,).
-            active: how many of the dispatches, from the first on, do local step 0, 1, ...
+            active: number of dispatches, from the first on, that do local step 0, 1, ...
 
         Returns:
             Sums of the mini-batch losses at the models before each step, (B,).
@@ -51,12 +51,12 @@ class Kernel(ABC):
     """Computes gradients for groups of dispatches. One kernel object is used by one thread at a time.
 
     Attributes:
-        name: for ``run.json``.
-        revision: counted up whenever its bits change.
-        group_invariant: whether a dispatch's result is bitwise the same in every group (on CPU; a test holds it).
-        fused: whether :meth:`Session.descend` is there.
+        name: name in ``run.json``.
+        revision: number that is increased whenever the kernel's bits change.
+        group_invariant: whether a dispatch's result is bitwise the same in every group (on CPU; a test checks it).
+        fused: whether sessions have :meth:`Session.descend`.
         recorded: whether its sessions' steps go through :class:`fedsim.learning.kernels.replay.Replay`.
-        largest_group: most dispatches in a group for a model of this size.
+        largest_group: largest group for a model of this size.
     """
 
     name: ClassVar[str]
@@ -67,7 +67,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def replica(self) -> Kernel:
-        """A kernel for another thread; data are shared, work space is not."""
+        """A kernel for another thread, which shares the data but not the work space."""
 
     @abstractmethod
     def session(
@@ -77,11 +77,11 @@ class Kernel(ABC):
 
     @abstractmethod
     def largest_group(self) -> int:
-        """Dispatches that are best trained together on this hardware."""
+        """The number of dispatches to train together on this hardware."""
 
     @property
     def fixed_memory(self) -> bool:
-        """Whether models and gradients should lie in the same memory for every group."""
+        """Whether models and gradients must lie in the same memory for every group."""
         return False
 
     def shape_class(self, clients: IntArray) -> IntArray:

@@ -7,38 +7,25 @@ from torch import Tensor
 
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Session
+from fedsim.learning.kernels.base import IntArray
 from fedsim.learning.kernels.linear_layers import layers_of, views
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
-# On CPU, larger models take plain steps client by client; for smaller ones the calls would cost more than the work.
+# On CPU, larger models take plain steps client by client; for smaller ones the calls would dominate.
 _SINGLE_BYTES = 384 << 10
-# Samples of one client that are gathered together; they share the cache with the model.
+# Bytes of one client's samples that are gathered together; they share the cache with the model.
 _PIECE_BYTES = 1 << 20
 
 
-class _LinearStackSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: LinearStackKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
-        self._dtype = kernel.execution.dtype
-        self._labels: Tensor
-        self._place_weights: Tensor
-
+class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
     def _on_draw(self, drawn: Batches) -> None:
-        self._labels = self.samples.y[drawn.rows].unsqueeze(2)
+        super()._on_draw(drawn)
+        self._dtype = self._kernel.execution.dtype
+        self._labels = self._labels.unsqueeze(2)
         self._place_weights = place_weights(drawn, self.width, self._dtype).unsqueeze(2)
-        self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel = self._kernel
@@ -71,9 +58,10 @@ class _LinearStackSession(SupervisedSession):
         )
 
     def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
-        # Summed one after the other: how many steps are drawn at once depends on the group.
+        # Summed one by one, because the number of steps drawn at once depends on the group.
         losses = [0.0] * len(weights)
-        batch_bytes = self.width * self._kernel.layers[0].shape[1] * self._dtype.itemsize
+        dtype = self._kernel.execution.dtype
+        batch_bytes = self.width * self._kernel.layers[0].shape[1] * dtype.itemsize
         piece = max(1, _PIECE_BYTES // batch_bytes)
         begin, most = 0, int(self._steps[0])
         while begin < most:
@@ -96,8 +84,8 @@ class _LinearStackSession(SupervisedSession):
             begin = drawn_to
         return weights.new_tensor(losses)
 
-    # Steps are two dozen small operations each; without the bookkeeping of autograd they start sooner. What is made in
-    # here can be used nowhere else.
+    # A step has two dozen small operations, which start sooner without the bookkeeping of autograd. Tensors made here
+    # cannot be used elsewhere.
     @torch.inference_mode()
     def _descend_piece(
         self,
@@ -133,7 +121,7 @@ class _LinearStackSession(SupervisedSession):
 
 
 class LinearStackKernel(StackedKernel):
-    """Batched matrix products with gradients written out, for logistic regression and multi-layer perceptrons.
+    """Batched matrix products with hand-derived gradients, for logistic regression and multi-layer perceptrons.
 
     For tasks of the families ``linear`` and ``mlp`` with cross-entropy.
     """
@@ -143,6 +131,7 @@ class LinearStackKernel(StackedKernel):
     group_invariant = True
     fused = True
     recorded = True
+    session_class = _LinearStackSession
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -151,14 +140,8 @@ class LinearStackKernel(StackedKernel):
         self.layers = layers_of(task.layout)
         self.classes = torch.arange(self.layers[-1].shape[0], device=execution.device).unsqueeze(1)
         self.scratch: dict[str, Tensor] = {}
-        # On CUDA TorchScript would fuse operations once it has seen them, and change the last bit.
+        # On CUDA TorchScript would fuse operations after a few calls, and change the last bit.
         self.steps = PYTHON_STEPS if execution.device.type == "cuda" else compiled()
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Batched products over these dispatches."""
-        return _LinearStackSession(self, clients, sequences, steps, phase)
 
     def differentiate(
         self,
@@ -190,6 +173,6 @@ class LinearStackKernel(StackedKernel):
 
     @property
     def client_by_client(self) -> bool:
-        """Whether plain steps are taken for one client after the other."""
+        """Whether plain steps are taken client by client."""
         on_cpu = self.execution.device.type == "cpu"
         return on_cpu and self.model_bytes > _SINGLE_BYTES

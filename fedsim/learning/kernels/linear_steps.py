@@ -194,7 +194,7 @@ PYTHON_STEPS = Steps(descend_singly, descend_together, gradients_together)
 
 @cache
 def compiled() -> Steps:
-    """The functions as TorchScript; as they are, where there is none."""
+    """The functions as TorchScript; as they are, if there is none."""
     script: Callable[[Any], Any] | None = getattr(torch.jit, "script", None)
     # Not supported by torch from Python 3.14 on.
     if script is None or sys.version_info >= (3, 14):

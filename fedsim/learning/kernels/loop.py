@@ -1,9 +1,11 @@
-"""Gradients of any module, one client after the other, on views of the flat vectors."""
+"""Gradients of any module, client by client, on views of the flat vectors."""
 
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +13,12 @@ from torch import Tensor, nn
 from fedsim.errors import UserError
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.kernels.base import IntArray, Kernel
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.dropout import has_dropout, seed_dropout
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.modules.dropout import has_dropout, seed_dropout
 
 _SEED_MASK = (1 << 63) - 1
 
@@ -25,8 +27,8 @@ class BoundModule:
     """A copy of a module whose parameters and buffers can be laid onto a row of a weight matrix.
 
     Args:
-        task: whose module it is.
-        device: where it works.
+        task: the task of the module.
+        device: device of the copy.
     """
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
@@ -49,33 +51,59 @@ class BoundModule:
         return list(self._layout.views(row).values())
 
     def bind(self, views: list[Tensor]) -> None:
-        """Lay parameters and buffers onto these views."""
+        """Use these views as parameters and buffers."""
         for tensor, view in zip(self._tensors, views, strict=True):
             assert tensor is not None
             tensor.data = view
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The module's outputs for these inputs, with what it is laid onto."""
+        """The outputs of the module for these inputs."""
         if self.channels_last and inputs.ndim == 4:
             inputs = _channels_last(inputs)
         result: Tensor = self.module(inputs)
         return result
 
 
+class BoundModules:
+    """Copies of a module in evaluation, lent to one thread each.
+
+    Args:
+        task: the task of the module.
+        device: where they work.
+    """
+
+    def __init__(self, task: SupervisedTask, device: torch.device) -> None:
+        self._task = task
+        self._device = device
+        self._idle: list[BoundModule] = []
+
+    @contextmanager
+    def at(self, model: Tensor) -> Iterator[BoundModule]:
+        """A copy that is laid onto ``model`` (P,)."""
+        if self._idle:
+            bound = self._idle.pop()
+        else:
+            bound = BoundModule(self._task, self._device)
+            bound.module.eval()
+        bound.bind(bound.views(model.contiguous()))
+        yield bound
+        self._idle.append(bound)
+
+
 def _channels_last(images: Tensor) -> Tensor:
-    """Images (n, c, h, w) stored pixel by pixel, which pooling and convolutions on CPU are faster with."""
+    """Images (n, c, h, w) in channels-last order, which is faster for pooling and convolutions on CPU."""
     _, channels, height, width = images.shape
     if channels > 1:
         return images.contiguous(memory_format=torch.channels_last)
-    # One channel is stored alike both ways; only the strides tell torch which is meant.
+    # With one channel both orders store the same; only the strides differ.
     return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
 def refuse_hidden_randomness(task: SupervisedTask) -> None:
-    """Make sure that the module draws nothing from torch's global generator in training.
+    """Check that the module draws nothing from torch's global generator in training.
 
     Raises:
-        UserError: it does, so that results would depend on the order of execution.
+        UserError: it does; results would depend on the order of execution.
     """
     probe = copy.deepcopy(task.module).train()
     seed_dropout(probe, 0)
@@ -90,28 +118,17 @@ def refuse_hidden_randomness(task: SupervisedTask) -> None:
             )
 
 
-class _LoopSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: LoopKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
+class _LoopSession(SupervisedSession["LoopKernel"]):
+    def __init__(self, kernel: LoopKernel, *dispatches: Any) -> None:
+        super().__init__(kernel, *dispatches)
         self._bound = kernel.bound
         self._loss = kernel.task.loss
         self._autocast = kernel.execution.autocast
-        self._labels: Tensor
-        self._counts: list[list[int]]
         self._views: list[list[Tensor]] = []
 
     def _on_draw(self, drawn: Batches) -> None:
-        self._labels = self.samples.y[drawn.rows]
-        self._counts = drawn.counts.tolist()
-        self._first = drawn.first
+        super()._on_draw(drawn)
+        self._counts: list[list[int]] = drawn.counts.tolist()
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = []
@@ -139,7 +156,7 @@ class _LoopSession(SupervisedSession):
             self._views = [self._bound.views(weight) for weight in weights]
         rows, _ = self.draw(step, len(weights))
         at = step - self._first
-        # Its own samples and no padding: statistics of normalisation layers must not see any.
+        # Without padding, which must not enter the statistics of normalization layers.
         count = self._counts[at][row]
         inputs = self.inputs(step, rows[row : row + 1, :count], first=row)
         bound = self._bound
@@ -156,7 +173,7 @@ class _LoopSession(SupervisedSession):
             loss = self._loss.per_sample(outputs, self._labels[at, row, :count]).mean()
             if self._loss.penalty:
                 loss = loss + self._loss.penalties(bound.parameters)
-        # Zeros for parameters that this mini-batch does not use, as behind a branch.
+        # Zeros for parameters that this mini-batch does not use.
         gradients = torch.autograd.grad(
             loss, bound.parameters, allow_unused=True, materialize_grads=True
         )
@@ -169,7 +186,7 @@ class _LoopSession(SupervisedSession):
 
 
 class LoopKernel(SupervisedKernel):
-    """One client at a time by automatic differentiation, without copies of models or gradients; for any module.
+    """Automatic differentiation client by client, without copies of models or gradients; for any module.
 
     Args:
         task, samples, order, execution: as in :class:`SupervisedKernel`.
@@ -180,6 +197,7 @@ class LoopKernel(SupervisedKernel):
     revision = 1
     group_invariant = True
     fused = True
+    session_class = _LoopSession
 
     def __init__(
         self,
@@ -196,21 +214,9 @@ class LoopKernel(SupervisedKernel):
         self.bound.module.train()
 
     def replica(self) -> Kernel:
-        """A kernel with a module of its own."""
-        return LoopKernel(
-            self.task,
-            self.samples,
-            self.order,
-            self.execution,
-            seed=self.seed,
-        )
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Automatic differentiation client by client."""
-        return _LoopSession(self, clients, sequences, steps, phase)
+        """A kernel with its own copy of the module."""
+        return LoopKernel(self.task, self.samples, self.order, self.execution, seed=self.seed)
 
     def largest_group(self) -> int:
-        """One: a model that is trained to its end stays in the cache."""
+        """One, so that the model stays in the cache until its training ends."""
         return 1

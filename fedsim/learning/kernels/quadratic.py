@@ -1,4 +1,4 @@
-"""Exact gradients of the quadratic task."""
+"""Exact gradients of a task that knows them in closed form."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.quadratic import QuadraticTask
+from fedsim.tasks.base import AnalyticTask
 
 _LARGEST_GROUP = 1024
-# Steps of later phases draw their noise far behind those of the first.
+# Offset between the noise counters of two phases.
 _PHASE_STRIDE = 1 << 20
 
 
 class _QuadraticSession(Session):
     def __init__(
         self,
-        task: QuadraticTask,
+        task: AnalyticTask,
         stream: Stream,
         clients: IntArray,
         sequences: IntArray,
@@ -40,10 +40,10 @@ class _QuadraticSession(Session):
 
 
 class QuadraticKernel(Kernel):
-    """The task's own gradients, with its noise where it has any. The batch size has no meaning here.
+    """The task's own gradients, with its noise, if any. The batch size is meaningless here.
 
     Args:
-        task: the quadratic task.
+        task: what knows the gradients.
         seed: the scenario's seed, for the noise.
     """
 
@@ -51,12 +51,12 @@ class QuadraticKernel(Kernel):
     revision = 1
     group_invariant = True
 
-    def __init__(self, task: QuadraticTask, seed: int) -> None:
+    def __init__(self, task: AnalyticTask, seed: int) -> None:
         self._task = task
         self._stream = Stream(seed, Purpose.GRADIENT_NOISE)
 
     def replica(self) -> QuadraticKernel:
-        """Itself: it has no work space."""
+        """The kernel itself, which has no work space."""
         return self
 
     def session(
@@ -68,5 +68,5 @@ class QuadraticKernel(Kernel):
         )
 
     def largest_group(self) -> int:
-        """Rows are short; the host's work per step is what counts."""
+        """Many: rows are short, and the host's work per step dominates."""
         return _LARGEST_GROUP

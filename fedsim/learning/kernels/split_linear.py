@@ -11,32 +11,18 @@ from torch.nn import functional
 
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Session
 from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
-from fedsim.tasks.models.linear import SplitLinear
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.modules.split_linear import SplitLinear
 
 
-class _SplitLinearSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: SplitLinearKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
-        self._targets: Tensor
-        self._place_weights: Tensor
-
+class _SplitLinearSession(SupervisedSession["SplitLinearKernel"]):
     def _on_draw(self, drawn: Batches) -> None:
+        super()._on_draw(drawn)
         dtype = self._kernel.execution.dtype
-        self._targets = self._kernel.task.loss.targets(self.samples.y[drawn.rows]).to(dtype)
+        self._targets = self._kernel.task.loss.targets(self._labels).to(dtype)
         self._place_weights = place_weights(drawn, self.width, dtype)
-        self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         active, features = len(weights), self._kernel.features
@@ -50,7 +36,7 @@ class _SplitLinearSession(SupervisedSession):
         targets, places = self._targets[at, :active], self._place_weights[at, :active]
         losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         loss = (losses * places).sum(1)
-        # Not torch.sigmoid, whose last bit depends on the place of a number in the tensor.
+        # Not torch.sigmoid, whose last bit depends on the position of a number in the tensor.
         residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(places)
         out[:, :features] = torch.bmm(residual.unsqueeze(1), x).squeeze(1)
         if self._kernel.biased:
@@ -66,11 +52,12 @@ class _SplitLinearSession(SupervisedSession):
 
 
 class SplitLinearKernel(StackedKernel):
-    """Batched products with gradients written out, for the model ``linear`` with logistic loss and penalty."""
+    """Batched products with hand-derived gradients, for the model ``linear`` with logistic loss and penalty."""
 
     name = "split_linear"
     revision = 1
     group_invariant = True
+    session_class = _SplitLinearSession
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -86,11 +73,5 @@ class SplitLinearKernel(StackedKernel):
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
-        """Whether the task's model is the one that this kernel is for."""
+        """Whether the kernel supports the task's model and loss."""
         return isinstance(task.module, SplitLinear) and task.loss.kind == "logistic"
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Batched products over these dispatches."""
-        return _SplitLinearSession(self, clients, sequences, steps, phase)

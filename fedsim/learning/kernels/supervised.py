@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -13,17 +13,17 @@ from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22
-# Groups of stacked kernels: measured on CPU, where what a group works on should stay in the cache.
+# Groups of stacked kernels on CPU, where the data of a group should stay in the cache (measured).
 _CPU_GROUP_BYTES = 8 << 20
 _CPU_GROUPS = (4, 32)
-# On CUDA larger groups are better, as far as they leave room for samples and clients' memories.
+# On CUDA larger groups are better, if they leave room for samples and clients' memories.
 _CUDA_SHARE = 0.25
 _CUDA_MOST = 2048
-# A client's rows in a group: the model it received, its own, gradient and update.
+# Rows per client in a group: received model, local model, gradient and update.
 _ROWS_OF_A_CLIENT = 4
 
 
@@ -31,14 +31,17 @@ class SupervisedKernel(Kernel):
     """A kernel that works on mini-batches of samples.
 
     Args:
-        task: model, loss and partition.
+        task: the task, with model, loss and partition.
         samples: training samples on the compute device.
-        order: which samples each step sees.
+        order: samples of each step.
         execution: device and precision.
 
     Attributes:
-        replay: calls what a session does at every step.
+        replay: calls the operations of every step.
+        session_class: the sessions of the kernel.
     """
+
+    session_class: ClassVar[type[SupervisedSession[Any]]]
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -48,6 +51,12 @@ class SupervisedKernel(Kernel):
         self.order = order
         self.execution = execution
         self.replay = Replay(execution.device, records=self.recorded and execution.cuda_graphs)
+
+    def session(
+        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
+    ) -> Session:
+        """The mini-batches of these dispatches."""
+        return self.session_class(self, clients, sequences, steps, phase)
 
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""
@@ -60,16 +69,16 @@ class SupervisedKernel(Kernel):
 
     @property
     def fixed_memory(self) -> bool:
-        """Where steps are recorded."""
+        """True if steps are recorded."""
         return self.replay.records
 
     def cuda_group(self, activations: int = 0) -> int:
-        """Clients whose training takes a part of the GPU's memory.
+        """Number of clients whose training takes a fixed part of the GPU's memory.
 
         Args:
-            activations: numbers that the backward pass of one sample needs.
+            activations: numbers per sample that the backward pass needs.
         """
-        # While they are used, as much again is made of them.
+        # As many again are made while they are used.
         batch = 2 * activations * self.order.batch_size * self.execution.dtype.itemsize
         client_bytes = _ROWS_OF_A_CLIENT * self.model_bytes + batch
         total = torch.cuda.get_device_properties(self.execution.device).total_memory
@@ -81,27 +90,31 @@ class SupervisedKernel(Kernel):
 
 
 class StackedKernel(SupervisedKernel):
-    """A kernel whose products are those of all clients of a group at once."""
+    """A kernel that computes the products of all clients of a group at once."""
 
     def largest_group(self) -> int:
-        """As many as fit the caches of a core, or a part of the GPU's memory."""
+        """As many as fit into the caches of a core, or into a part of the GPU's memory."""
         if self.execution.device.type == "cuda":
             return self.cuda_group()
         fewest, most = _CPU_GROUPS
         return int(np.clip(_CPU_GROUP_BYTES // self.model_bytes, fewest, most))
 
 
-class SupervisedSession(Session):
-    """Draws the batch order of the dispatches still at work, some steps ahead."""
+KernelType = TypeVar("KernelType", bound=SupervisedKernel)
+
+
+class SupervisedSession(Session, Generic[KernelType]):
+    """Draws the batches of the working dispatches, several steps ahead."""
 
     def __init__(
         self,
-        kernel: SupervisedKernel,
+        kernel: KernelType,
         clients: IntArray,
         sequences: IntArray,
         steps: IntArray,
         phase: int,
     ) -> None:
+        self._kernel = kernel
         self.order = kernel.order
         self.samples = kernel.samples
         self._clients = clients
@@ -110,6 +123,7 @@ class SupervisedSession(Session):
         self._phase = phase
         self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
         self._drawn: Batches | None = None
+        self._labels = torch.empty(0)
         self._augmenter = self.order.augmenter
         self._streams: Tensor | None = None
         if self._augmenter is not None:
@@ -140,11 +154,11 @@ class SupervisedSession(Session):
         first: int = 0,
         scratch: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """Inputs of the samples ``rows`` (b, places) at ``step``, (b x places, *shape), augmented where that is asked.
+        """Inputs of the samples ``rows`` (b, places) at ``step``, (b x places, *shape), augmented if requested.
 
         Args:
             step: number of the local step.
-            rows: sample numbers of b dispatches, from the first place of their batches on.
+            rows: sample numbers of b dispatches, from the first position of their batches on.
             first: number of the first of these dispatches.
             scratch: as in :meth:`fedsim.learning.samples.Samples.gather`.
         """
@@ -174,13 +188,14 @@ class SupervisedSession(Session):
             moves = self._augmenter.moves(streams, steps, rows.shape[1])
         return self.samples.gather(rows.reshape(-1), scratch, moves)
 
-    @abstractmethod
     def _on_draw(self, drawn: Batches) -> None:
-        """Prepare what all batches just drawn need."""
+        """Prepare the labels of the batches just drawn."""
+        self._labels = self.samples.y[drawn.rows]
+        self._first = drawn.first
 
 
 def place_weights(drawn: Batches, width: int, dtype: torch.dtype) -> Tensor:
-    """Weight of each place in its batch's mean, (S, B, width): 1 / count, and 0 in the padding."""
+    """Weight of each position in its batch's mean, (S, B, width): 1 / count, and 0 for padding."""
     place = torch.arange(width, device=drawn.counts.device)
     counts = drawn.counts.clamp(min=1).unsqueeze(2)
     return (place < counts).to(dtype) / counts

@@ -11,33 +11,18 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedsim.learning.batches import Batches, BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Session
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession, place_weights
 from fedsim.learning.samples import Samples
-from fedsim.tasks.dropout import has_dropout
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.tasks.modules.dropout import has_dropout
 
 _CPU_GROUP = 8
 
 
-class _VmapSession(SupervisedSession):
-    def __init__(
-        self,
-        kernel: VmapKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
-        phase: int,
-    ) -> None:
-        super().__init__(kernel, clients, sequences, steps, phase)
-        self._kernel = kernel
-        self._labels: Tensor
-        self._place_weights: Tensor
-
+class _VmapSession(SupervisedSession["VmapKernel"]):
     def _on_draw(self, drawn: Batches) -> None:
-        self._labels = self.samples.y[drawn.rows]
+        super()._on_draw(drawn)
         self._place_weights = place_weights(drawn, self.width, self._kernel.execution.dtype)
-        self._first = drawn.first
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         active = len(weights)
@@ -54,17 +39,18 @@ class _VmapSession(SupervisedSession):
 
 
 class VmapKernel(SupervisedKernel):
-    """Vectorised automatic differentiation; on CUDA, where a step of one small model does not fill the device.
+    """Vectorized automatic differentiation, for CUDA, because a step of one small model does not fill the device.
 
-    Padding takes part in the forward pass with weight zero, so modules must treat samples independently (no batch
-    normalisation) and draw no random numbers.
+    Padding participates in the forward pass with weight zero, so modules must treat samples independently (no batch
+    normalization) and draw no random numbers.
     """
 
     name = "vmap"
     revision = 1
-    # Convolutions choose their algorithm by the number of clients.
+    # The algorithm of convolutions depends on the number of clients.
     group_invariant = False
     recorded = True
+    session_class = _VmapSession
 
     def __init__(
         self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
@@ -97,7 +83,7 @@ class VmapKernel(SupervisedKernel):
         """
         layout, autocast = self.task.layout, self.execution.autocast
         with (
-            # What is recorded must not rest on casts of another step.
+            # A recording must not depend on casts of another step.
             torch.autocast(weights.device.type, autocast, cache_enabled=False)
             if autocast is not None
             else nullcontext()
@@ -111,7 +97,7 @@ class VmapKernel(SupervisedKernel):
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
-        """Whether the module has no dropout and no buffers that training changes, and can be vectorised."""
+        """Whether the module has no dropout and no buffers that training changes, and can be vectorized."""
         if task.layout.buffers or has_dropout(task.module):
             return False
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
@@ -127,12 +113,6 @@ class VmapKernel(SupervisedKernel):
         except (RuntimeError, NotImplementedError):
             return False
         return True
-
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
-        """Vectorised differentiation over these dispatches."""
-        return _VmapSession(self, clients, sequences, steps, phase)
 
     def largest_group(self) -> int:
         """A part of the GPU's memory; a few clients on CPU."""

@@ -1,4 +1,4 @@
-"""Who trains the groups of a wave: threads, several devices, or processes on a cluster."""
+"""Workers that train the groups of a wave: threads, several devices, or processes on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker is given, and what every sort of workers can do."""
+"""The groups that workers train, and the interface of all types of workers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A vector as each of B dispatches has received it; those of one version share one.
+    """A vector as received by each of B dispatches; dispatches of one version share it.
 
     Attributes:
-        vectors: the different ones, (elements,) each.
-        index: which of them each dispatch received, B numbers.
+        vectors: the distinct vectors, (elements,) each.
+        index: number of the vector that each dispatch received, B numbers.
     """
 
     vectors: tuple[Tensor, ...]
@@ -31,7 +31,7 @@ class Received:
 
     @classmethod
     def of(cls, rows: Iterable[Tensor]) -> Received:
-        """From the vector of each dispatch, of which many may be the same object."""
+        """Collect the vectors of the dispatches; many of them may be the same object."""
         places: dict[int, int] = {}
         vectors: list[Tensor] = []
         index: list[int] = []
@@ -43,7 +43,7 @@ class Received:
         return cls(tuple(vectors), tuple(index))
 
     def matrix(self, device: torch.device) -> Tensor:
-        """(B, elements) on a device; without a copy where all received the same one and it is there."""
+        """(B, elements) on a device; without a copy if all received the same vector and it is there."""
         vectors = [vector.to(device) for vector in self.vectors]
         if len(vectors) == 1:
             return vectors[0].expand(len(self.index), -1)
@@ -54,13 +54,13 @@ class Received:
 class Group:
     """B dispatches that are trained together, sorted by number of steps, most first.
 
-    A worker makes its :class:`fedsim.methods.base.Cohort` of it, on its own device and when its turn comes.
+    A worker turns it into a :class:`fedsim.methods.base.Cohort` on its own device when it trains it.
 
     Attributes:
         clients, sequences, versions, rounds, steps, steps_assigned, samples: as in the cohort, (B,).
         learning_rates: local learning rate of each.
         down: vectors received, by name.
-        memory: reads the rows that the clients keep, name to (B, elements).
+        memory: reads the clients' memories, name to (B, elements).
     """
 
     clients: IntArray
@@ -92,32 +92,32 @@ class Group:
 
 
 class Workers(ABC):
-    """Train groups, several at once. What comes back is the same bits whatever their sort and number.
+    """Train groups, several at once. Results are the same bits for all types and numbers of workers.
 
     Attributes:
-        count: groups that are trained at the same time; known after :meth:`start`.
+        count: number of groups trained at the same time; known after :meth:`start`.
     """
 
     count: int
 
     def start(self, expected: Mapping[str, str | int]) -> None:  # noqa: B027 - most need no start
-        """Make ready; done once, whether it is called or not.
+        """Start the workers.
 
         Args:
-            expected: what the bits of the results depend on, see :meth:`Station.describe`; the same for all workers.
+            expected: everything that the results depend on, see :meth:`Station.describe`; equal for all workers.
 
         Raises:
-            UserError: there are no such workers.
+            UserError: the workers are not available.
         """
 
     @abstractmethod
     def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
-        """Updates of the groups, in order and on the first device; no further ahead of the reader than needed."""
+        """Updates of the groups, in order and on the first device, computed no further ahead than needed."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End what was started, also in the middle of :meth:`train`; once or more often."""
+        """End the workers, also during :meth:`train`; may be called again."""
 
     @abstractmethod
     def describe(self) -> Mapping[str, str | int]:
-        """Sort and number, for ``run.json``."""
+        """Type and number of workers, for ``run.json``."""

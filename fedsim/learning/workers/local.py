@@ -1,4 +1,4 @@
-"""Workers of this process: threads that share one device, or one thread for each of several."""
+"""Workers of this process: threads that share one device, or one thread per device."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Result = TypeVar("_Result")
 
 
 class Pool:
-    """Threads for torch, with one intra-op thread each; started when they are needed.
+    """Threads for torch, with one intra-op thread each, started on first use.
 
     Args:
-        threads: how many; one is the thread that asks.
+        threads: number of threads; with one, the calling thread does the work.
     """
 
     def __init__(self, threads: int) -> None:
@@ -30,7 +30,7 @@ class Pool:
         self._executor: ThreadPoolExecutor | None = None
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-        """``work`` on all items; results in order, as they come."""
+        """Results of ``work`` on all items, in order."""
         if self._threads == 1 or len(items) < 2:
             yield from map(work, items)
             return
@@ -38,7 +38,7 @@ class Pool:
             self._executor = ThreadPoolExecutor(
                 self._threads, "fedsim-learning", initializer=torch.set_num_threads, initargs=(1,)
             )
-        # No further ahead than this, so that finished results do not pile up.
+        # No further ahead, so that finished results do not accumulate.
         ahead: deque[Future[_Result]] = deque()
         for item in items:
             ahead.append(self._executor.submit(work, item))
@@ -48,7 +48,7 @@ class Pool:
             yield ahead.popleft().result()
 
     def stop(self) -> None:
-        """End the threads; what has not been begun is not done any more."""
+        """End the threads; work that has not begun is canceled."""
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
             self._executor = None
@@ -58,9 +58,9 @@ class LocalWorkers(Workers):
     """Workers on the threads of a pool.
 
     Args:
-        workers: at least as many as the pool has threads.
+        workers: at least one per thread of the pool.
         pool: the threads.
-        described: for :meth:`describe`.
+        described: further entries of :meth:`describe`.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class LocalWorkers(Workers):
 
 
 def local_workers(station: Station, pool: Pool) -> LocalWorkers:
-    """The workers of this process that a station's :class:`fedsim.learning.device.Execution` asks for.
+    """The workers of this process for a station's :class:`fedsim.learning.device.Execution`.
 
     Args:
-        station: on the first device.
-        pool: its threads, for several workers on one device.
+        station: the station on the first device.
+        pool: threads for several workers on one device.
     """
     home, others = station.execution.device, station.execution.others
     if not others:

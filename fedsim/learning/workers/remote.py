@@ -27,14 +27,14 @@ Build = Callable[[], Station]
 """Makes the station of a run anew; goes to other processes, so it is a module's function or an object of plain data."""
 
 _WHERE = "training.workers"
-# How often, and how long apart, a busy cluster is asked for room before it is given up.
+# Number of checks for free resources of a busy cluster, and seconds between them.
 _LOOKS = 60
 _LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A tensor on its way to another process: its bits as an array, which Ray passes on without a copy."""
+    """A tensor sent to another process: its bits as an array, which Ray transfers without a copy."""
 
     dtype: torch.dtype
     shape: torch.Size
@@ -54,11 +54,11 @@ def _unpack(packed: _Packed) -> Tensor:
 
 
 class _Process:
-    """What runs in a process of the cluster.
+    """The actor in a process of the cluster.
 
     Args:
-        build: makes the station there.
-        threads: groups that are trained there at once.
+        build: builds the station in that process.
+        threads: number of groups trained there at once.
     """
 
     def __init__(self, build: Build, threads: int) -> None:
@@ -67,7 +67,7 @@ class _Process:
         self._workers: LocalWorkers
 
     def prepare(self) -> Mapping[str, str | int]:
-        """Build data, kernel and method; what the bits of the results depend on here."""
+        """Build data, kernel and method; returns everything that the bits of the results depend on here."""
         make_reproducible()
         station = self._build()
         self._workers = LocalWorkers(station.workers(self._threads), Pool(1), {})
@@ -84,9 +84,9 @@ class _Process:
 
         Args:
             group: the dispatches, without tensors.
-            memory: the rows that the clients keep.
-            down: for each vector received, how many different ones follow, and which of them each dispatch received.
-            vectors: these, one name after the other.
+            memory: the clients' memories.
+            down: per received vector, the number of distinct ones that follow and the number of each dispatch's.
+            vectors: the distinct vectors, name by name.
         """
         torch.set_num_threads(1)
         rows = {name: _unpack(packed) for name, packed in memory.items()}
@@ -109,15 +109,16 @@ def _nothing() -> Mapping[str, Tensor]:
 
 
 class RemoteWorkers(Workers):
-    """Processes on a Ray cluster, each with data, kernel and method of its own.
+    """Processes on a Ray cluster, each with its own data, kernel and method.
 
-    Groups go to the process that has the fewest before it. Vectors that many clients receive are sent once a wave.
+    A group goes to the process with the fewest pending groups. Vectors that several clients receive are sent only
+    once per wave.
 
     Args:
-        build: makes the station in a process; on devices of the same type as ``device``.
-        settings: number of processes, and where the cluster is.
-        threads: groups that a process trains at once.
-        device: where updates are wanted.
+        build: builds the station in a process, on a device of the same type as ``device``.
+        settings: number of processes and address of the cluster.
+        threads: number of groups that a process trains at once.
+        device: device to which updates are moved.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class RemoteWorkers(Workers):
         """Connect to the cluster, or start one, and build a station in every process.
 
         Raises:
-            UserError: there is no cluster, it has too little room, or its nodes would compute other bits.
+            UserError: there is no cluster, it has too few free resources, or its nodes would compute different bits.
         """
         try:
             self._connect()
@@ -167,7 +168,7 @@ class RemoteWorkers(Workers):
         import ray
 
         self._ray = ray
-        # Inside a task of Ray, or of a program that uses Ray itself, the connection is there and not ours to end.
+        # Inside a Ray task, or a program that uses Ray itself, the connection exists and is not ours to close.
         if ray.is_initialized():
             return
         settings, room = self._settings, {}
@@ -178,10 +179,10 @@ class RemoteWorkers(Workers):
         self._connected = True
 
     def _room(self) -> int:
-        """How many processes to start."""
+        """The number of processes to start."""
         unit, each = ("GPU", 1) if self._on_cuda else ("CPU", self._threads)
         count = self._settings.count
-        # What another program has just given back is free only after a while.
+        # Resources that another program has just released become free with a delay.
         for _ in range(_LOOKS):
             free = int(self._ray.available_resources().get(unit, 0))
             if free >= (count or 1) * each:
@@ -190,7 +191,7 @@ class RemoteWorkers(Workers):
         raise UserError(
             f"{count or 1} processes need {(count or 1) * each} {unit}s, and the cluster has {free} free",
             where=f"{_WHERE}.count",
-            hint="ask for fewer, or leave it out to use what is free",
+            hint="request fewer, or leave it out to use all free resources",
         )
 
     def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
@@ -215,7 +216,7 @@ class RemoteWorkers(Workers):
             yield self._update(ahead.popleft())
 
     def _submit(self, process: Any, group: Group, sent: dict[int, Any]) -> Any:
-        """Hand a group to a process; vectors are put into Ray's store the first time they are needed."""
+        """Submit a group to a process; vectors are put into Ray's store on first use."""
         references = []
         for received in group.down.values():
             for vector in received.vectors:
@@ -238,10 +239,10 @@ class RemoteWorkers(Workers):
         return LocalUpdate(unpack(vectors), _unpack(loss).to(device), unpack(memory))
 
     def _get(self, reference: Any) -> Any:
-        """A result from a process; what went wrong there goes wrong here.
+        """A result from a process; an exception there is raised here.
 
         Raises:
-            UserError: the process is gone.
+            UserError: the process was lost.
         """
         errors = self._ray.exceptions
         try:
@@ -254,7 +255,7 @@ class RemoteWorkers(Workers):
             raise UserError(
                 f"a process of the cluster was lost: {str(error).strip().splitlines()[0]}",
                 where=_WHERE,
-                hint="was there too little memory? 'fedsim resume' goes on from the last checkpoint",
+                hint="it may have run out of memory; 'fedsim resume' continues from the last checkpoint",
             ) from error
 
     def stop(self) -> None:
@@ -274,11 +275,12 @@ class RemoteWorkers(Workers):
 
 
 def _require_same(there: dict[str, str | int], here: dict[str, str | int]) -> None:
-    """Refuse a node on which the same training gives other bits."""
+    """Refuse a node on which the same training would give different bits."""
     for name in here:
         if name != "threads" and there.get(name) != here[name]:
             raise UserError(
-                f"a node of the cluster would give other results: {name} is {there.get(name)} there, {here[name]} here",
+                f"a node of the cluster would give different results: {name} is {there.get(name)} there and "
+                f"{here[name]} here",
                 where=_WHERE,
-                hint="start the run on a machine like the nodes of the cluster",
+                hint="start the run on a machine of the same kind as the nodes of the cluster",
             )

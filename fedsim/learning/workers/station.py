@@ -17,17 +17,17 @@ from fedsim.methods.base import LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
-from fedsim.tasks.supervised import SupervisedTask
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 
 class Worker:
     """Trains one group at a time.
 
     Args:
-        method: whose local rule is followed; on the device of ``execution``.
-        trainer: does the local steps there.
-        execution: where.
-        home: the device that updates are wanted on.
+        method: the method with the local rule, on the device of ``execution``.
+        trainer: does the local steps on that device.
+        execution: device and precision.
+        home: device to which updates are moved.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Worker:
         self._home = home
 
     def train(self, group: Group) -> LocalUpdate:
-        """Local training of a group; on the thread that asks."""
+        """Train a group on the calling thread."""
         device, home = self._execution.device, self._home
-        # Copies between two CUDA devices wait for each other by themselves, on the streams of both.
+        # Copies between two CUDA devices are synchronized on the streams of both.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             update = self._method.local_update(group.cohort(self._execution), self._trainer)
             if device == home:
@@ -61,13 +61,13 @@ class Station:
         method: the method, after its :meth:`fedsim.methods.base.Method.initial_state`.
         samples: training samples of a supervised task on the device; None for others.
         kernel: computes the gradients.
-        threads: how many workers may work there at once.
+        threads: number of workers that may train there at once.
         server: the server state at version 0.
 
     Args:
-        task: what is learned from which data.
-        method: the rules of learning, made for this device.
-        training: what a local step is.
+        task: the task.
+        method: the method, made for this device.
+        training: the training section.
         seed: the scenario's seed.
         execution: device and precision.
     """
@@ -93,7 +93,7 @@ class Station:
             self.server = method.initial_state(model.to(execution.device))
 
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:
-        """Workers that share the data, each with a kernel of its own; their updates go to ``home`` or stay here."""
+        """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
         execution, layout = self.execution, self.task.layout
         kernels = [self.kernel, *(self.kernel.replica() for _ in range(count - 1))]
         return [
@@ -107,14 +107,14 @@ class Station:
         ]
 
     def on(self, device: torch.device) -> Station:
-        """The same on another device of this process, or once more on this one."""
+        """A copy on another device of this process, or a second one on this device."""
         context = replace(self.method.context, device=device)
         method = type(self.method)(self.method.params, context)
         execution = replace(self.execution, device=device, others=())
         return Station(self.task, method, self.training, self._seed, execution)
 
     def identity(self) -> dict[str, str]:
-        """What a checkpoint can only be continued with."""
+        """The properties that a resumed run must share with its checkpoint."""
         return {
             "kernel": f"{self.kernel.name}/{self.kernel.revision}",
             "device": self.execution.device.type,
@@ -122,5 +122,5 @@ class Station:
         }
 
     def describe(self) -> Mapping[str, str | int]:
-        """What the bits of the results may depend on."""
+        """Everything that the bits of the results may depend on."""
         return {**self.execution.describe(), **self.identity()}

@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError
+from fedsim.errors import UserError, UserErrors
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
-    LatencySource,
-    RateSource,
+    AccessParams,
+    Draw,
     device_groups,
     latency_column,
     rate_columns,
 )
-from fedsim.network.graphs import (
-    AnyGraph,
-    Direct,
-    attach_at_random,
-    attach_by_name,
-    attach_in_turn,
-)
+from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import SharedNetwork
+from fedsim.randomness import Purpose
+from fedsim.traces.parameters import require_tables
 from fedsim.units import Rate
 
 
-class SharedParams(Parameters):
+class SharedParams(AccessParams):
     """Parameters of shared links."""
 
-    trace: Path | None = None
-    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
     topology: AnyGraph = Direct(name="direct")
-    """Links between the server and the nodes that clients hang on: direct, star, tree, barabasi_albert, waxman,
+    """Links between the server and the nodes that clients attach to: direct, star, tree, barabasi_albert, waxman,
     watts_strogatz, or file."""
     attach: Literal["round_robin", "random", "group"] | list[str] = "round_robin"
-    """Which access node a client hangs on: in turn, at random, the one named like its device's group, or a list of
-    node names, one for each client."""
+    """Access node of each client: in turn, at random, the one named like its device's group, or a list of node names,
+    one per client."""
     server_down: Rate | None = None
-    """Capacity of the server's own link outwards; default: no limit."""
+    """Capacity of the server's own link outwards; default: unlimited."""
     server_up: Rate | None = None
-    """Capacity of the server's own link inwards; default: no limit."""
-    latency: LatencySource = 0.04
-    """One-way latency of a client's access link, on top of the route's: a duration, lognormal, or bundle."""
-    down: RateSource = "bundle"
-    """Capacity of a client's access link from the server: a rate, {name: lognormal, median, sigma}, or bundle."""
-    up: RateSource = "bundle"
-    """Capacity of a client's access link to the server; bundle takes down x up_ratio where no uplink is known."""
-    up_ratio: float = Field(1.0, gt=0)
-    """Uplink over downlink, for devices of which only one rate is known. About 0.2 on 4G, 0.5 on low-band 5G."""
+    """Capacity of the server's own link inwards; default: unlimited."""
+
+    def needs_tables(self) -> Mapping[str, str]:
+        """As other access links, and the devices' groups where clients are attached by them."""
+        needed = {"devices": "use attach: round_robin"} if self.attach == "group" else {}
+        return needed | dict(super().needs_tables())
 
 
 class Shared(NetworkKind):
@@ -63,8 +53,9 @@ class Shared(NetworkKind):
     params: SharedParams
 
     def build(self, context: NetworkContext) -> SharedNetwork:
-        """See :meth:`NetworkKind.build`."""
+        """The links of the topology and of all clients."""
         params = self.params
+        require_tables(params, context.bundle, "devices.network")
         topology = params.topology.topology(context)
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
         return SharedNetwork(
@@ -81,16 +72,44 @@ class Shared(NetworkKind):
         self, access: tuple[str, ...], context: NetworkContext
     ) -> npt.NDArray[np.int64]:
         attach, where = self.params.attach, "devices.network.attach"
+        clients = np.arange(context.clients)
         if attach == "round_robin":
-            return attach_in_turn(context.clients, len(access))
+            return clients % len(access)
         if attach == "random":
-            return attach_at_random(context, len(access))
+            stream = context.stream(Purpose.NETWORK_PROFILE, int(Draw.ATTACHMENT))
+            nodes = (stream.uniforms(clients) * len(access)).astype(np.int64)
+            return np.minimum(nodes, len(access) - 1)
         if attach == "group":
             return attach_by_name(device_groups(context, where).tolist(), access, where)
         if len(attach) != context.clients:
             raise UserError(
                 f"there are {len(attach)} access nodes for {context.clients} clients",
                 where=where,
-                hint="give one for each client, or round_robin, random or group",
+                hint="give one per client, or round_robin, random or group",
             )
         return attach_by_name(attach, access, where)
+
+
+def attach_by_name(
+    names: Sequence[str | None], access: Sequence[str], where: str
+) -> npt.NDArray[np.int64]:
+    """Each client on the access node of that name.
+
+    Raises:
+        UserErrors: some names are not access nodes.
+    """
+    number = {name: index for index, name in enumerate(access)}
+    column = np.array([number.get(str(name), -1) for name in names], dtype=np.int64)
+    lost = np.flatnonzero(column < 0)
+    if len(lost):
+        raise UserErrors(
+            [
+                UserError(
+                    f"client {client} belongs to '{names[client]}', which is not an access node",
+                    where=where,
+                    hint=f"access nodes are: {', '.join(access[:10])}{', ...' if len(access) > 10 else ''}",
+                )
+                for client in lost[:10].tolist()
+            ]
+        )
+    return column

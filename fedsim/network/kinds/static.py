@@ -2,73 +2,61 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.network.base import NetworkContext, NetworkKind
+from fedsim.network.base import Direction, NetworkContext, NetworkKind
 from fedsim.network.columns import (
-    Draw,
-    LatencySource,
-    RateSource,
+    AccessParams,
     bundle_variations,
     latency_column,
     rate_columns,
 )
 from fedsim.network.static import StaticNetwork, VaryingNetwork
 from fedsim.randomness import Purpose
+from fedsim.traces.parameters import require_tables
 
 
-class StaticParams(Parameters):
+class StaticParams(AccessParams):
     """Parameters of static links."""
 
-    trace: Path | None = None
-    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
-    latency: LatencySource = 0.04
-    """One-way latency: a duration, lognormal, bundle (half its rtt_s), or {name: rtt_matrix, server: NODE}."""
-    down: RateSource = "bundle"
-    """Rate from the server to a client: a rate, {name: lognormal, median, sigma}, or bundle."""
-    up: RateSource = "bundle"
-    """Rate from a client to the server; bundle takes down x up_ratio where no uplink is known."""
-    up_ratio: float = Field(1.0, gt=0)
-    """Uplink over downlink, for devices of which only one rate is known. About 0.2 on 4G, 0.5 on low-band 5G."""
     variation: Annotated[float, Field(ge=0)] | Literal["bundle"] = 0.0
     """Standard deviation of a rate over its mean, from dispatch to dispatch: a number, or the bundle's bandwidth_cv
-    (as FLASH replays its speeds). The rate is normal, drawn again while it is negative."""
+    (as FLASH replays its speeds). The rate is normal, redrawn while negative."""
+
+    def needs_tables(self) -> Mapping[str, str]:
+        """As other access links, and the bundle's variation if the scenario names it."""
+        instead = "give devices.network.variation a number"
+        needed = {"network": instead} if self.variation == "bundle" else {}
+        return needed | dict(super().needs_tables())
 
 
 class Static(NetworkKind):
-    """Constant latency, and rates that are constant or drawn for each dispatch; nothing shared."""
+    """Constant latency, and rates that are constant or drawn per dispatch; nothing is shared."""
 
     name: ClassVar[str] = "static"
     Params: ClassVar[type[Parameters]] = StaticParams
     params: StaticParams
 
     def build(self, context: NetworkContext) -> StaticNetwork:
-        """See :meth:`NetworkKind.build`."""
+        """The columns of all clients, constant or drawn."""
         params = self.params
+        require_tables(params, context.bundle, "devices.network")
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
-        latency_s = latency_column(params.latency, context)
+        links: dict[str, Any] = {
+            "latency_s": latency_column(params.latency, context),
+            "down_bps": down_bps,
+            "up_bps": up_bps,
+            "clients": context.clients,
+        }
         if not params.variation:
-            return StaticNetwork(
-                latency_s=latency_s, down_bps=down_bps, up_bps=up_bps, clients=context.clients
-            )
+            return StaticNetwork(**links)
+        cvs = np.full((2, context.clients), params.variation)
         if params.variation == "bundle":
-            down_cv, up_cv = bundle_variations(context)[:, context.device_rows]
-        else:
-            down_cv = up_cv = np.full(context.clients, params.variation)
-        return VaryingNetwork(
-            latency_s=latency_s,
-            down_bps=down_bps,
-            up_bps=up_bps,
-            clients=context.clients,
-            down_cv=down_cv,
-            up_cv=up_cv,
-            streams=(
-                context.stream(Purpose.NETWORK_JITTER, int(Draw.DOWN)),
-                context.stream(Purpose.NETWORK_JITTER, int(Draw.UP)),
-            ),
-        )
+            cvs = bundle_variations(context)[:, context.device_rows]
+        down, up = (context.stream(Purpose.NETWORK_JITTER, int(way)) for way in Direction)
+        return VaryingNetwork(**links, down_cv=cvs[0], up_cv=cvs[1], streams=(down, up))

@@ -1,40 +1,52 @@
-"""``network: {name: traced}``: clients ride the measured rate series of the trace bundle."""
+"""``network: {name: traced}``: clients follow the measured rate series of the trace bundle."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, NetworkContext, NetworkKind
-from fedsim.network.columns import SeriesLatencySource, bundle_rates, latency_column, text_codes
-from fedsim.network.traced import OnEnd, RateSeries, Ride, TracedNetwork
+from fedsim.network.columns import (
+    LinkParams,
+    SeriesLatencySource,
+    bundle_rates,
+    latency_column,
+    latency_tables,
+    text_codes,
+)
+from fedsim.network.traced import RateSeries, Ride, TracedNetwork
+from fedsim.traces.ends import OnEnd
+from fedsim.traces.parameters import require_tables
 from fedsim.units import NS_PER_S, NS_PER_US
+
+if TYPE_CHECKING:
+    from fedsim.traces.bundle import TraceBundle
+
 
 _CONSTANT = "constant rate"
 
 
-class TracedParams(Parameters):
+class TracedParams(LinkParams):
     """Parameters of traced links."""
 
-    trace: Path | None = None
-    """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
     latency: SeriesLatencySource = 0.04
-    """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series ridden, at
-    the instant the last byte leaves), or {name: rtt_matrix, server: NODE}."""
-    up_ratio: float = Field(1.0, gt=0)
-    """Uplink over downlink, where one rate serves both directions. About 0.2 on 4G, 0.5 on low-band 5G."""
+    """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series followed,
+    when the last byte leaves), or {name: rtt_matrix, server: NODE}."""
     on_end: OnEnd | None = None
     """Outside a series: wrap, hold, unavailable or error; default: what the bundle's manifest says."""
 
+    def needs_tables(self) -> Mapping[str, str]:
+        """The bundle's series, and its round-trip times where they are named."""
+        return {"network_series": "use name: static", **latency_tables(self.latency)}
+
 
 class Traced(NetworkKind):
-    """Rates over time from the bundle's network_series, ridden as network_assign says.
+    """Rates over time from the bundle's network_series, assigned by network_assign.
 
     A device without a series in some direction has the constant rate of the bundle's table ``network``.
     """
@@ -44,32 +56,22 @@ class Traced(NetworkKind):
     params: TracedParams
 
     def build(self, context: NetworkContext) -> TracedNetwork:
-        """See :meth:`NetworkKind.build`."""
-        bundle = context.bundle
-        if bundle is None:
-            raise UserError(
-                "there is no trace bundle to take rates from",
-                where="network",
-                hint="name a trace bundle with network_series, or use name: static",
-            )
-        series, numbers = _read_series(bundle, self.params.on_end or bundle.manifest.on_end)
-        ratio = self.params.up_ratio
-        down, up = (
-            _ride(
-                direction, numbers, series, 1.0 if direction == Direction.DOWN else ratio, context
-            )
-            for direction in Direction
-        )
-        latency = self.params.latency
+        """The series of the bundle, and the series of each client."""
+        params = self.params
+        require_tables(params, context.bundle, "devices.network")
+        bundle, latency = context.traces, params.latency
+        series, numbers = _read_series(bundle, params.on_end or bundle.manifest.on_end)
         return TracedNetwork(
             series,
-            down=down,
-            up=up,
+            down=_ride(Direction.DOWN, numbers, series, 1.0, context),
+            up=_ride(Direction.UP, numbers, series, params.up_ratio, context),
             latency_s=None if latency == "series" else latency_column(latency, context),
         )
 
 
-def _read_series(bundle: Any, on_end: OnEnd) -> tuple[RateSeries, dict[tuple[str, str], int]]:
+def _read_series(
+    bundle: TraceBundle, on_end: OnEnd
+) -> tuple[RateSeries, dict[tuple[str, str], int]]:
     """The bundle's series, numbered by (series id, direction), and after them one of constant rate 1."""
     table = bundle.table("network_series")
     ids, names = text_codes(table, "series_id")
@@ -105,9 +107,8 @@ def _ride(
     ratio: float,
     context: NetworkContext,
 ) -> Ride:
-    """Who rides what in one direction; ``ratio`` is the factor on rates that are not this direction's own."""
-    bundle = context.bundle
-    assert bundle is not None
+    """The series of each client in one direction; ``ratio`` is the factor on rates of the other direction."""
+    bundle = context.traces
     devices = bundle.device_count
     number = np.full(devices, -1, np.int64)
     offset_us = np.zeros(devices, np.int64)
@@ -118,18 +119,18 @@ def _ride(
         way = direction.name.lower()
         own = np.array([numbers.get((name, way), -1) for name in names] or [-1])
         both = np.array([numbers.get((name, "both"), -1) for name in names] or [-1])
-        found = np.where(own >= 0, own, both)[ids]
+        series_of_row = np.where(own >= 0, own, both)[ids]
         factor = np.where(own >= 0, 1.0, ratio)[ids]
-        use = np.flatnonzero((found >= 0) & (rows >= 0))
+        use = np.flatnonzero((series_of_row >= 0) & (rows >= 0))
         twice = np.flatnonzero(np.bincount(rows[use], minlength=devices) > 1)
         if len(twice):
             raise UserError(
-                f"device '{bundle.device_ids[int(twice[0])].as_py()}' rides two series {way}"
+                f"device '{bundle.device_ids[int(twice[0])].as_py()}' has two series {way}"
                 f" ({len(twice)} devices in all)",
                 where="network_assign",
-                hint="assign one series for each direction",
+                hint="assign one series per direction",
             )
-        number[rows[use]] = found[use]
+        number[rows[use]] = series_of_row[use]
         offset_us[rows[use]] = bundle.numpy("network_assign", "offset_us")[use]
         scale[rows[use]] = bundle.numpy("network_assign", "scale")[use] * factor[use]
 
@@ -145,9 +146,8 @@ def _ride(
 def _constant_rates(
     direction: Direction, chosen: npt.NDArray[np.bool_], ratio: float, context: NetworkContext
 ) -> npt.NDArray[np.float64]:
-    """Rates (bit/s) of the clients that ride no series, from the bundle's table ``network``."""
-    bundle = context.bundle
-    assert bundle is not None
+    """Rates (bit/s) of the clients without a series, from the bundle's table ``network``."""
+    bundle = context.traces
     rows = context.device_rows[chosen]
     rates = np.full(len(rows), np.nan)
     if "network" in bundle.tables:

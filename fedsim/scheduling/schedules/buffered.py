@@ -1,4 +1,4 @@
-"""The buffered schedule: every K updates make a version."""
+"""The buffered schedule: K updates make a version."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class BufferedParams(ConcurrentParams):
     """Parameters of the buffered schedule."""
 
     buffer_size: int = Field(default=10, ge=1)
-    """Updates that make a version (K); several may be of one client."""
+    """Updates per version (K); several may come from one client."""
 
 
 class Buffered(Concurrent):
     """Clients work asynchronously, and every ``buffer_size`` updates make a version.
 
-    Updates that arrive at one instant are taken up one after the other, in order of dispatching. The client whose
+    Updates that arrive at one instant are handled one after the other, in order of dispatching. The client whose
     update completes the buffer is followed by one that starts from the new version.
     """
 

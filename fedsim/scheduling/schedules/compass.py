@@ -1,4 +1,4 @@
-"""The Compass schedule: clients get as many local steps as let groups of them arrive together."""
+"""The Compass schedule: clients get as many local steps as let them arrive in groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedsim.errors import UserError
 from fedsim.scheduling.arrival_groups import ArrivalGroup, ArrivalGroups, GroupRules
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
@@ -17,25 +16,25 @@ class CompassParams(ContinuousParams):
     """Parameters of the Compass schedule."""
 
     max_steps: int | None = Field(default=None, ge=1)
-    """Most local steps of a dispatch (Q_max); a client's full piece of work (the largest) when not given."""
+    """Maximum number of local steps of a dispatch (Q_max); default: the largest full workload of a client."""
     min_steps: int | None = Field(default=None, ge=1)
-    """Fewest local steps of a dispatch (Q_min); a fifth of the most when not given."""
+    """Minimum number of local steps of a dispatch (Q_min); default: a fifth of ``max_steps``."""
     latest_factor: float = Field(default=1.2, ge=1)
-    """A group waits this many times as long as it expects to wait (lambda); who comes later is late."""
+    """A group waits this many times as long as it expects to wait (lambda); members that arrive later are late."""
     warmup_steps: int | None = Field(default=None, ge=1)
-    """Local steps of a client's first dispatch, which measures its speed; the fewest when not given."""
+    """Local steps of a client's first dispatch, which measures its speed; default: ``min_steps``."""
     beta_s: float = Field(default=1.0, gt=0, le=1)
     """Weight of the newest observation in the estimate of a client's speed; with 1 only the newest counts."""
     create_ref: Literal["target", "latest"] = "target"
     """A new group is fitted to the expected arrival of the others, as in the paper, or to the latest, as in its
     code."""
     create_skip_overflow: bool = False
-    """Leave out groups that a new one could only meet with more than the most steps; the paper counts them."""
+    """Ignore groups that a new one could only meet with more than ``max_steps``; the paper counts them."""
     join_slack: float = Field(default=1.0, ge=1)
-    """A client may join a group that leaves it time for this many times the most steps."""
+    """A client may join a group that leaves it time for up to this many times ``max_steps``."""
     empty_timer: Literal["flush", "keep"] = "flush"
-    """A group nobody of which came in time still makes a version of the late updates of others, or leaves them to the
-    next."""
+    """A group none of whose members arrived in time: it creates a version from the late updates of other groups, or
+    leaves them to the next group."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:
@@ -47,23 +46,24 @@ class CompassParams(ContinuousParams):
 class Compass(Continuous):
     """The Compass scheduler of FedCompass.
 
-    Every client takes part all the time. Its first update measures its speed and makes a version by itself. From then
+    Every client participates all the time. Its first update measures its speed and makes a version by itself. From then
     on, whenever a client needs work it joins the group of clients for whose expected arrival it has time for most local
     steps within bounds, or opens a group that others will be able to join. A group's updates make one version when the
     last member has arrived or when the group's latest time has come; a member that comes later goes into the next
-    version that any group makes, and is given work at once. A client that is gone leaves its group, and gets work when
-    it checks in again.
+    version that any group makes, and is given work at once. A client that goes offline leaves its group, and gets work
+    when it checks in again.
 
     At one instant updates are handled one after the other, in order of dispatching, each to its end, and then the
     latest times of groups, in order of creation: an update that arrives at the latest time is in time. Members of a
     group are given work fastest first, of equals in order of arrival.
 
-    Each update is marked with the number of its group, from 1; 0 is a client's first update. Every version tells the
-    method ``group`` (0 where it is made by a first update), and for the record ``target_s`` (expected arrival) and
-    ``open_groups`` (those still waiting). So an update whose mark is not ``group`` came late.
+    Each update is marked with the number of its group, from 1; 0 is a client's first update. Every version passes to
+    the method ``group`` (0 where it is made by a first update), and for the record ``target_s`` (expected arrival) and
+    ``open_groups`` (those still waiting). An update whose mark is not ``group`` is late.
     """
 
     name: ClassVar[str] = "compass"
+    needs_all_clients: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Li et al., FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a "
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 to 3"
@@ -72,12 +72,6 @@ class Compass(Continuous):
 
     def __init__(self, params: CompassParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if selection.cohort_size() < server.clients:
-            raise UserError(
-                "under the compass schedule all clients take part all the time",
-                where="server.selection",
-                hint="leave out the cohort",
-            )
         self.rules = _rules(params, int(server.default_steps.max()))
         self.warmup_steps = params.warmup_steps or self.rules.min_steps
         self.groups = ArrivalGroups(self.rules)
@@ -104,7 +98,7 @@ class Compass(Continuous):
         return steps
 
     def received(self, dispatch: Dispatch) -> None:
-        """Take an update up; see the class for what becomes of it."""
+        """Handle an arrived update as the class describes."""
         client = dispatch.client
         self.groups.observe(
             client, self.server.now_ns - dispatch.dispatched_ns, dispatch.steps_done
@@ -137,7 +131,7 @@ class Compass(Continuous):
         self._give_work(dispatch.client)
 
     def _finish(self, group: ArrivalGroup) -> None:
-        """Make a version of those who have arrived, and give them work."""
+        """Create a version from the members that have arrived, and give them work."""
         # Closed first: its members must not join it again.
         self.groups.close(group)
         members = group.arrived

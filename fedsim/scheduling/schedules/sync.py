@@ -9,6 +9,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -16,75 +17,64 @@ class SyncParams(Parameters):
     """Parameters of the synchronous schedule."""
 
     deadline: Duration | None = Field(default=None, gt=0)
-    """Length of a round; updates that arrive later do not count. Without it a round waits for all."""
+    """Longest round; updates that arrive later do not count. Default: a round waits for all clients."""
     over_selection: float = Field(default=1.0, ge=1)
-    """The cohort is enlarged by this factor, and the round closes when as many updates as the plain cohort have
-    arrived."""
+    """Factor on the cohort; the round closes when as many updates as the plain cohort have arrived."""
     min_updates: int = Field(default=1, ge=0)
-    """A round that closes with fewer updates fails: they are discarded. With 0 the method also steps on an empty
-    round."""
+    """A round that closes with fewer updates fails, and its updates are discarded. With 0, the method also makes a step
+    after an empty round."""
     min_cohort: int = Field(default=1, ge=1)
-    """A round starts only when at least this many clients can be selected; until then the server waits."""
+    """Clients that must be available for a round to start; until then the server waits."""
     stragglers: Literal["run", "cut"] = "run"
-    """At the close of a round, clients still at work go on (their update comes late) or are told to stop."""
+    """Clients still busy when a round closes: they run on, and their updates are late, or they are cut."""
     pause: Duration = 0.0
-    """Pause between the close of a round and the start of the next."""
+    """Pause between the end of a round and the start of the next."""
 
 
 class Sync(Schedule):
     """Rounds: select, dispatch, wait, aggregate.
 
-    A round closes when every update that can still come has come, when over-selection has brought enough, or at
-    its deadline;
-    an update that arrives exactly at the deadline is in time. When nobody can be selected the server waits for the next
-    client to check in. A method's prologue is handed out before the first round, to all clients checked in at the
-    start; it closes as a round does, with what has come by then.
+    A round closes when no further update can arrive, when over-selection has yielded enough updates, or at its
+    deadline; an update that arrives exactly at the deadline is in time. If no client can be selected, the server waits
+    for the next one to check in. A method's prologue is dispatched before the first round to all clients checked in at
+    the start; it closes as a round does.
     """
 
     name: ClassVar[str] = "sync"
     synchronous: ClassVar[bool] = True
     begins_with_prologue: ClassVar[bool] = True
+    patience: ClassVar[str] = "deadline"
     paper: ClassVar[str] = (
         "McMahan et al., AISTATS 2017, Algorithm 1; deadline and over-selection: Bonawitz et al., "
         "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
     )
     Params = SyncParams
 
-    #: Rounds in a row that may take no simulated time at all before the scenario is refused as endless.
-    MAX_INSTANT_ROUNDS: ClassVar[int] = 1_000_000
-
     def __init__(self, params: SyncParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if params.deadline is None and not server.detects_failures:
-            raise UserError(
-                "a round without a deadline waits for ever for a client that is gone",
-                where="server.schedule",
-                hint="give a deadline, or a server.failure_detection other than never",
-            )
         if selection.allows_empty and params.min_updates > 0:
             raise UserError(
-                "a round that nobody takes part in has fewer updates than the schedule asks for",
+                "an empty round has fewer updates than the schedule requires",
                 where="server.schedule.min_updates",
-                hint="give min_updates: 0, or leave out the selection's allow_empty",
+                hint="set min_updates: 0, or remove the selection's allow_empty",
             )
-        cohort = getattr(selection.params, "cohort", None)
+        cohort = selection.largest_cohort
         if cohort is not None and params.min_updates > cohort:
             raise UserError(
-                f"no round of {cohort} clients brings {params.min_updates} updates",
+                f"a round of {cohort} clients never yields {params.min_updates} updates",
                 where="server.schedule.min_updates",
-                hint="ask for no more updates than server.selection.cohort",
+                hint=f"set min_updates to at most {cohort}, or raise server.selection.cohort",
             )
         self._outstanding: dict[int, Dispatch] = {}
         self._arrived: list[Dispatch] = []
         self._waiting: set[int] = set()
         self._handouts: list[Timer] = []
         self._needed = 0
-        self._started_ns = 0
-        self._instant_rounds = 0
+        self._standstill = Standstill("rounds", "a pause between rounds, ")
         self._deadline: Timer | None = None
 
     def start(self) -> None:
-        """Start the prologue, where there is one, or the first round."""
+        """Start the prologue, or the first round if there is none."""
         if self.server.has_prologue:
             clients = self.server.online_clients().tolist()
             self._open(clients, needed=len(clients))
@@ -102,8 +92,7 @@ class Sync(Schedule):
         self._open(clients, needed)
 
     def _open(self, clients: list[int], needed: int) -> None:
-        """Hand out work to these clients, until so many updates have arrived."""
-        self._started_ns = self.server.now_ns
+        """Dispatch work to these clients and wait for ``needed`` updates."""
         self._outstanding = {}
         self._arrived = []
         self._needed = needed
@@ -124,7 +113,7 @@ class Sync(Schedule):
         self._outstanding[dispatch.dispatch_id] = dispatch
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """Count an update in time; one of a closed round is late."""
+        """Count an update; one of a closed round is late."""
         if self._outstanding.pop(dispatch.dispatch_id, None) is None:
             self.server.discard(dispatch, late=True)
             return
@@ -135,7 +124,7 @@ class Sync(Schedule):
             self._close_if_nothing_can_come()
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Wait no longer for a client that is gone."""
+        """Stop waiting for a client that has gone offline."""
         if self._outstanding.pop(dispatch.dispatch_id, None) is not None:
             self._close_if_nothing_can_come()
 
@@ -156,7 +145,7 @@ class Sync(Schedule):
                 self.server.cut(dispatch)
         arrived, self._arrived = self._arrived, []
         if self.server.has_prologue and self.server.version == 0:
-            # Whoever has not answered begins without.
+            # Clients that have not responded start without it.
             self.server.aggregate(arrived)
         elif len(arrived) >= self.params.min_updates:
             self.server.aggregate(arrived, closes_round=True)
@@ -164,15 +153,5 @@ class Sync(Schedule):
             for dispatch in arrived:
                 self.server.discard(dispatch)
             self.server.close_round()
-        self._watch_for_standstill()
+        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns + to_ns(self.params.pause), self._start_round)
-
-    def _watch_for_standstill(self) -> None:
-        instant = self.server.now_ns == self._started_ns and self.params.pause == 0
-        self._instant_rounds = self._instant_rounds + 1 if instant else 0
-        if self._instant_rounds > self.MAX_INSTANT_ROUNDS:
-            raise UserError(
-                f"{self._instant_rounds} rounds in a row took no simulated time, so the run may never end",
-                where="devices",
-                hint="give compute or network times, a pause between rounds, or stop.rounds",
-            )

@@ -1,4 +1,4 @@
-"""The tiered schedule: synchronous rounds inside tiers of like speed, which do not wait for each other."""
+"""The tiered schedule: synchronous rounds within tiers of similar speed, which do not wait for each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
 from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
@@ -17,21 +16,23 @@ class TieredParams(ContinuousParams):
     """Parameters of the tiered schedule."""
 
     speed_ratio: float = Field(default=2.0, ge=1)
-    """No client of a tier takes longer than this many times what the fastest of its tier takes."""
+    """Longest duration within a tier, as a multiple of its fastest client's."""
     tiers: int | None = Field(default=None, ge=1)
-    """Make this many tiers of equal size instead."""
+    """Number of tiers of equal size, instead of tiers by speed ratio."""
 
 
 class Tiered(Continuous):
-    """Every tier runs rounds of its own: it waits for its clients, makes a version, and starts again from it.
+    """Every tier runs its own rounds: it waits for its clients, creates a version, and starts again from it.
 
-    Tiers follow from the expected duration of a full piece of work and never change. A round of a tier takes the
-    selection's cohort from the tier's clients (all that are there without one). Each update is marked with its tier
-    (0 the fastest), and every version tells the method ``tier`` and ``tiers``, their number. Updates that arrive at one
-    instant are handled in order of dispatching; a tier whose round they complete starts the next at once.
+    Tiers follow from the expected duration of a full workload and never change. A round of a tier takes the
+    selection's cohort from the tier's clients (all that are available if there is none). Each update is marked with
+    its tier (0 the fastest), and every version passes ``tier`` and ``tiers``, the number of tiers, to the method.
+    Updates that arrive at one instant are handled in order of dispatching; a tier whose round they complete starts the
+    next at once.
     """
 
     name: ClassVar[str] = "tiered"
+    needs_choice: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
         "Asynchronous Tiers, SC 2021, Algorithm 1; tiers by speed ratio: Li et al., FedCompass, ICLR 2024, App. E.2"
@@ -40,12 +41,6 @@ class Tiered(Continuous):
 
     def __init__(self, params: TieredParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if not selection.chooses:
-            raise UserError(
-                f"the {selection.name} selection says who works when, and so do tiers",
-                where="server.selection",
-                hint="use another selection, or another schedule",
-            )
         durations = profile(server)
         tiers = (
             tiers_by_ratio(durations, params.speed_ratio)
@@ -76,13 +71,13 @@ class Tiered(Continuous):
             self.hand_out(client)
 
     def received(self, dispatch: Dispatch) -> None:
-        """Count an update; the last of a tier's round makes a version."""
+        """Count an update; the last one of a tier's round completes a version."""
         tier = self._tier_of[dispatch.client]
         self._arrived[tier].append(dispatch)
         self._one_less(tier)
 
     def lost(self, dispatch: Dispatch) -> None:
-        """The tier waits no longer for this client."""
+        """Stop waiting for this client."""
         self._one_less(self._tier_of[dispatch.client])
 
     def _one_less(self, tier: int) -> None:

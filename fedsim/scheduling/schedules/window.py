@@ -1,4 +1,4 @@
-"""Windows: one update from everybody, each client when it is there."""
+"""The window schedule: one update from every client, each when it is online."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.standstill import Standstill
 from fedsim.units import Duration, to_ns
 
 
@@ -16,38 +17,30 @@ class WindowParams(Parameters):
     """Parameters of windows."""
 
     length: Duration = 0.0
-    """Shortest window: the update is made when everybody has reported, and not before this time has passed. The paper
-    makes one update in each availability cycle."""
+    """Shortest window: a version is created when all clients have reported, but not before this time has passed. The
+    paper creates one version per availability cycle."""
     deadline: Duration | None = Field(default=None, gt=0)
-    """Longest window: whoever has reported by then counts, and clients still at work are told to stop. Without it the
-    server waits for all clients, for ever if one never comes."""
+    """Longest window: the clients that have reported by then count, and busy clients are cut. Default: the server waits
+    for all clients, forever if one never reports."""
 
 
 class Window(Schedule):
-    """Every client is handed the model of the window once, as soon as it checks in; all updates make one version.
+    """Every client receives the window's model once, as soon as it checks in; all updates make one version.
 
-    Whoever drops out is handed the work again at its next check-in. The selection is not asked.
+    A client that drops out gets the work again at its next check-in. The selection is not used.
     """
 
     name: ClassVar[str] = "window"
     synchronous: ClassVar[bool] = True
+    patience: ClassVar[str] = "deadline"
     paper: ClassVar[str] = (
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "section 5 and appendix D.1 (waiting)"
     )
     Params = WindowParams
 
-    #: Windows in a row that may take no simulated time at all before the scenario is refused as endless.
-    MAX_INSTANT_WINDOWS: ClassVar[int] = 1_000_000
-
     def __init__(self, params: WindowParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        if params.deadline is None and not server.detects_failures:
-            raise UserError(
-                "a window without a deadline waits for ever for a client that is gone",
-                where="server.schedule",
-                hint="give a deadline, or a server.failure_detection other than never",
-            )
         if params.deadline is not None and params.deadline < params.length:
             raise UserError(
                 f"the longest window ({params.deadline:g} s) is shorter than the shortest ({params.length:g} s)",
@@ -59,7 +52,7 @@ class Window(Schedule):
         self._arrived: list[Dispatch] = []
         self._timers: list[Timer] = []
         self._opened_ns = 0
-        self._instant_windows = 0
+        self._standstill = Standstill("windows", "a length of the window, ")
 
     def start(self) -> None:
         """Open the first window."""
@@ -80,7 +73,7 @@ class Window(Schedule):
         self._at_work[dispatch.dispatch_id] = dispatch
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """Count a client's report; one that was given up comes too late."""
+        """Count a client's update; one of a closed window is late."""
         if self._at_work.pop(dispatch.dispatch_id, None) is None:
             self.server.discard(dispatch, late=True)
             return
@@ -93,7 +86,7 @@ class Window(Schedule):
                 self._timers.append(self.server.call_at(end_ns, self._close))
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Hand the work out again."""
+        """Dispatch the work again."""
         if self._at_work.pop(dispatch.dispatch_id, None) is not None:
             self._hand_out(dispatch.client)
 
@@ -109,15 +102,5 @@ class Window(Schedule):
             self.server.aggregate(arrived, closes_round=True)
         else:
             self.server.close_round()
-        self._watch_for_standstill()
+        self._standstill.count(self.server.now_ns)
         self.server.call_at(self.server.now_ns, self._open)
-
-    def _watch_for_standstill(self) -> None:
-        instant = self.server.now_ns == self._opened_ns
-        self._instant_windows = self._instant_windows + 1 if instant else 0
-        if self._instant_windows > self.MAX_INSTANT_WINDOWS:
-            raise UserError(
-                f"{self._instant_windows} windows in a row took no simulated time, so the run may never end",
-                where="devices",
-                hint="give compute or network times, a length of the window, or stop.rounds",
-            )

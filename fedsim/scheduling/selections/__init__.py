@@ -1,4 +1,4 @@
-"""Selections: whom to dispatch. One file each."""
+"""Selections: which clients to dispatch. One file each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Independent participation: every client flips a coin of its own each round."""
+"""Independent participation: each client participates in a round with its own probability."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from fedsim.scheduling.successive import weighted_order
 
 
 class Sine(Parameters):
-    """A factor that swings: ``offset`` + ``amplitude`` x sin(2 pi t / ``period``) in round t = 0, 1, ..."""
+    """A periodic factor: ``offset`` + ``amplitude`` x sin(2 pi t / ``period``) in round t = 0, 1, ..."""
 
     offset: float = 0.7
     """Mean of the factor."""
     amplitude: float = Field(default=0.3, ge=0)
-    """Largest departure from it."""
+    """Largest deviation from the mean."""
     period: float = Field(default=10.0, gt=0)
-    """Rounds of one swing."""
+    """Rounds per period."""
 
 
 class BernoulliParams(Parameters):
     """Parameters of independent participation."""
 
     probability: float | list[float] = 0.2
-    """Probability of a client to take part in a round: one for all, or one a client (one a group with
+    """Probability that a client participates in a round: one for all, or one per client (per group with
     ``group_size``)."""
     group_size: int | None = Field(default=None, ge=1)
-    """The first probability is that of this many clients, the second of the next as many, and so on."""
+    """Clients per group: the first probability applies to the first group of this size, and so on."""
     sine: Sine | None = None
     """Factor on all probabilities that changes with the round."""
     allow_empty: bool = False
-    """A round in which no coin falls right has no clients (it counts where the schedule has ``min_updates: 0``);
-    otherwise such a round is passed over."""
+    """Whether a round may have no clients, which counts with the schedule's ``min_updates: 0``; otherwise such a round
+    is skipped."""
 
     @field_validator("probability")
     @classmethod
@@ -48,21 +48,21 @@ class BernoulliParams(Parameters):
         if not values or any(not 0 <= p <= 1 for p in values):
             raise ValueError("probabilities lie between 0 and 1")
         if not any(values):
-            raise ValueError("somebody must take part: all probabilities are 0")
+            raise ValueError("all probabilities are 0, so no client would ever participate")
         return value
 
 
 class Bernoulli(Selection):
-    """Every client that is checked in and not at work takes part in a round with its own probability.
+    """Every client that is checked in and idle participates in a round with its own probability.
 
-    The coins depend on seed, client and round alone. Under schedules without rounds, free places are given to clients
-    in proportion to their probabilities.
+    The coins depend on seed, client and round alone. Under schedules without rounds, free slots are filled in
+    proportion to the probabilities.
     """
 
     name: ClassVar[str] = "bernoulli"
     Params = BernoulliParams
 
-    #: Rounds passed over before a client is drawn in proportion to the probabilities instead.
+    #: Rounds skipped before a client is drawn in proportion to the probabilities instead.
     MAX_EMPTY_ROUNDS: ClassVar[int] = 10_000
 
     def __init__(self, params: BernoulliParams, server: ServerPort) -> None:
@@ -72,7 +72,7 @@ class Bernoulli(Selection):
         self._round = 0
 
     def probabilities(self, round_: int) -> npt.NDArray[np.float64]:
-        """Probability of every client to take part in a round, (N,)."""
+        """Probability that each client participates in a round, (N,)."""
         sine = self.params.sine
         if sine is None:
             return self._probability
@@ -82,7 +82,7 @@ class Bernoulli(Selection):
 
     @property
     def allows_empty(self) -> bool:
-        """See :attr:`fedsim.scheduling.base.Selection.allows_empty`."""
+        """Whether rounds without participants are allowed."""
         allowed: bool = self.params.allow_empty
         return allowed
 
@@ -92,7 +92,7 @@ class Bernoulli(Selection):
         return max(1, math.ceil(expected * factor - 1e-9))
 
     def cohort(self, factor: float = 1.0) -> list[int]:
-        """Those whose coin falls right; ``factor`` multiplies the probabilities."""
+        """The participants of the next round; ``factor`` multiplies the probabilities."""
         available = self.available()
         if not len(available):
             return []
@@ -121,8 +121,8 @@ def _per_client(params: BernoulliParams, clients: int) -> npt.NDArray[np.float64
         values = np.repeat(values, clients)
     if len(values) < clients or (params.group_size is None and len(values) > clients):
         raise UserError(
-            f"there are probabilities for {len(values)} clients, and {clients} clients",
+            f"there are probabilities for {len(values)} clients, but {clients} clients",
             where="server.selection.probability",
-            hint="give one number for all, one a client, or one a group with group_size",
+            hint="give one number for all, one per client, or one per group with group_size",
         )
     return values[:clients]

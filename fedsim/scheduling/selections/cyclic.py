@@ -11,7 +11,7 @@ from fedsim.scheduling.turns import Turns
 
 
 class Cyclic(Selection):
-    """The next block of clients in the order of their numbers, round and round; who is not there loses the turn."""
+    """The next block of clients in numerical order, cyclically; an unavailable client loses its turn."""
 
     name: ClassVar[str] = "cyclic"
     Params = CohortParams
@@ -22,5 +22,5 @@ class Cyclic(Selection):
         self._turns = Turns(lambda lap: order)
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw the next clients in turn."""
         return self._turns.take(count, self.available())

@@ -1,4 +1,4 @@
-"""Oort: clients with much to learn from, and fast enough."""
+"""Oort: clients with informative data that are fast enough."""
 
 from __future__ import annotations
 
@@ -22,41 +22,42 @@ class OortParams(CohortParams):
     """Parameters of Oort; defaults as in section 7.1 of the paper, the pacer's as in its published code."""
 
     exploration: float = Field(default=0.9, ge=0, le=1)
-    """Share of the first cohort that is drawn among clients never seen before."""
+    """Share of the first cohort that is drawn from clients never drawn before."""
     exploration_decay: float = Field(default=0.98, gt=0, le=1)
-    """Factor on that share from draw to draw."""
+    """Factor on that share per draw."""
     exploration_min: float = Field(default=0.2, ge=0, le=1)
-    """Where it stops falling."""
+    """Smallest exploration share."""
     penalty: float = Field(default=2.0, ge=0)
-    """How hard a client slower than preferred is set back (alpha)."""
+    """Exponent of the penalty for clients slower than preferred (alpha)."""
     preferred_percentile: float = Field(default=30.0, gt=0, le=100)
-    """The preferred duration is this percentile of those seen, at first ..."""
+    """Initial percentile of the observed durations that is the preferred duration."""
     pacer_step: float = Field(default=5.0, ge=0)
-    """... and this many percentiles more whenever clients have taught less than before."""
+    """Increase of that percentile whenever the total utility has fallen."""
     pacer_rounds: int = Field(default=20, ge=1)
-    """Draws over which that is compared."""
+    """Draws over which the total utility is compared."""
     cutoff: float = Field(default=0.95, gt=0, le=1)
-    """Clients are drawn among those with at least this share of the utility of the last one that would be needed."""
+    """Clients are drawn from those with at least this share of the lowest utility needed to fill the cohort."""
     clip: float = Field(default=0.95, gt=0, le=1)
-    """Statistical utilities above this quantile count as much as it."""
+    """Statistical utilities are clipped at this quantile."""
     most_draws: int | None = Field(default=None, ge=1)
-    """A client that was drawn this often is only drawn where there are no others."""
+    """Draws after which a client is only drawn if there are no others."""
 
 
 class Oort(Selection):
-    """Guided participant selection: utility is what a client's data teach, less where it is slower than preferred.
+    """Guided participant selection: a client's utility is its loss, with a penalty if it is slower than preferred.
 
     The statistical utility of a client is its number of samples times its mean training loss, as of its last aggregated
     update (which stands for |B| sqrt(mean squared loss) of the paper: updates carry mean losses), clipped and scaled to
-    at most 1. To it come sqrt(0.1 log(draws) / last draw) for what may have changed since, and the factor
-    (preferred / duration)^alpha for slow clients. A shrinking share of the cohort is spent on clients never seen,
-    in proportion to their speed in a profiling run.
+    at most 1. The staleness bonus sqrt(0.1 log(draws) / last draw) is added, and slow clients get the factor
+    (preferred / duration)^alpha. A shrinking share of the cohort goes to clients never drawn, in proportion to their
+    speed in a profiling run.
 
     Lai et al., Oort: Efficient Federated Learning via Guided Participant Selection, OSDI 2021, Algorithm 1. Needs
-    training, and asks for the losses at every draw, which executes pending training.
+    training, and requests the losses at every draw, which executes pending training.
     """
 
     name: ClassVar[str] = "oort"
+    needs_training: ClassVar[bool] = True
     Params = OortParams
 
     def __init__(self, params: OortParams, server: ServerPort) -> None:
@@ -67,21 +68,21 @@ class Oort(Selection):
         self._last_draw = np.zeros(n, dtype=np.int64)
         self._times = np.zeros(n, dtype=np.int64)
         self._profile: FloatArray | None = None
-        self._heard: list[Dispatch] = []
+        self._arrived: list[Dispatch] = []
         self._draws = 0
         self._exploration = float(params.exploration)
         self._percentile = float(params.preferred_percentile)
-        self._taught: list[float] = []
+        self._totals: list[float] = []
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """See :meth:`fedsim.scheduling.base.Selection.on_arrival`."""
-        self._heard.append(dispatch)
+        """Record the update and the duration of its dispatch."""
+        self._arrived.append(dispatch)
         self._duration_s[dispatch.client] = (
             dispatch.arrived_ns - dispatch.dispatched_ns
         ) / NS_PER_S
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw known clients by utility and new ones by speed."""
         available = self.available()
         count = min(count, len(available))
         if count < 1:
@@ -99,7 +100,7 @@ class Oort(Selection):
         chosen = self._exploit(known, count - exploring)
         chosen += self._explore(new, count - len(chosen))
         if len(chosen) < count:
-            # Clients drawn before whose update has not been used; nothing is known that speaks for or against them.
+            # Clients drawn before whose update has not been used: their utility is unknown.
             rest = np.setdiff1d(available, np.array(chosen, dtype=np.int64))
             chosen += self.generator().permutation(rest)[: count - len(chosen)].tolist()
         self._last_draw[chosen] = self._draws
@@ -107,23 +108,23 @@ class Oort(Selection):
         return chosen
 
     def _learn(self) -> None:
-        """Take up the losses of the updates that were aggregated since the last draw."""
-        used = [dispatch for dispatch in self._heard if dispatch.used]
-        self._heard = [dispatch for dispatch in self._heard if dispatch.open]
-        taught = 0.0
+        """Update utilities from the updates aggregated since the last draw."""
+        used = [dispatch for dispatch in self._arrived if dispatch.used]
+        self._arrived = [dispatch for dispatch in self._arrived if dispatch.open]
+        total = 0.0
         if used:
             clients = np.array([dispatch.client for dispatch in used])
             losses = np.nan_to_num(self.server.training_losses(used), posinf=0.0)
             self._utility[clients] = self.server.samples[clients] * losses
-            taught = float(self._utility[np.unique(clients)].sum())
-        self._taught.append(taught)
+            total = float(self._utility[np.unique(clients)].sum())
+        self._totals.append(total)
 
     def _pace(self) -> None:
-        """Prefer slower clients than before where the fast ones teach less and less."""
+        """Raise the preferred duration if the total utility has fallen."""
         window = self.params.pacer_rounds
-        if self._draws % window or len(self._taught) < 2 * window:
+        if self._draws % window or len(self._totals) < 2 * window:
             return
-        if sum(self._taught[-2 * window : -window]) > sum(self._taught[-window:]):
+        if sum(self._totals[-2 * window : -window]) > sum(self._totals[-window:]):
             self._percentile = min(100.0, self._percentile + self.params.pacer_step)
 
     def utilities(self, clients: IntArray) -> FloatArray:
@@ -151,7 +152,7 @@ class Oort(Selection):
         utilities = self.utilities(known)
         needed = np.partition(utilities, -count)[-count]
         good = utilities >= self.params.cutoff * needed
-        # Those of no utility come last, in whatever order.
+        # Clients without utility come last, in any order.
         weights = np.maximum(utilities[good], 1e-12)
         return weighted_order(self.generator(), known[good], weights)[:count]
 

@@ -1,4 +1,4 @@
-"""Groups of clients that take part in turn."""
+"""Groups of clients that participate in turn."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from fedsim.units import Duration, to_ns
 
 
 class PeriodicGroupsParams(CohortParams):
-    """Parameters of groups that take part in turn."""
+    """Parameters of groups that participate in turn."""
 
     groups: int = Field(default=5, ge=1)
     """Number of groups: equal blocks of consecutive clients (to one client)."""
     slot_rounds: int = Field(default=100, ge=1)
-    """Rounds for which a group takes part before the next one does."""
+    """Rounds per slot, in which one group participates."""
     slot: Duration | None = Field(default=None, gt=0)
-    """Simulated time for which it does, instead of rounds."""
+    """Simulated time per slot, instead of rounds."""
     offset: Literal["random"] | float = 0.0
-    """How much of the very first slot is over at the start, as a share of a slot; or drawn with the seed."""
+    """Share of the first slot that has passed at the start; or drawn with the seed."""
     order: Literal["permutation", "independent"] = "permutation"
-    """Within a slot: everybody in turn in a random order, drawn anew when all have had theirs; or a fresh uniform draw
-    each round."""
+    """Within a slot: all clients in turn in a random order, redrawn every lap; or an independent uniform draw per
+    round."""
 
 
 class PeriodicGroups(Selection):
-    """Groups take part in turn, each for a slot of rounds (or of time); within a slot clients are drawn from its group.
+    """Groups participate in turn, each for a slot of rounds or of time, in which clients are drawn from it.
 
     The periodic availability of Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client
-    Participation, NeurIPS 2022, section 6, with an order of its own for each group that goes on where the group's last
-    slot has left it. Rounds for which nobody of the group is there are passed over.
+    Participation, NeurIPS 2022, section 6, with a separate order per group that continues where the group's last
+    slot ended. Rounds in which no client of the group is available are skipped.
     """
 
     name: ClassVar[str] = "periodic_groups"
@@ -78,14 +78,14 @@ class PeriodicGroups(Selection):
         return slot % int(self.params.groups)
 
     def next_change_ns(self) -> int | None:
-        """The next slot, where slots are of time."""
+        """The start of the next slot if slots are measured in time."""
         if self._slot_ns is None:
             return None
         elapsed = (self.server.now_ns + self._offset) % self._slot_ns
         return self.server.now_ns + self._slot_ns - elapsed
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw clients of the current group."""
         present = self.available()
         available = present[self._is_member[self.group][present]]
         if self._slot_ns is None:
@@ -102,5 +102,5 @@ class PeriodicGroups(Selection):
 
 
 def _laps(members: npt.NDArray[np.int64], stream: Stream) -> Callable[[int], npt.NDArray[np.int64]]:
-    """Orders of one group, a fresh one each lap."""
+    """Orders of one group, a new one per lap."""
     return lambda lap: stream.generator(k=lap).permutation(members)

@@ -1,4 +1,4 @@
-"""REFL: those first who will be there least."""
+"""REFL: the least available clients first."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class REFLParams(CohortParams):
     """Parameters of REFL."""
 
     hold_off: int = Field(default=5, ge=0)
-    """Draws for which a client that was drawn stands back behind all others."""
+    """Draws for which a drawn client ranks behind all others."""
     slot: Duration = Field(default=3600.0, gt=0)
-    """Availability is learnt for slots of this length ..."""
+    """Length of the slots for which availability is estimated."""
     cycle: Duration = Field(default=86_400.0, gt=0)
-    """... of a cycle of this length."""
+    """Length of the cycle that the slots divide."""
     round_length: Duration = Field(default=600.0, gt=0)
-    """Length of a round before the first has been seen."""
+    """Assumed length of the first round."""
 
     @model_validator(mode="after")
     def _whole_slots(self) -> REFLParams:
@@ -35,11 +35,11 @@ class REFLParams(CohortParams):
 
 
 class REFL(Selection):
-    """Least available first: of the clients checked in, those who are least likely to be there soon.
+    """Least available first: of the clients checked in, those least likely to be online soon.
 
-    The server notes at every draw who is checked in or at work, slot by slot of the daily cycle, and predicts from
-    these shares who will be there one to two round lengths from now (with one observation's worth of the client's share
-    of the whole day, so that slots never seen are judged by it). Of equals a random one is drawn.
+    The server records at every draw which clients are checked in or busy, per slot of the daily cycle, and predicts
+    from these shares which will be online one to two round lengths from now (adding one observation of the
+    client's share of the whole day, which stands in for slots never seen). Ties are broken at random.
 
     Selection of Abdelmoniem et al., REFL: Resource-Efficient Federated Learning, EuroSys 2023, section 4.1; there each
     learner predicts its own availability, here the server does from what it has seen.
@@ -61,7 +61,7 @@ class REFL(Selection):
         self._round_began_ns = -1
 
     def cohort(self, factor: float = 1.0) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.cohort`; also measures the length of rounds."""
+        """The clients of the next round; also measures the length of the last one."""
         now = self.server.now_ns
         if 0 <= self._round_began_ns < now:
             self._learn_length(now - self._round_began_ns)
@@ -69,7 +69,7 @@ class REFL(Selection):
         return super().cohort(factor)
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw the clients with the lowest predicted availability."""
         self._look()
         available = self.available()
         held = self._draws - self._drawn_at[available] < self.params.hold_off
@@ -83,7 +83,7 @@ class REFL(Selection):
         return clients
 
     def predicted(self, clients: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Predicted probability of each client to be there one to two round lengths from now."""
+        """Predicted probability that each client is online one to two round lengths from now."""
         first = int(self.server.now_ns + self._length_ns) // self._slot_ns
         last = int(self.server.now_ns + 2 * self._length_ns) // self._slot_ns
         slots = np.arange(first, min(last, first + self._slots - 1) + 1) % self._slots
@@ -94,14 +94,14 @@ class REFL(Selection):
         return result
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """See :meth:`fedsim.scheduling.base.Selection.on_arrival`."""
+        """Mark the client as idle; without rounds, measure the length of its dispatch."""
         self._at_work[dispatch.client] = False
         if self._round_began_ns < 0:
-            # No rounds: a piece of work is as long as one.
+            # Without rounds, a dispatch takes the role of a round.
             self._learn_length(dispatch.arrived_ns - dispatch.dispatched_ns)
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """See :meth:`fedsim.scheduling.base.Selection.on_failure`."""
+        """Mark the client as idle."""
         self._at_work[dispatch.client] = False
 
     def _learn_length(self, length_ns: int) -> None:

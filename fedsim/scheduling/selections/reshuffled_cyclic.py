@@ -1,4 +1,4 @@
-"""Clients in an order that is drawn anew every lap."""
+"""Clients in a random order that is redrawn every lap."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fedsim.scheduling.turns import Turns
 class ReshuffledCyclic(Selection):
     """The next block of clients in a random order; when all have had their turn, a new order is drawn.
 
-    With everybody always there, each client takes part exactly once in every N / cohort rounds ("regularized
-    participation" of Wang and Ji, NeurIPS 2022). Who is not there loses the turn.
+    If all clients are always online, each participates exactly once in every N / cohort rounds ("regularized
+    participation" of Wang and Ji, NeurIPS 2022). An unavailable client loses its turn.
     """
 
     name: ClassVar[str] = "reshuffled_cyclic"
@@ -32,5 +32,5 @@ class ReshuffledCyclic(Selection):
         self._turns = Turns(lap)
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw the next clients in turn."""
         return self._turns.take(count, self.available())

@@ -1,4 +1,4 @@
-"""Everybody the same number of times."""
+"""All clients equally often."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 
 
 class RoundRobin(Selection):
-    """Those first who were drawn least often, of these the one whose last draw is longest ago, then by number.
+    """Clients that were drawn least often first; ties go to the least recently drawn, then by number.
 
-    Where everybody is always there, it is ``cyclic``; where not, who missed turns catches up on them.
+    If all clients are always online, this is ``cyclic``; otherwise a client catches up on missed turns.
     """
 
     name: ClassVar[str] = "round_robin"
@@ -25,7 +25,7 @@ class RoundRobin(Selection):
         self._last = np.full(server.clients, -1, dtype=np.int64)
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw the clients with the fewest draws."""
         available = self.available()
         order = np.lexsort((available, self._last[available], self._times[available]))
         chosen = available[order[: max(0, count)]]

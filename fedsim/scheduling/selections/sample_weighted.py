@@ -15,21 +15,21 @@ class SampleWeightedParams(CohortParams):
     """Parameters of selection by number of samples."""
 
     replacement: bool = False
-    """Independent draws, in which a client may come several times and counts as often."""
+    """Whether draws are independent, so that a client may be drawn, and counts, several times."""
 
 
 class SampleWeighted(Replacing):
-    """Clients with more training samples are drawn more often, each in proportion to its number.
+    """Clients drawn in proportion to their numbers of training samples.
 
     Without replacement the draws are successive. With replacement it is scheme I of Li et al., On the Convergence of
-    FedAvg on Non-IID Data, ICLR 2020, which asks for a method with ``weights: uniform``.
+    FedAvg on Non-IID Data, ICLR 2020, which requires a method with ``weights: uniform``.
     """
 
     name: ClassVar[str] = "sample_weighted"
     Params = SampleWeightedParams
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw clients in proportion to their numbers of samples."""
         available = self.available()
         if not len(available) or count < 1:
             return []

@@ -15,11 +15,11 @@ class ScriptedParams(Parameters):
     """Parameters of scripted participation."""
 
     rounds: list[list[int]] = Field(min_length=1)
-    """Clients of each round; a client may stand in a round once. After the last round the script starts again."""
+    """Clients of each round; each at most once per round. After the last round the script starts again."""
 
 
 class Scripted(Selection):
-    """Dispatches exactly the clients of the script; one that is offline is handed its work when it checks in.
+    """Dispatches exactly the clients of the script; one that is offline gets its work when it checks in.
 
     Imposes a paper's participation pattern. Under asynchronous schedules the script is read as one long queue of
     clients.
@@ -47,13 +47,13 @@ class Scripted(Selection):
                 )
 
     def cohort(self, factor: float = 1.0) -> list[int]:
-        """The next round of the script, whatever ``factor``."""
+        """The next round of the script; ``factor`` is ignored."""
         clients = self.params.rounds[self._next_round % len(self.params.rounds)]
         self._next_round += 1
         return list(clients)
 
     def draw(self, count: int) -> list[int]:
-        """The next clients of the script that are not at work; the first that is at work ends the draw."""
+        """The next clients of the script that are idle; the first busy one ends the draw."""
         drawn: list[int] = []
         while len(drawn) < count:
             if not self._queue:

@@ -1,4 +1,4 @@
-"""TiFL: the clients of a round are of one tier of speed."""
+"""TiFL: the clients of a round belong to one tier of speed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class TiFLParams(CohortParams):
     """Parameters of TiFL."""
 
     tiers: int = Field(default=5, ge=1)
-    """Number of tiers, of equal size, by the expected duration of a full piece of work."""
+    """Number of tiers, of equal size, by the expected duration of a full workload."""
     probabilities: list[float] | None = None
-    """Chances of the tiers, the fastest first; equal ones when not given."""
+    """Probabilities of the tiers, the fastest first, up to a factor; default: equal."""
 
     @field_validator("probabilities")
     @classmethod
     def _chances(cls, value: list[float] | None) -> list[float] | None:
         if value is not None and (any(p < 0 for p in value) or not any(value)):
-            raise ValueError("chances are not negative, and not all 0")
+            raise ValueError("probabilities must not be negative, and not all 0")
         return value
 
 
 class TiFL(Selection):
-    """Each round draws a tier by its chances, and then clients uniformly within it, so that they are of like speed.
+    """Each round draws a tier by its probability, and then clients uniformly within it.
 
-    A tier of which nobody is there is not drawn; one with fewer clients than the cohort gives all it has. The static
+    A tier without available clients is not drawn; one with fewer clients than the cohort yields all of them. The static
     policies of Chai et al., TiFL: A Tier-based Federated Learning System, HPDC 2020, section 4.3 (their policy
     ``vanilla`` is uniform selection).
     """
@@ -46,13 +46,13 @@ class TiFL(Selection):
         chances = params.probabilities or [1.0] * count
         if len(chances) != count:
             raise UserError(
-                f"{len(chances)} chances for {count} tiers",
+                f"there are {len(chances)} probabilities for {count} tiers",
                 where="server.selection.probabilities",
             )
         self._chances = np.array(chances)
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw a tier, and then clients within it."""
         available = self.available()
         tiers = self._tiers[available]
         chances = self._chances * (np.bincount(tiers, minlength=len(self._chances)) > 0)

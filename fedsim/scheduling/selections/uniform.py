@@ -8,13 +8,13 @@ from fedsim.scheduling.base import CohortParams, Selection
 
 
 class Uniform(Selection):
-    """Uniformly without replacement among the clients that are checked in and not at work."""
+    """Clients drawn uniformly without replacement from those that are checked in and idle."""
 
     name: ClassVar[str] = "uniform"
     Params = CohortParams
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`."""
+        """Draw clients uniformly without replacement."""
         if self._members is None:
             return self.server.sample_online(count)
         clients: list[int] = self.generator().permutation(self.available())[:count].tolist()

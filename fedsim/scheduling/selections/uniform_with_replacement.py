@@ -9,7 +9,7 @@ from fedsim.scheduling.replacement import Replacing
 
 
 class UniformWithReplacement(Replacing):
-    """As many independent uniform draws as the cohort is large, among the clients checked in and not at work.
+    """As many independent uniform draws as the cohort is large, among the clients that are checked in and idle.
 
     A client drawn m times works once, and its update counts m times (scheme I of Li et al., On the Convergence of
     FedAvg on Non-IID Data, ICLR 2020, with equal weights).
@@ -19,7 +19,7 @@ class UniformWithReplacement(Replacing):
     Params = CohortParams
 
     def draw(self, count: int) -> list[int]:
-        """See :meth:`fedsim.scheduling.base.Selection.draw`; the different clients of ``count`` draws."""
+        """The different clients among ``count`` independent draws."""
         available = self.available()
         if not len(available):
             return []

@@ -1,4 +1,4 @@
-"""CIFAR-10: small colour images."""
+"""CIFAR-10: small color images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.cifar import CifarArchive, join_batches
 from fedsim.tasks.reading.files import Remote
-from fedsim.tasks.reading.images import ImageParameters, normalisation
+from fedsim.tasks.reading.images import ImageParameters
 
 _ARCHIVE = CifarArchive(
     "cifar10",
@@ -45,7 +45,7 @@ class Cifar10Parameters(ImageParameters):
 
 
 class Cifar10(DatasetComponent):
-    """CIFAR-10: 50,000 + 10,000 colour images, 32 x 32, 10 classes (Krizhevsky 2009).
+    """CIFAR-10: 50,000 + 10,000 color images, 32 x 32, 10 classes (Krizhevsky 2009).
 
     Read from the python batches (``data_batch_1`` ... ``test_batch``), plain, .gz or .xz, in the folder or in
     ``cifar-10-batches-py`` below it, or from the downloaded archive.
@@ -61,9 +61,7 @@ class Cifar10(DatasetComponent):
         *train, test = _ARCHIVE.read([*names, "test_batch"], self.params.root, folder)
         train_x, train_y = join_batches(train, "labels")
         test_x, test_y = join_batches([test], "labels")
-        scale, shift = normalisation(
-            self.params.normalise, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-        )
+        scale, shift = self.params.pixel_map((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
         return Dataset(
             name=self.name,
             train_x=train_x,

@@ -1,4 +1,4 @@
-"""CIFAR-100: small colour images of a hundred kinds."""
+"""CIFAR-100: small color images of a hundred kinds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.cifar import CifarArchive, join_batches
 from fedsim.tasks.reading.files import Remote, damaged
-from fedsim.tasks.reading.images import ImageParameters, normalisation
+from fedsim.tasks.reading.images import ImageParameters
 
 _ARCHIVE = CifarArchive(
     "cifar100",
@@ -31,7 +31,7 @@ class Cifar100Parameters(ImageParameters):
 
 
 class Cifar100(DatasetComponent):
-    """CIFAR-100: 50,000 + 10,000 colour images, 32 x 32, 100 classes in 20 superclasses (Krizhevsky 2009).
+    """CIFAR-100: 50,000 + 10,000 color images, 32 x 32, 100 classes in 20 superclasses (Krizhevsky 2009).
 
     Read from the python files ``train``, ``test`` and ``meta``, plain, .gz or .xz, in the folder or in
     ``cifar-100-python`` below it, or from the downloaded archive.
@@ -47,9 +47,7 @@ class Cifar100(DatasetComponent):
         key = f"{self.params.labels}_labels"
         train_x, train_y = join_batches([train], key)
         test_x, test_y = join_batches([test], key)
-        scale, shift = normalisation(
-            self.params.normalise, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
-        )
+        scale, shift = self.params.pixel_map((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
         classes = 100 if self.params.labels == "fine" else 20
         names = meta.values.get(f"{self.params.labels}_label_names")
         if not isinstance(names, list) or len(names) != classes:

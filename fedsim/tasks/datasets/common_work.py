@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred
 
 _CLASSES = 10
 _SHAPE = (1, 28, 28)
@@ -47,13 +49,20 @@ class CommonWork(DatasetComponent):
         total = train + params.test_samples
         means = 0.1 * rng.standard_normal((_CLASSES, *_SHAPE), dtype=np.float32)
         labels = rng.integers(_CLASSES, size=total, dtype=np.int64)
-        images = rng.standard_normal((total, *_SHAPE), dtype=np.float32)
-        images += means[labels]
+        position = rng.bit_generator.state
+
+        @cache
+        def images() -> npt.NDArray[np.float32]:
+            rng.bit_generator.state = position
+            result = rng.standard_normal((total, *_SHAPE), dtype=np.float32)
+            result += means[labels]
+            return result
+
         return Dataset(
             name=self.name,
-            train_x=images[:train],
+            train_x=deferred((train, *_SHAPE), np.float32, lambda: images()[:train]),
             train_y=labels[:train],
-            test_x=images[train:],
+            test_x=deferred((total - train, *_SHAPE), np.float32, lambda: images()[train:]),
             test_y=labels[train:],
             classes=_CLASSES,
             class_names=tuple(str(label) for label in range(_CLASSES)),

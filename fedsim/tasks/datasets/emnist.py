@@ -5,22 +5,18 @@ from __future__ import annotations
 import string
 import zipfile
 from pathlib import Path
-from typing import Any, ClassVar, Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import ClassVar, Literal
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.files import Remote, absent, damaged, download, find, local_folder
-from fedsim.tasks.reading.idx import read_idx
-from fedsim.tasks.reading.images import ImageParameters, normalisation
+from fedsim.tasks.reading.images import ImageParameters, idx_dataset
 
 _ARCHIVE = Remote(
     ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",),
     "md5:58c8d27c78d21e728a6bc7b3cc06412e",
 )
 _ALL = string.digits + string.ascii_uppercase + string.ascii_lowercase
-# The 15 letters whose two cases look alike have no lower-case class of their own.
+# The 15 letters whose two cases look alike have no separate lower-case class.
 _MERGED = string.digits + string.ascii_uppercase + "abdefghnqrt"
 _CLASSES = {
     "balanced": _MERGED,
@@ -58,34 +54,24 @@ class Emnist(DatasetComponent):
             for part in ("train", "test")
             for kind in ("images-idx3", "labels-idx1")
         ]
-        arrays = self._read(files, folder)
-        classes = _CLASSES[split]
-        scale, shift = normalisation(self.params.normalise, 0.1736, 0.3317)
-        # Letters are numbered from 1.
-        first = 1 if split == "letters" else 0
-        return Dataset(
-            name=self.name,
-            # The files hold the images transposed.
-            train_x=arrays[0].transpose(0, 2, 1)[:, None],
-            train_y=arrays[1].astype(np.int64) - first,
-            test_x=arrays[2].transpose(0, 2, 1)[:, None],
-            test_y=arrays[3].astype(np.int64) - first,
-            classes=len(classes),
-            class_names=tuple(classes),
-            scale=scale,
-            shift=shift,
+        return idx_dataset(
+            self.name,
+            self._locate(files, folder),
+            tuple(_CLASSES[split]),
+            self.params.pixel_map(0.1736, 0.3317),
+            first_label=1 if split == "letters" else 0,
+            transposed=True,
         )
 
-    def _read(self, files: list[str], folder: Path | None) -> list[npt.NDArray[Any]]:
-        place = local_folder(self.name, self.params.root, folder)
-        found = [None if place is None else find(place, file) for file in files]
-        paths = [path for path in found if path is not None]
-        if len(paths) < len(files):
-            if self.params.root is not None:
-                missing = [file for file, path in zip(files, found, strict=True) if path is None]
-                raise absent(self.name, missing, place)
-            paths = _unpack(download(self.name, _ARCHIVE), files)
-        return [read_idx(path, 3 if "images" in path.name else 1) for path in paths]
+    def _locate(self, files: list[str], folder: Path | None) -> list[Path]:
+        local = local_folder(self.name, self.params.root, folder)
+        candidates = [None if local is None else find(local, file) for file in files]
+        missing = [file for file, path in zip(files, candidates, strict=True) if path is None]
+        if missing and self.params.root is not None:
+            raise absent(self.name, missing, local)
+        if missing:
+            return _unpack(download(self.name, _ARCHIVE), files)
+        return [path for path in candidates if path is not None]
 
 
 def _unpack(archive: Path, files: list[str]) -> list[Path]:

@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
-from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import Remote
-from fedsim.tasks.reading.images import MNIST_FILES, ImageParameters, load_idx_images
-
-_MIRRORS = (
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-)
-_SHA256 = (
-    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-)
-_CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+from fedsim.tasks.reading.images import MnistFormat
 
 
-class FashionMnist(DatasetComponent):
-    """Fashion-MNIST: 60,000 + 10,000 grey images of garments, 28 x 28, 10 classes (Xiao, Rasul, Vollgraf
+class FashionMnist(MnistFormat):
+    """Fashion-MNIST: 60,000 + 10,000 gray images of garments, 28 x 28, 10 classes (Xiao, Rasul, Vollgraf
     2017; MIT)."""
 
     name: ClassVar[str] = "fashion_mnist"
-    Params = ImageParameters
-    params: ImageParameters
-
-    def load(self, folder: Path | None = None) -> Dataset:
-        """The images, from idx files."""
-        remotes = {
-            file: Remote(tuple(f"{mirror}{file}.gz" for mirror in _MIRRORS), f"sha256:{digest}")
-            for file, digest in zip(MNIST_FILES, _SHA256, strict=True)
-        }
-        return load_idx_images(self.name, self.params, folder, remotes, 0.2860, 0.3530, _CLASSES)
+    mirrors = (
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+    )
+    digests = (
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    )
+    mean, std = 0.2860, 0.3530
+    class_names = (
+        "T-shirt/top",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Ankle boot",
+    )

@@ -52,7 +52,7 @@ def _labels(part: LeafPart, place: Path) -> npt.NDArray[np.int64]:
     """The labels, (n,)."""
     wrong = [label for label in part.y if type(label) is not int]
     if wrong:
-        raise damaged(place, f"the label {wrong[0]!r} is no whole number")
+        raise damaged(place, f"the label {wrong[0]!r} is not a whole number")
     return np.array(part.y, dtype=np.int64)
 
 
@@ -61,7 +61,7 @@ def _images(part: LeafPart, place: Path) -> npt.NDArray[Any]:
     try:
         pixels = np.array(part.x, dtype=np.float64).reshape(len(part.x), _PIXELS)
     except ValueError as error:
-        raise damaged(place, f"a sample has not {_PIXELS} numbers") from error
+        raise damaged(place, f"a sample does not have {_PIXELS} numbers") from error
     if not ((pixels >= 0) & (pixels <= 1)).all():
         raise damaged(place, "pixels are outside 0 to 1")
     return np.rint(pixels * 255).astype(np.uint8).reshape(-1, 1, 28, 28)

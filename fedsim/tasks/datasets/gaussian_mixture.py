@@ -1,4 +1,4 @@
-"""Gaussian mixture: one cloud of points a class."""
+"""Gaussian mixture: one cloud of points per class."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ _TEST_SHARE = 1 / 3
 
 
 class HeartDisease(DatasetComponent):
-    """UCI heart disease: 740 patients of 4 centres, 13 features, sick or not (Janosi, Steinbrunn, Pfisterer,
+    """UCI heart disease: 740 patients of 4 centers, 13 features, sick or not (Janosi, Steinbrunn, Pfisterer,
     Detrano; CC BY 4.0).
 
     Prepared as FLamby's Fed-Heart-Disease (Ogier du Terrail et al. 2022): columns slope, ca and thal and
     then patients with missing values are left out, the two coded columns become indicator columns, features
-    are standardised (here by the training patients of all centres), and a third of each centre's patients
-    are test samples. Files: ``processed.<centre>.data``.
+    are standardized (here by the training patients of all centers), and a third of each center's patients
+    are test samples. Files: ``processed.<center>.data``.
     """
 
     name: ClassVar[str] = "heart_disease"
@@ -44,7 +44,7 @@ class HeartDisease(DatasetComponent):
     params: FolderParameters
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The patients, grouped by centre."""
+        """The patients, grouped by center."""
         files = [f"processed.{centre}.data" for centre in _CENTRES]
         remotes = {
             file: Remote((f"{_URL}{file}",), f"sha256:{digest}")

@@ -1,4 +1,4 @@
-"""A user's own images: one folder a class."""
+"""A user's own images: one folder per class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.dataset import Dataset, DatasetComponent, pixel_map
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 from fedsim.tasks.reading.splitting import held_out
 
@@ -26,9 +26,9 @@ class ImageFolderParameters(Parameters):
     size: tuple[PositiveInt, PositiveInt] | None = None
     """Height and width that images are resized to; when not given, all must have the size of the first one."""
     channels: Literal[1, 3] = 3
-    """3 for colour, 1 for grey."""
+    """3 for color, 1 for gray."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the images that become test samples where there is no test/ folder."""
+    """Share of the images that become test samples if there is no test/ folder."""
     seed: int = Field(default=0, ge=0)
     """Seed of that choice."""
 
@@ -55,7 +55,7 @@ class ImageFolder(DatasetComponent):
             raise UserError(
                 f"{len(classes)} class folders",
                 where=str(top),
-                hint="put the images of each class into a folder named after it, or with a test set of their own into "
+                hint="put the images of each class into a folder named after it, or with a separate test set into "
                 "train/<class>/ and test/<class>/",
             )
         x, y, size = self._read(top, classes, self.params.size)
@@ -78,6 +78,7 @@ class ImageFolder(DatasetComponent):
         else:
             test = held_out(len(y), self.params.test_share, self.params.seed)
             x, y, test_x, test_y = x[~test], y[~test], x[test], y[test]
+        scale, shift = pixel_map()
         return Dataset(
             name=root.name,
             train_x=x,
@@ -87,8 +88,8 @@ class ImageFolder(DatasetComponent):
             classes=len(classes),
             kind="binary" if len(classes) == 2 else "classification",
             class_names=tuple(classes),
-            scale=np.full((1, 1, 1), 1 / 255, dtype=np.float32),
-            shift=np.zeros((1, 1, 1), dtype=np.float32),
+            scale=scale,
+            shift=shift,
         )
 
     def _read(
@@ -116,7 +117,7 @@ class ImageFolder(DatasetComponent):
                 raise UserError(
                     f"it cannot be read: {error}",
                     where=str(path),
-                    hint="mend the file or take it away",
+                    hint="fix the file or remove it",
                 ) from error
             size = size or (pixels.height, pixels.width)
             if self.params.size is not None:

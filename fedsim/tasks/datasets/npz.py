@@ -21,10 +21,10 @@ class NpzParameters(Parameters):
     """Parameters of arrays in an .npz file."""
 
     path: Path
-    """The file, or a folder. Arrays x, y (and group, is_test where there are any): samples, integer labels from 0,
+    """The file, or a folder. Arrays x, y (and optionally group and is_test): samples, integer labels from 0,
     natural group of each sample, and whether it is a test sample. In a folder they are the files x.npy, y.npy, ..."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the samples that become test samples where the file has no is_test."""
+    """Share of the samples that become test samples if the file has no is_test."""
     seed: int = Field(default=0, ge=0)
     """Seed of that choice."""
 
@@ -52,7 +52,7 @@ class Npz(DatasetComponent):
             raise UserError(
                 f"its arrays differ in length: {lengths}",
                 where=str(path),
-                hint="every array has one entry a sample",
+                hint="every array has one entry per sample",
             )
         if x.ndim < 2 or x.dtype.kind not in "fiub" or y.ndim != 1 or y.dtype.kind not in "iu":
             raise UserError(
@@ -92,7 +92,7 @@ class Npz(DatasetComponent):
 
 
 def _refuse_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) -> None:
-    """Refuse values that no model could learn from, with their place in the file."""
+    """Refuse values that no model could learn from, with their row in the file."""
     row = first_not_finite(x)
     if row is not None:
         raise UserError(
@@ -107,7 +107,7 @@ def _refuse_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) ->
             hint="number the classes 0, 1, 2, ...",
         )
     if len(y) and y.min() == y.max():
-        raise UserError(f"y holds one class only, {y[0]}", where=str(path), hint="two are least")
+        raise UserError(f"y holds one class only, {y[0]}", where=str(path), hint="use at least two")
 
 
 def _marks(is_test: npt.NDArray[Any], path: Path) -> npt.NDArray[np.bool_]:

@@ -10,10 +10,12 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred
 from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, local_folder, locate
 from fedsim.tasks.reading.idx import read_bytes
 from fedsim.tasks.reading.leaf import read_leaf
+
+Codes = npt.NDArray[np.uint8]
 
 _TEXT = "input.txt"
 _REMOTE = Remote(
@@ -29,7 +31,7 @@ class ShakespeareParameters(FolderParameters):
     """Parameters of Shakespeare."""
 
     length: int = Field(default=80, ge=1)
-    """Characters that a model sees before the one it has to guess (plain text only; LEAF files have 80)."""
+    """Characters that a model sees before the one it predicts (plain text only; LEAF files have 80)."""
     stride: int = Field(default=1, ge=1)
     """Characters between the beginnings of two samples (plain text only); larger means fewer samples."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
@@ -61,15 +63,12 @@ class Shakespeare(DatasetComponent):
         train, test, roles = read_leaf(self.name, place)
         samples = [*zip(train.x, train.y, strict=True), *zip(test.x, test.y, strict=True)]
         if not all(isinstance(text, str) for sample in samples for text in sample):
-            raise damaged(place, "samples and labels must be texts")
+            raise damaged(place, "samples and labels must be text")
         texts = [x + y for x, y in samples]
         characters = sorted(set("".join(texts)))
         codes, training = _codes(texts, characters, place), len(train.y)
         return self._dataset(
-            characters,
-            (codes[:training], np.array(train.users, dtype=np.int64)),
-            (codes[training:], np.array(test.users, dtype=np.int64)),
-            roles,
+            characters, ([codes[:training]], [codes[training:]]), (train.users, test.users), roles
         )
 
     def _from_text(self, path: Path) -> Dataset:
@@ -77,7 +76,7 @@ class Shakespeare(DatasetComponent):
         characters = sorted(set().union(*speeches.values()))
         code = {character: number for number, character in enumerate(characters)}
         window, stride = self.params.length + 1, self.params.stride
-        parts: tuple[list[npt.NDArray[np.uint8]], list[npt.NDArray[np.uint8]]] = ([], [])
+        windows: tuple[list[Codes], list[Codes]] = ([], [])
         groups: tuple[list[int], list[int]] = ([], [])
         roles: list[str] = []
         for role, text in speeches.items():
@@ -85,46 +84,52 @@ class Shakespeare(DatasetComponent):
             cut = round(len(codes) * (1 - self.params.test_share))
             if cut < window:
                 continue
-            for part, own, piece in zip(parts, groups, (codes[:cut], codes[cut:]), strict=True):
+            for part, numbers, piece in zip(
+                windows, groups, (codes[:cut], codes[cut:]), strict=True
+            ):
                 if len(piece) >= window:
-                    windows = np.lib.stride_tricks.sliding_window_view(piece, window)[::stride]
-                    part.append(windows)
-                    own.extend([len(roles)] * len(windows))
+                    part.append(np.lib.stride_tricks.sliding_window_view(piece, window)[::stride])
+                    numbers.extend([len(roles)] * len(part[-1]))
             roles.append(role)
-        if not parts[0] or not parts[1]:
+        if not windows[0] or not windows[1]:
             raise UserError(
-                f"no role has text enough for samples of {self.params.length} characters, and for tests besides",
+                f"no role has enough text for samples of {self.params.length} characters and for test samples",
                 where=str(path),
                 hint="use a smaller length, or another test_share",
             )
-        return self._dataset(
-            characters,
-            (np.concatenate(parts[0]), np.array(groups[0], dtype=np.int64)),
-            (np.concatenate(parts[1]), np.array(groups[1], dtype=np.int64)),
-            tuple(roles),
-        )
+        return self._dataset(characters, windows, groups, tuple(roles))
 
     def _dataset(
         self,
         characters: list[str],
-        train: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]],
-        test: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]],
+        windows: tuple[list[Codes], list[Codes]],
+        groups: tuple[list[int], list[int]],
         roles: tuple[str, ...],
     ) -> Dataset:
-        """From windows whose last character is the label."""
+        """From windows (training, test) whose last character is the label, copied when they are used."""
+        train, test = windows
         return Dataset(
             name=self.name,
-            train_x=train[0][:, :-1],
-            train_y=train[0][:, -1].astype(np.int64),
-            test_x=test[0][:, :-1],
-            test_y=test[0][:, -1].astype(np.int64),
+            train_x=_all_but_last(train),
+            train_y=_last(train),
+            test_x=_all_but_last(test),
+            test_y=_last(test),
             classes=len(characters),
             kind="next_character",
             class_names=tuple(characters),
-            train_groups=train[1],
-            test_groups=test[1],
+            train_groups=np.array(groups[0], dtype=np.int64),
+            test_groups=np.array(groups[1], dtype=np.int64),
             group_names=roles,
         )
+
+
+def _all_but_last(windows: list[Codes]) -> Codes:
+    shape = (sum(map(len, windows)), windows[0].shape[1] - 1)
+    return deferred(shape, np.uint8, lambda: np.concatenate(windows)[:, :-1])
+
+
+def _last(windows: list[Codes]) -> npt.NDArray[np.int64]:
+    return np.concatenate([window[:, -1] for window in windows]).astype(np.int64)
 
 
 def _speeches(path: Path) -> dict[str, str]:
@@ -146,9 +151,11 @@ def _speeches(path: Path) -> dict[str, str]:
 def _codes(texts: list[str], characters: list[str], place: Path) -> npt.NDArray[np.uint8]:
     """Codes of each sample's characters and label, (n, length + 1)."""
     if len(characters) > 256:
-        raise damaged(place, f"it has {len(characters)} different characters, more than 256")
+        raise damaged(
+            place, f"it has {len(characters)} different characters; at most 256 are supported"
+        )
     code = {character: number for number, character in enumerate(characters)}
     lengths = {len(text) for text in texts}
     if len(lengths) != 1 or min(lengths) < 2:
-        raise damaged(place, "samples are not texts of one length")
+        raise damaged(place, "samples are not all of one length")
     return np.array([[code[character] for character in text] for text in texts], dtype=np.uint8)

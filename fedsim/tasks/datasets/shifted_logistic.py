@@ -31,7 +31,7 @@ class ShiftedLogisticParameters(Parameters):
 
 
 class ShiftedLogistic(DatasetComponent):
-    """Groups with shifted Gaussian inputs and true weights of their own, for studies of personalisation.
+    """Groups with shifted Gaussian inputs and their own true weights, for studies of personalization.
 
     Group i draws a mean m_i ~ N(0, shift_std^2) and weights w_i ~ N(0, 1) in each dimension; inputs are
     N(m_i, 1) scaled by 1 / sqrt(features (1 + shift_std^2)), so that their squared norm is about 1, and

@@ -15,7 +15,7 @@ from fedsim.tasks.dataset import Dataset, DatasetComponent
 
 _FEATURES, _CLASSES = 60, 10
 _TEST_SHARE = 0.1
-# Generator keys: one for what all devices share, then one a device.
+# Generator keys: one for what all devices share, then one per device.
 _SHARED, _FIRST_DEVICE = 0, 1
 
 
@@ -29,7 +29,7 @@ class SyntheticParameters(Parameters):
     devices: int = Field(default=30, ge=1)
     """Number of devices (natural groups)."""
     iid: bool = False
-    """One true model for all devices and inputs centred at zero; alpha and beta are not used then."""
+    """One true model for all devices and inputs centered at zero; alpha and beta are then unused."""
     seed: int = Field(default=0, ge=0)
     """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
 

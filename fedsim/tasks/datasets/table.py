@@ -1,4 +1,4 @@
-"""A user's own table: one row a sample."""
+"""A user's own table: one row per sample."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
@@ -32,18 +32,20 @@ class TableParameters(Parameters):
     """Column that holds the natural group (client) of a row."""
     features: list[str] | None = None
     """Columns that a model sees; all others but target, group and is_test when not given. They must be numbers."""
-    standardise: bool = True
+    standardize: bool = Field(
+        default=True, validation_alias=AliasChoices("standardize", "standardise")
+    )
     """Subtract each feature's mean over the training rows and divide by its standard deviation."""
     is_test: str | None = None
-    """Column that says which rows are test samples: true or false, or 1 or 0."""
+    """Column that marks the test samples: true or false, or 1 or 0."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the rows that become test samples where no column says so."""
+    """Share of the rows that become test samples if no column marks them."""
     seed: int = Field(default=0, ge=0)
     """Seed of that choice."""
 
 
 class Table(DatasetComponent):
-    """A CSV or Parquet table: one row a sample, one column the class, optionally one column the client."""
+    """A CSV or Parquet table: one row per sample, one column with the class, optionally one with the client."""
 
     name: ClassVar[str] = "table"
     Params = TableParameters
@@ -63,7 +65,7 @@ class Table(DatasetComponent):
             test = held_out(len(frame), params.test_share, params.seed)
         else:
             test = _marks(frame, params.is_test, path)
-        if params.standardise:
+        if params.standardize:
             std = x[~test].std(axis=0)
             x = (x - x[~test].mean(axis=0)) / np.where(std > 0, std, 1.0)
         groups = None
@@ -105,7 +107,7 @@ class Table(DatasetComponent):
             raise UserError(
                 f"column {told[0]!r} is a feature and also target, group or is_test",
                 where=str(path),
-                hint="leave it out of features; a model must not see it",
+                hint="remove it from features; a model must not see it",
             )
         text = [name for name in features if frame[name].dtype.kind not in "fiub"]
         if text or not features:
@@ -134,7 +136,7 @@ class Table(DatasetComponent):
         if column.dtype.kind == "f" and (values % 1 != 0).any():
             row = int(np.argmax(values % 1 != 0))
             raise UserError(
-                f"column '{target}' holds {values[row]} in row {row}, a quantity and no class",
+                f"column '{target}' holds {values[row]} in row {row}, a quantity, not a class",
                 where=str(path),
                 hint="target must name a column of classes: text, whole numbers, or true and false",
             )
@@ -142,7 +144,7 @@ class Table(DatasetComponent):
             values.dtype.kind == "O" and not all(isinstance(value, str) for value in values)
         ):
             raise UserError(
-                f"column '{target}' holds other things than text, whole numbers, or true and false",
+                f"column '{target}' holds values other than text, whole numbers, or true and false",
                 where=str(path),
                 hint="target must name a column of classes",
             )
@@ -151,7 +153,7 @@ class Table(DatasetComponent):
             raise UserError(
                 f"column '{target}' holds one class only",
                 where=str(path),
-                hint="two are least",
+                hint="use at least two",
             )
         return classes, labels.astype(np.int64)
 
@@ -169,7 +171,7 @@ class Table(DatasetComponent):
 
 
 def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path) -> None:
-    """Refuse what is no number in float32, with its place in the file."""
+    """Refuse values that are not finite in float32, with row and column."""
     wrong = ~(np.abs(x) <= np.finfo(np.float32).max)
     if wrong.any():
         row, column = (int(index) for index in np.argwhere(wrong)[0])
@@ -185,9 +187,9 @@ def _marks(frame: pd.DataFrame, name: str, path: Path) -> npt.NDArray[np.bool_]:
     values = frame[name].to_numpy()
     if not are_marks(values):
         raise UserError(
-            f"column '{name}' holds other values than true and false, or 1 and 0",
+            f"column '{name}' holds values other than true and false, or 1 and 0",
             where=str(path),
-            hint="is_test must name a column that says which rows are test samples",
+            hint="is_test must name a column that marks the test samples",
         )
     return values.astype(bool)
 
@@ -196,13 +198,13 @@ def _read(path: Path) -> pd.DataFrame:
     require_file(path)
     if path.suffix not in (".csv", ".parquet"):
         raise UserError(
-            f"'{path.suffix}' is no known kind of table",
+            f"'{path.suffix}' is not a known kind of table",
             where=str(path),
             hint="give a file that ends in .csv or .parquet",
         )
     frame = read_table(
         path,
-        "mend the file or write it again; a CSV file is UTF-8 text with a line of column names",
+        "fix the file or write it again; a CSV file is UTF-8 text with a line of column names",
     )
     if not len(frame):
         raise UserError("it has no rows", where=str(path))

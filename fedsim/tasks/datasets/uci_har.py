@@ -20,7 +20,7 @@ class UciHar(DatasetComponent):
     al. 2013; CC BY 4.0).
 
     Read from ``har_inertial.npz`` with the arrays ``x`` (n, 9, 128), ``y``, ``subject`` and ``is_test``.
-    Each channel is normalised by mean and standard deviation of the training windows.
+    Each channel is normalized by mean and standard deviation of the training windows.
     """
 
     name: ClassVar[str] = "uci_har"

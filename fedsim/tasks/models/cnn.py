@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
-from torch import Generator, nn
 
 from fedsim.components import Parameters
-from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent, initialise_for_relu
+from fedsim.tasks.sequential import Conv, Layer, Linear, SequentialModel
 
 
 class CnnParameters(Parameters):
@@ -23,7 +21,7 @@ class CnnParameters(Parameters):
     """Widths of the linear layers before the last one."""
 
 
-class Cnn(ModelComponent):
+class Cnn(SequentialModel):
     """LeNet-style network: two padded convolutions, each with ReLU and 2 x 2 max-pooling, then linear layers
     with ReLU.
 
@@ -31,29 +29,19 @@ class Cnn(ModelComponent):
     """
 
     name: ClassVar[str] = "cnn"
+    for_relu: ClassVar[bool] = True
     Params = CnnParameters
     params: CnnParameters
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset, 4)
+    def layers(self) -> list[Layer]:
+        """Convolutions that keep the size of the image, then the hidden layers."""
         first, second = self.params.channels
         kernel = self.params.kernel
-        layers: list[nn.Module] = [
-            nn.Conv2d(depth, first, kernel, padding=kernel // 2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(first, second, kernel, padding=kernel // 2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
+        result: list[Layer] = [
+            *(Conv(first, kernel, kernel // 2), "relu", "pool"),
+            *(Conv(second, kernel, kernel // 2), "relu", "pool"),
+            "flatten",
         ]
-        features = second * (height // 4) * (width // 4)
-        for hidden in self.params.hidden:
-            layers += [nn.Linear(features, hidden), nn.ReLU()]
-            features = hidden
-        return nn.Sequential(*layers, nn.Linear(features, dataset.classes))
-
-    def initialise(self, module: nn.Module, generator: Generator) -> None:
-        """Kaiming normal weights and zero biases before ReLU; torch's standard rule in the last layer."""
-        initialise_for_relu(module, generator)
+        for width in self.params.hidden:
+            result += [Linear(width), "relu"]
+        return result

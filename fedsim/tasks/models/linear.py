@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-import torch
 from pydantic import Field
-from torch import Generator, Tensor, nn
 
 from fedsim.components import Parameters
-from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.model import ModelComponent, NamedShapes, Outline
 
-_FEATURE_ORDER = 2
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class LinearParameters(Parameters):
     """Parameters of the binary linear model."""
 
     positive: list[int] = Field(default=[1], min_length=1)
-    """Labels that count as +1; all others count as -1. [1, 3, 5, 7, 9] tells odd from even digits."""
+    """Labels that count as +1; all others count as -1. [1, 3, 5, 7, 9] separates odd from even digits."""
     personal_features: int = Field(default=0, ge=0)
     """Number of features that the tensor 'personal' weighs; the others are weighed by 'shared'."""
     shuffle_features: bool = False
@@ -32,56 +29,7 @@ class LinearParameters(Parameters):
     bias: bool = False
     """Add a trainable constant 'bias'."""
     penalty: float = Field(default=0.0, ge=0)
-    """Weight rho of the non-convex penalty ||w||^2 / (1 + ||w||^2), one term a tensor."""
-
-
-class SplitLinear(nn.Module):
-    """z = a . shared + b . personal (+ bias), where a and b are parts of a sample's features.
-
-    Attributes:
-        shared: (features - personal_features,).
-        personal: (personal_features,), where there are any.
-        bias: (1,), where there is one.
-    """
-
-    order: Tensor
-
-    def __init__(self, features: int, params: LinearParameters) -> None:
-        super().__init__()
-        self.shared = nn.Parameter(torch.zeros(features - params.personal_features))
-        if params.personal_features:
-            self.personal = nn.Parameter(torch.zeros(params.personal_features))
-        if params.bias:
-            self.bias = nn.Parameter(torch.zeros(1))
-        order = np.arange(features)
-        if params.shuffle_features:
-            order = np.argsort(Stream(0, Purpose.DATASET, _FEATURE_ORDER).hashes(order))
-        self.register_buffer("order", torch.from_numpy(order), persistent=False)
-        self.unit_norm = params.unit_norm
-        self._shuffles = params.shuffle_features
-
-    def arranged(self, inputs: Tensor) -> Tensor:
-        """What is weighed: inputs as rows (n, features), the shared features first, scaled where that is asked for."""
-        values = inputs.flatten(1)
-        if self._shuffles:
-            values = values[:, self.order]
-        if self.unit_norm:
-            values = values / values.norm(dim=1, keepdim=True).clamp_min(1e-12)
-        return values
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs z (n, 1) of inputs (n, *input_shape)."""
-        values = self.arranged(inputs)
-        parts = [getattr(self, name) for name in ("shared", "personal") if hasattr(self, name)]
-        outputs = values @ torch.cat(parts).unsqueeze(1)
-        if hasattr(self, "bias"):
-            outputs = outputs + self.bias
-        return outputs
-
-    def draw(self, generator: Generator) -> None:
-        """All parameters start at zero, whatever the generator."""
-        for parameter in self.parameters(recurse=False):
-            nn.init.zeros_(parameter)
+    """Weight rho of the non-convex penalty ||w||^2 / (1 + ||w||^2), one term per tensor."""
 
 
 class Linear(ModelComponent):
@@ -98,6 +46,22 @@ class Linear(ModelComponent):
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The module for this dataset's features."""
+        from fedsim.tasks.modules.split_linear import SplitLinear
+
+        return SplitLinear(self._features(dataset), self.params)
+
+    def outline(self, dataset: Dataset) -> Outline:
+        """The vectors ``shared``, ``personal`` and ``bias``, as far as there are such."""
+        personal = self.params.personal_features
+        tensors: NamedShapes = (("shared", (self._features(dataset) - personal,)),)
+        if personal:
+            tensors += (("personal", (personal,)),)
+        if self.params.bias:
+            tensors += (("bias", (1,)),)
+        return Outline(tensors)
+
+    def _features(self, dataset: Dataset) -> int:
+        """Numbers in a sample of a dataset that the model fits."""
         features = self.feature_count(dataset)
         if self.params.personal_features >= features:
             raise self.misfit(
@@ -110,7 +74,7 @@ class Linear(ModelComponent):
                 f"positive labels {self.params.positive} do not split its {dataset.classes} classes in two",
                 dataset,
             )
-        return SplitLinear(features, self.params)
+        return features
 
     def loss(self, dataset: Dataset) -> Loss:
         """Logistic loss with the penalty."""

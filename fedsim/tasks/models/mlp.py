@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from pydantic import Field, PositiveInt
-from torch import Generator, Tensor, nn
 
 from fedsim.components import Parameters
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import Family, ModelComponent
+from fedsim.tasks.model import Family, ModelComponent, NamedShapes, Outline, linear
+
+if TYPE_CHECKING:
+    from torch import Generator, nn
 
 
-class LinearStack(nn.Module):
-    """Linear layers on flattened inputs with ReLU between them.
+class _LinearStack(ModelComponent):
+    """Linear layers with ReLU between them."""
 
-    Attributes:
-        layers: the linear layers, in order.
-    """
+    def build(self, dataset: Dataset) -> nn.Module:
+        """The layers for this dataset."""
+        from fedsim.tasks.modules.linear_stack import LinearStack
 
-    def __init__(self, widths: list[int]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in pairwise(widths))
+        return LinearStack(self._widths(dataset))
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs (n, classes) of inputs (n, *input_shape)."""
-        values = inputs.flatten(1)
-        for layer in self.layers[:-1]:
-            values = torch.relu(layer(values))
-        result: Tensor = self.layers[-1](values)
-        return result
+    def outline(self, dataset: Dataset) -> Outline:
+        """Weight and bias of each layer, in order."""
+        tensors: NamedShapes = ()
+        for number, (inputs, outputs) in enumerate(pairwise(self._widths(dataset))):
+            tensors += linear(f"layers.{number}", inputs, outputs)
+        return Outline(tensors)
+
+    def _widths(self, dataset: Dataset) -> list[int]:
+        return [self.feature_count(dataset), *self._hidden(), dataset.classes]
+
+    @abstractmethod
+    def _hidden(self) -> list[int]:
+        """Widths of the hidden layers."""
 
 
 class LogisticRegressionParameters(Parameters):
@@ -41,7 +47,7 @@ class LogisticRegressionParameters(Parameters):
     """Initial parameters: torch's standard rule, or all zero."""
 
 
-class LogisticRegression(ModelComponent):
+class LogisticRegression(_LinearStack):
     """Multinomial logistic (softmax) regression: one linear layer with bias, trained with cross-entropy."""
 
     name: ClassVar[str] = "logistic_regression"
@@ -49,13 +55,12 @@ class LogisticRegression(ModelComponent):
     Params = LogisticRegressionParameters
     params: LogisticRegressionParameters
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """One layer from all features to the classes."""
-        return LinearStack([self.feature_count(dataset), dataset.classes])
+    def _hidden(self) -> list[int]:
+        return []
 
-    def initialise(self, module: nn.Module, generator: Generator) -> None:
-        """Random or zero, as asked for."""
-        super().initialise(module, generator)
+    def initialize(self, module: nn.Module, generator: Generator) -> None:
+        """Random or zero, by ``start``."""
+        super().initialize(module, generator)
         if self.params.start == "zero":
             for parameter in module.parameters():
                 parameter.zero_()
@@ -68,7 +73,7 @@ class MlpParameters(Parameters):
     """Widths of the hidden layers."""
 
 
-class Mlp(ModelComponent):
+class Mlp(_LinearStack):
     """Multi-layer perceptron: linear layers with ReLU between them, on flattened inputs."""
 
     name: ClassVar[str] = "mlp"
@@ -76,6 +81,5 @@ class Mlp(ModelComponent):
     Params = MlpParameters
     params: MlpParameters
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset."""
-        return LinearStack([self.feature_count(dataset), *self.params.hidden, dataset.classes])
+    def _hidden(self) -> list[int]:
+        return self.params.hidden

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from torch import Generator, nn
-
-from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent, initialise_for_relu
+from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
 
 
-class FedCompassCnn(ModelComponent):
+class FedCompassCnn(SequentialModel):
     """FedCompass's network for MNIST (Li et al., ICLR 2024, table 8).
 
     conv 5x5 (32) - ReLU - pool 2 - conv 5x5 (64) - ReLU - pool 2 - linear 512 - ReLU - linear; no padding.
@@ -18,26 +15,18 @@ class FedCompassCnn(ModelComponent):
     """
 
     name: ClassVar[str] = "fedcompass_cnn"
+    least: ClassVar[int] = 16
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset, 16)
-        rows, columns = ((side // 2 - 6) // 2 for side in (height, width))
-        return nn.Sequential(
-            nn.Conv2d(depth, 32, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(64 * rows * columns, 512),
-            nn.ReLU(),
-            nn.Linear(512, dataset.classes),
-        )
+    def layers(self) -> list[Layer]:
+        """As in the paper."""
+        return [
+            *(Conv(32, 5), "relu", "pool"),
+            *(Conv(64, 5), "relu", "pool"),
+            *("flatten", Linear(512), "relu"),
+        ]
 
 
-class FedSumMnistCnn(ModelComponent):
+class FedSumMnistCnn(SequentialModel):
     """FedSUM's network for MNIST (main set-up, table of models).
 
     conv 3x3 (10) - ReLU - pool 2 - conv 3x3 (20) - dropout 0.2 - ReLU - pool 2 - linear 50 - ReLU - dropout
@@ -46,26 +35,16 @@ class FedSumMnistCnn(ModelComponent):
 
     name: ClassVar[str] = "fedsum_mnist_cnn"
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset, 4)
-        return nn.Sequential(
-            nn.Conv2d(depth, 10, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(10, 20, 3, padding=1),
-            nn.Dropout(0.2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(20 * (height // 4) * (width // 4), 50),
-            nn.ReLU(),
-            nn.Dropout(0.2),
-            nn.Linear(50, dataset.classes),
-        )
+    def layers(self) -> list[Layer]:
+        """As in the paper."""
+        return [
+            *(Conv(10, 3, padding=1), "relu", "pool"),
+            *(Conv(20, 3, padding=1), Dropout(0.2), "relu", "pool"),
+            *("flatten", Linear(50), "relu", Dropout(0.2)),
+        ]
 
 
-class FedSumSvhnCnn(ModelComponent):
+class FedSumSvhnCnn(SequentialModel):
     """FedSUM's network for SVHN (main set-up, table of models).
 
     conv 3x3 (32) - ReLU - pool 2 - conv 3x3 (32) - ReLU - pool 2 - linear 128 - ReLU - linear; padding 1.
@@ -74,18 +53,16 @@ class FedSumSvhnCnn(ModelComponent):
 
     name: ClassVar[str] = "fedsum_svhn_cnn"
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset, 4)
-        return nn.Sequential(
-            *_fedsum_features(depth),
-            nn.Linear(32 * (height // 4) * (width // 4), 128),
-            nn.ReLU(),
-            nn.Linear(128, dataset.classes),
-        )
+    def layers(self) -> list[Layer]:
+        """As in the paper."""
+        return [
+            *(Conv(32, 3, padding=1), "relu", "pool"),
+            *(Conv(32, 3, padding=1), "relu", "pool"),
+            *("flatten", Linear(128), "relu"),
+        ]
 
 
-class FedSumCifarCnn(ModelComponent):
+class FedSumCifarCnn(SequentialModel):
     """FedSUM's network for CIFAR-10 (main set-up, table of models).
 
     conv 3x3 (32) - ReLU - pool 2 - conv 3x3 (32) - ReLU - pool 2 - linear 256 - ReLU - linear 64 - ReLU -
@@ -94,32 +71,16 @@ class FedSumCifarCnn(ModelComponent):
 
     name: ClassVar[str] = "fedsum_cifar_cnn"
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset, 4)
-        return nn.Sequential(
-            *_fedsum_features(depth),
-            nn.Linear(32 * (height // 4) * (width // 4), 256),
-            nn.ReLU(),
-            nn.Linear(256, 64),
-            nn.ReLU(),
-            nn.Linear(64, dataset.classes),
-        )
+    def layers(self) -> list[Layer]:
+        """As in the paper."""
+        return [
+            *(Conv(32, 3, padding=1), "relu", "pool"),
+            *(Conv(32, 3, padding=1), "relu", "pool"),
+            *("flatten", Linear(256), "relu", Linear(64), "relu"),
+        ]
 
 
-def _fedsum_features(depth: int) -> list[nn.Module]:
-    return [
-        nn.Conv2d(depth, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(32, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-    ]
-
-
-class WangJiFashionCnn(ModelComponent):
+class WangJiFashionCnn(SequentialModel):
     """Wang and Ji's network for Fashion-MNIST (A Unified Analysis of Federated Learning ..., 2022, table D.2).
 
     conv 5x5 (32) - ReLU - pool 2 - conv 5x5 (32) - ReLU - pool 2 - linear 128 - ReLU - linear; padding 2.
@@ -127,23 +88,18 @@ class WangJiFashionCnn(ModelComponent):
     """
 
     name: ClassVar[str] = "wangji_fashion_cnn"
+    for_relu: ClassVar[bool] = True
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset, 4)
-        return nn.Sequential(
-            *_wangji_features(depth, 32),
-            nn.Linear(32 * (height // 4) * (width // 4), 128),
-            nn.ReLU(),
-            nn.Linear(128, dataset.classes),
-        )
-
-    def initialise(self, module: nn.Module, generator: Generator) -> None:
-        """Kaiming normal weights and zero biases before ReLU; torch's standard rule in the last layer."""
-        initialise_for_relu(module, generator)
+    def layers(self) -> list[Layer]:
+        """As in the paper."""
+        return [
+            *(Conv(32, 5, padding=2), "relu", "pool"),
+            *(Conv(32, 5, padding=2), "relu", "pool"),
+            *("flatten", Linear(128), "relu"),
+        ]
 
 
-class WangJiCifarCnn(ModelComponent):
+class WangJiCifarCnn(SequentialModel):
     """Wang and Ji's network for CIFAR-10 (A Unified Analysis of Federated Learning ..., 2022, table D.2).
 
     conv 5x5 (32) - ReLU - pool 2 - conv 5x5 (64) - ReLU - pool 2 - linear 512 - ReLU - linear 128 - ReLU -
@@ -151,31 +107,12 @@ class WangJiCifarCnn(ModelComponent):
     """
 
     name: ClassVar[str] = "wangji_cifar_cnn"
+    for_relu: ClassVar[bool] = True
 
-    def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this dataset's images."""
-        depth, height, width = self.image_shape(dataset, 4)
-        return nn.Sequential(
-            *_wangji_features(depth, 64),
-            nn.Linear(64 * (height // 4) * (width // 4), 512),
-            nn.ReLU(),
-            nn.Linear(512, 128),
-            nn.ReLU(),
-            nn.Linear(128, dataset.classes),
-        )
-
-    def initialise(self, module: nn.Module, generator: Generator) -> None:
-        """Kaiming normal weights and zero biases before ReLU; torch's standard rule in the last layer."""
-        initialise_for_relu(module, generator)
-
-
-def _wangji_features(depth: int, second: int) -> list[nn.Module]:
-    return [
-        nn.Conv2d(depth, 32, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(32, second, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-    ]
+    def layers(self) -> list[Layer]:
+        """As in the paper."""
+        return [
+            *(Conv(32, 5, padding=2), "relu", "pool"),
+            *(Conv(64, 5, padding=2), "relu", "pool"),
+            *("flatten", Linear(512), "relu", Linear(128), "relu"),
+        ]

@@ -1,4 +1,4 @@
-"""A random number of classes a client, with normal shares of each."""
+"""A random number of classes per client, with normal shares of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from fedsim.tasks.partition import (
     Partitioner,
     apportion,
     deal,
-    too_many_clients,
 )
 
 _ATTEMPTS = 1000
@@ -80,8 +79,6 @@ class ClassPartition(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw the classes, then divide them."""
         clients = self.params.clients
-        if clients > len(dataset.train_y):
-            raise too_many_clients(clients, len(dataset.train_y), dataset)
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         holds = self._holders(dataset, rng)
         counts = np.zeros((clients, dataset.classes), dtype=np.int64)
@@ -91,7 +88,7 @@ class ClassPartition(Partitioner):
                 raise UserError(
                     f"{len(holders):,} clients hold class {label}, which has {sizes[label]:,} samples",
                     where="task.partition",
-                    hint="use fewer clients or fewer classes a client",
+                    hint="use fewer clients or fewer classes per client",
                 )
             weights = np.abs(
                 rng.normal(self.params.share_mean, self.params.share_std, len(holders))
@@ -119,5 +116,5 @@ class ClassPartition(Partitioner):
         raise UserError(
             f"{_ATTEMPTS} draws left some class of {dataset.name} without a holder",
             where="task.partition",
-            hint="use more clients or more classes a client",
+            hint="use more clients or more classes per client",
         )

@@ -18,7 +18,6 @@ from fedsim.tasks.partition import (
     apportion,
     deal,
     raise_minimum,
-    too_many_clients,
 )
 
 
@@ -26,19 +25,19 @@ class DirichletParameters(CountedParameters):
     """Parameters of the Dirichlet partition."""
 
     alpha: float = Field(gt=0)
-    """Concentration: small means few labels a client, large means the same mix for everybody."""
+    """Concentration: small means few labels per client, large means the same mix for every client."""
     rule: Literal["client", "class", "balanced"] = "client"
     """How the draws become sizes. client: each client draws a mix of labels, and each class is divided in
     proportion to the clients' shares of it. class: for each class the clients' shares are drawn. balanced:
     each client draws a mix and all clients hold equally many samples."""
     min_samples: int = Field(default=1, ge=1)
-    """Clients left with fewer samples are given random ones of whoever holds most."""
+    """Clients left with fewer samples are given random samples of the clients that hold most."""
 
 
 class Dirichlet(Partitioner):
     """Label skew: the mixes of labels are Dirichlet(alpha) draws.
 
-    Rules: ``client`` as in FedAU and FedSUM (one draw a client, normalised per class); ``class`` after
+    Rules: ``client`` as in FedAU and FedSUM (one draw per client, normalized per class); ``class`` after
         Yurochkin et al. 2019 and
     NIID-Bench (Li et al. 2022); ``balanced`` after Hsu et al. 2019 (samples are drawn by the client's mix
     until a class is used up, then by what is left of it).
@@ -51,8 +50,6 @@ class Dirichlet(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw the mixes and deal each class."""
         clients = self.params.clients
-        if clients > len(dataset.train_y):
-            raise too_many_clients(clients, len(dataset.train_y), dataset)
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         if self.params.rule == "balanced":
             counts = _balanced(self._mixes(clients, dataset.classes, rng), sizes, rng)
@@ -73,8 +70,8 @@ class Dirichlet(Partitioner):
     def _mixes(self, draws: int, parts: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """``draws`` Dirichlet draws over ``parts`` parts, all positive."""
         mixes = rng.dirichlet(np.full(parts, self.params.alpha), size=draws)
-        # A tiny alpha underflows to exact zeros (or to no number at all), which a class that nobody wants
-        # could not be divided by.
+        # A tiny alpha underflows to exact zeros (or to no number at all), by which a class that no client wants
+        # could not be divided.
         tiny = np.finfo(np.float64).tiny
         mixes = np.where(np.isfinite(mixes), mixes, tiny)
         return np.maximum(mixes, tiny)

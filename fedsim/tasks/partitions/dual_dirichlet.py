@@ -16,7 +16,6 @@ from fedsim.tasks.partition import (
     Partitioner,
     apportion,
     deal,
-    too_many_clients,
 )
 
 _ATTEMPTS = 100
@@ -30,7 +29,7 @@ class DualDirichletParameters(CountedParameters):
     alpha2: float = Field(default=0.5, gt=0)
     """Concentration of each client's label mix, divided among the classes by their sizes."""
     min_samples: int = Field(default=1, ge=1)
-    """The draws are repeated until every client has so many samples."""
+    """The draws are repeated until every client has at least this many samples."""
 
 
 class DualDirichlet(Partitioner):
@@ -47,8 +46,6 @@ class DualDirichlet(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw until every class is wanted and every client has enough."""
         params, clients = self.params, self.params.clients
-        if clients > len(dataset.train_y):
-            raise too_many_clients(clients, len(dataset.train_y), dataset)
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
         concentration = (params.alpha1 or float(clients)) / clients

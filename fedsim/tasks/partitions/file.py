@@ -21,7 +21,7 @@ class FileParameters(PartitionParameters):
 
     path: Path
     """Table (.csv or .parquet) with the columns sample (row of the training data, from 0), client (number
-    from 0) and, where clients have test samples of their own, is_test (true or false, or 1 or 0)."""
+    from 0) and, if clients have their own test samples, is_test (true or false, or 1 or 0)."""
 
 
 class FromFile(Partitioner):
@@ -48,7 +48,7 @@ class FromFile(Partitioner):
             raise UserError(
                 f"sample {sample[again]} is given twice, the second time in row {again + 1}",
                 where=str(path),
-                hint="a sample belongs to one client at most",
+                hint="a sample belongs to at most one client",
             )
         clients = int(client.max()) + 1
         training = client if marks is None else client[~marks]
@@ -68,7 +68,7 @@ class FromFile(Partitioner):
         return Assignment(owners, clients, is_test=is_test)
 
     def _read(self, path: Path) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_] | None]:
-        """Sample and client of each row, and whether it is a test sample where the table says so."""
+        """Sample and client of each row, and whether it is a test sample if the table has such a column."""
         require_file(path)
         table = read_table(path, "give a CSV or Parquet table with the columns sample and client")
         for column in ("sample", "client"):
@@ -87,15 +87,15 @@ class FromFile(Partitioner):
             return sample, client, None
         if self.params.test != "none":
             raise UserError(
-                f"it says which samples are for tests, and so does test: {self.params.test}",
+                f"its column is_test and the parameter test both choose test samples; test is {self.params.test}",
                 where=str(path),
                 hint="leave out the column is_test or the parameter test",
             )
         marks = table["is_test"].to_numpy()
         if marks.dtype.kind == "f" or not are_marks(marks):
             raise UserError(
-                "its column 'is_test' holds other values than true and false, or 1 and 0",
+                "its column 'is_test' holds values other than true and false, or 1 and 0",
                 where=str(path),
-                hint="it says which samples are test samples of their client's own",
+                hint="it marks the test samples of the sample's client",
             )
         return sample, client, marks.astype(bool)

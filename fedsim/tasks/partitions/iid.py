@@ -1,4 +1,4 @@
-"""The same mix for everybody."""
+"""The same mix for every client."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from fedsim.tasks.partition import (
     Assignment,
     CountedParameters,
     Partitioner,
-    too_many_clients,
 )
 
 
@@ -23,12 +22,12 @@ class MajorityLabelParameters(CountedParameters):
     """Parameters of the majority-label partition."""
 
     similarity: float = Field(default=0.05, ge=0, le=1)
-    """Share of the samples that go to any client, whatever their label; 0 is one label a client, 1 is the
+    """Share of the samples that go to any client, whatever their label; 0 is one label per client, 1 is the
     same mix for all."""
 
 
 class MajorityLabel(Partitioner):
-    """One majority label a client (Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary
+    """One majority label per client (Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary
     Client Participation, 2022).
 
     Client i owns label floor(i x classes / N), so labels take blocks of neighbouring clients. Each sample
@@ -43,8 +42,6 @@ class MajorityLabel(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Walk over the samples in their order."""
         clients, samples = self.params.clients, len(dataset.train_y)
-        if clients > samples:
-            raise too_many_clients(clients, samples, dataset)
         if clients < dataset.classes:
             raise UserError(
                 f"{clients} clients cannot each own one of the {dataset.classes} labels of {dataset.name}",

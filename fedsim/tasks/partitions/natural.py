@@ -23,7 +23,7 @@ class NaturalParameters(PartitionParameters):
 
 
 class Natural(Partitioner):
-    """One client for each natural group: writer, role, subject, centre, device.
+    """One client per natural group: writer, role, subject, center, device.
 
     With ``test: same_distribution`` a client's own test samples are the test samples of its group.
     """
@@ -58,7 +58,7 @@ class Natural(Partitioner):
     def assign_test(
         self, dataset: Dataset, assignment: Assignment, rng: np.random.Generator
     ) -> IntArray:
-        """The test samples of each client's group; by label where the test samples have no groups."""
+        """The test samples of each client's group; by label if the test samples have no groups."""
         if dataset.test_groups is None:
             return super().assign_test(dataset, assignment, rng)
         number = {name: client for client, name in enumerate(assignment.names)}

@@ -1,4 +1,4 @@
-"""The same mix for everybody, in different amounts."""
+"""The same mix for every client, in different amounts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from fedsim.tasks.partition import (
     Partitioner,
     apportion,
     raise_minimum,
-    too_many_clients,
 )
 
 
@@ -25,7 +24,7 @@ class QuantitySkewParameters(CountedParameters):
     alpha: float = Field(default=0.5, gt=0)
     """Concentration of the clients' shares: small means a few clients hold most samples."""
     min_samples: int = Field(default=1, ge=1)
-    """Clients left with fewer samples are given random ones of whoever holds most."""
+    """Clients left with fewer samples are given random samples of the clients that hold most."""
 
 
 class QuantitySkew(Partitioner):
@@ -39,8 +38,6 @@ class QuantitySkew(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Draw the shares and deal shuffled samples."""
         clients, samples = self.params.clients, len(dataset.train_y)
-        if clients > samples:
-            raise too_many_clients(clients, samples, dataset)
         # Gamma weights divided by their sum are a Dirichlet draw; the smallest number keeps tiny alphas from
         # dividing by zero.
         weights = rng.standard_gamma(self.params.alpha, clients) + np.finfo(np.float64).tiny

@@ -15,7 +15,6 @@ from fedsim.tasks.partition import (
     Assignment,
     CountedParameters,
     Partitioner,
-    too_many_clients,
 )
 
 
@@ -23,7 +22,7 @@ class ShardsParameters(CountedParameters):
     """Parameters of the shard partition."""
 
     classes_per_client: int = Field(default=2, ge=1)
-    """Shards P of each client; it holds at most so many labels, as two of its shards may be of the same one."""
+    """Shards P of each client; it holds at most that many labels, since two of its shards may be of the same one."""
 
 
 class Shards(Partitioner):
@@ -41,8 +40,6 @@ class Shards(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Cut and deal."""
         clients, per_client = self.params.clients, self.params.classes_per_client
-        if clients > len(dataset.train_y):
-            raise too_many_clients(clients, len(dataset.train_y), dataset)
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
         total = clients * per_client

@@ -1,2 +1,2 @@
-"""Finding, downloading and parsing the files of datasets; every parser refuses what is damaged, and executes
+"""Finding, downloading and parsing the files of datasets; parsers refuse damaged files and execute
 nothing."""

@@ -15,14 +15,14 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.tasks.reading.files import damaged, require_file
 
-# Numbers that are looked at together, where an array may be larger than memory.
+# Numbers examined at a time, because an array may be larger than memory.
 _PIECE = 1 << 22
 
 
 def read_arrays(
     path: Path, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, npt.NDArray[Any]]:
-    """The named arrays of an .npz file, or of a folder of .npy files; optional ones only where they are there.
+    """The named arrays of an .npz file, or of a folder of .npy files; optional ones only if they are present.
 
     Those of a folder are memory-mapped (copy on write): they stay on the disk until they are used.
 
@@ -58,7 +58,7 @@ def are_marks(values: npt.NDArray[Any]) -> bool:
 def divided(
     array: npt.NDArray[Any], is_test: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Training and test part of an array; views, and so no copies, where all training samples come first."""
+    """Training and test part of an array; views, and so no copies, if all training samples come first."""
     training = len(is_test) - int(np.count_nonzero(is_test))
     if not is_test[:training].any():
         return array[:training], array[training:]
@@ -66,9 +66,9 @@ def divided(
 
 
 def first_not_finite(x: npt.NDArray[Any]) -> int | None:
-    """Number of the first sample of ``x`` (n, ...) with a value that is not finite; None where there is none.
+    """Number of the first sample of ``x`` (n, ...) with a value that is not finite; None if there is none.
 
-    Looks at a piece after the other, so that an array on the disk need not fit into memory.
+    Examines one block after another, so that an array on the disk need not fit into memory.
     """
     if not np.issubdtype(x.dtype, np.floating):
         return None
@@ -84,14 +84,14 @@ def first_not_finite(x: npt.NDArray[Any]) -> int | None:
 def read_npz(
     path: Path, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, npt.NDArray[Any]]:
-    """The named arrays of an .npz file; optional ones only where they are there.
+    """The named arrays of an .npz file; optional ones only if they are present.
 
     Raises:
         UserError: the file is missing or damaged, lacks a required array, or an array holds Python objects.
     """
     require_file(path)
     if not zipfile.is_zipfile(path):
-        raise damaged(path, "it is no .npz archive")
+        raise damaged(path, "it is not an .npz archive")
     try:
         with np.load(path, allow_pickle=False) as content:
             missing = [name for name in required if name not in content.files]

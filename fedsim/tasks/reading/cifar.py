@@ -81,7 +81,7 @@ class CifarArchive:
                 for file in files:
                     stream = content.extractfile(f"{self.inner}/{file}")
                     if stream is None:
-                        raise damaged(archive, f"{file} is no file")
+                        raise damaged(archive, f"{file} is not a file")
                     batches.append(Batch(archive, read_batch(stream.read(), archive)))
         except (tarfile.TarError, KeyError, OSError, EOFError, zlib.error) as error:
             raise damaged(archive, str(error)) from error

@@ -21,7 +21,7 @@ DATA_VARIABLE = "FEDSIM_DATA"
 PATHS_ARE_RELATIVE = (
     "relative paths start at the scenario's folder (for fedsim data at the current one)"
 )
-"""Hint where a file that the user named is not there."""
+"""Hint for a file that the user named and that does not exist."""
 
 _ENDINGS = ("", ".gz", ".xz")
 
@@ -48,16 +48,16 @@ class Remote:
 
 
 def resolve(path: Path, folder: Path | None) -> Path:
-    """``path`` relative to ``folder`` (the current one where None), ``~`` expanded."""
+    """``path`` relative to ``folder`` (the current one if None), ``~`` expanded."""
     path = path.expanduser()
     return path if folder is None else folder / path
 
 
 def local_folder(name: str, root: Path | None, folder: Path | None) -> Path | None:
-    """The folder that should hold the dataset's files without a download; None where there is none.
+    """The folder that should hold the dataset's files without a download; None if there is none.
 
     Raises:
-        UserError: ``root`` is given and is no folder.
+        UserError: ``root`` is given and is not a folder.
     """
     if root is not None:
         path = resolve(root, folder)
@@ -72,7 +72,7 @@ def local_folder(name: str, root: Path | None, folder: Path | None) -> Path | No
 
 
 def find(folder: Path, file: str) -> Path | None:
-    """``file`` in ``folder``, as it is or compressed (.gz, .xz)."""
+    """``file`` in ``folder``, uncompressed or compressed (.gz, .xz)."""
     for ending in _ENDINGS:
         path = folder / f"{file}{ending}"
         if path.is_file():
@@ -87,14 +87,14 @@ def locate(
     folder: Path | None,
     remotes: Mapping[str, Remote],
 ) -> dict[str, Path]:
-    """Paths of a dataset's files, downloaded where they are not at hand.
+    """Paths of a dataset's files, downloaded if they are not available locally.
 
     Args:
         name: of the dataset.
         files: file names without .gz or .xz.
         root: folder given by the user, relative to ``folder``; nothing is downloaded then.
         folder: folder that relative paths refer to.
-        remotes: where each file can be had; empty where the dataset cannot be downloaded.
+        remotes: where each file can be downloaded; empty if the dataset cannot be.
 
     Raises:
         UserError: a file is missing and cannot be downloaded.
@@ -110,7 +110,7 @@ def locate(
 
 
 def absent(name: str, missing: Sequence[str], place: Path | None) -> UserError:
-    """The error for files that are not there."""
+    """The error for missing files."""
     where = (
         f"in {place}"
         if place
@@ -124,7 +124,7 @@ def absent(name: str, missing: Sequence[str], place: Path | None) -> UserError:
 
 
 def require_file(path: Path) -> None:
-    """Make sure that a file which the user named is there.
+    """Require a file that the user named.
 
     Raises:
         UserError: it is not.
@@ -134,16 +134,16 @@ def require_file(path: Path) -> None:
 
 
 def damaged(path: Path, what: str) -> UserError:
-    """The error for a file that cannot be what it should be."""
+    """The error for a file with unexpected content."""
     return UserError(
         f"the file is damaged or not what was expected: {what}",
         where=str(path),
-        hint="fetch it or write it again",
+        hint="download it again, or write it again",
     )
 
 
 def download(name: str, remote: Remote) -> Path:
-    """The file in the download cache, downloaded where it is not there yet, and checked by its hash.
+    """The file in the download cache, downloaded if it is not there yet, and checked by its hash.
 
     Raises:
         UserError: no address delivers the right file.
@@ -171,12 +171,12 @@ def download(name: str, remote: Remote) -> Path:
     raise UserError(
         "cannot download " + "; ".join(problems),
         where=f"dataset {name}",
-        hint=f"fetch the files yourself and name their folder with root:, or as ${DATA_VARIABLE}/datasets/{name}",
+        hint=f"download the files yourself and name their folder with root:, or as ${DATA_VARIABLE}/datasets/{name}",
     )
 
 
 class _Bar:
-    """Progress of one download on the terminal, in the form that pooch asks for; silent where stderr is none."""
+    """Progress of one download on the terminal, in the form that pooch asks for; silent if stderr is not a terminal."""
 
     def __init__(self, label: str) -> None:
         from rich.console import Console

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import math
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ _UNSIGNED_BYTE = 8
 
 
 def read_bytes(path: Path) -> bytes:
-    """Content of a file, decompressed where its name ends in .gz or .xz.
+    """Content of a file, decompressed if its name ends in .gz or .xz.
 
     Raises:
         UserError: the file is cut off or not compressed as its name says.
@@ -33,6 +34,24 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, str(error)) from error
+
+
+def promised_shape(path: Path, dimensions: int) -> tuple[int, ...] | None:
+    """The shape in the header of a .gz file, if the uncompressed size noted at its end is what the header promises.
+
+    None for other files, and for those that have to be read to learn more.
+    """
+    if path.suffix != ".gz":
+        return None
+    try:
+        with gzip.open(path) as stream:
+            shape = _shape(stream.read(4 + 4 * dimensions), dimensions)
+        with path.open("rb") as content:
+            content.seek(-4, os.SEEK_END)
+            size = int.from_bytes(content.read(), "little")
+    except (OSError, EOFError, zlib.error):
+        return None
+    return None if shape is None or size != 4 + 4 * dimensions + math.prod(shape) else shape
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
@@ -54,9 +73,9 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
         with path.open("rb") as stream:
             head = stream.read(head_size)
         size = path.stat().st_size
-    if len(head) < head_size or head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]):
-        raise damaged(path, f"it is no IDX file of bytes with {dimensions} dimensions")
-    shape = tuple(int(length) for length in np.frombuffer(head, dtype=">u4", offset=4))
+    shape = _shape(head, dimensions)
+    if shape is None:
+        raise damaged(path, f"it is not an IDX file of bytes with {dimensions} dimensions")
     expected = head_size + math.prod(shape)
     if size != expected:
         raise damaged(path, f"it has {size:,} bytes; its header promises {expected:,}")
@@ -64,3 +83,10 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
         flat = np.frombuffer(bytearray(content), dtype=np.uint8, offset=head_size)
         return flat.reshape(shape)
     return np.memmap(path, dtype=np.uint8, mode="c", offset=head_size, shape=shape)
+
+
+def _shape(head: bytes, dimensions: int) -> tuple[int, ...] | None:
+    """The shape that a header gives; None if it is not that of such a file."""
+    if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]):
+        return None
+    return tuple(int(length) for length in np.frombuffer(head, dtype=">u4", offset=4))

@@ -1,17 +1,18 @@
-"""What the image datasets in IDX files share."""
+"""What the data sets of 8-bit images share: parameters, normalization, and images in IDX files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AliasChoices, Field
 
-from fedsim.tasks.dataset import Dataset, pixel_normalisation
+from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred, pixel_map
 from fedsim.tasks.reading.files import FolderParameters, Remote, locate
-from fedsim.tasks.reading.idx import read_idx
+from fedsim.tasks.reading.idx import promised_shape, read_idx
 
 MNIST_FILES = (
     "train-images-idx3-ubyte",
@@ -19,50 +20,104 @@ MNIST_FILES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-"""Names of the four files of MNIST and Fashion-MNIST."""
+"""Names of the four files of MNIST and Fashion-MNIST: training images and labels, test images and labels."""
+
+PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
 class ImageParameters(FolderParameters):
     """Parameters of the image datasets."""
 
-    normalise: bool = True
+    normalize: bool = Field(default=True, validation_alias=AliasChoices("normalize", "normalise"))
     """Subtract the training set's mean and divide by its standard deviation; otherwise pixels run from 0 to 1."""
 
+    def pixel_map(
+        self, mean: float | tuple[float, ...], std: float | tuple[float, ...]
+    ) -> PixelMap:
+        """Scale and shift of 8-bit pixels, per channel."""
+        return pixel_map(mean, std) if self.normalize else pixel_map()
 
-def normalisation(
-    normalise: bool, mean: float | tuple[float, ...], std: float | tuple[float, ...]
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Scale and shift of 8-bit pixels, per channel."""
-    return pixel_normalisation(mean, std) if normalise else pixel_normalisation(0.0, 1.0)
+
+class MnistFormat(DatasetComponent):
+    """A data set in the four files of MNIST.
+
+    Attributes:
+        mirrors: addresses that the names of the files, with .gz, are appended to.
+        digests: SHA-256 of the compressed files.
+        mean, std: of the training pixels, as shares of white.
+        class_names: of the labels.
+    """
+
+    Params = ImageParameters
+    params: ImageParameters
+    mirrors: ClassVar[tuple[str, ...]]
+    digests: ClassVar[tuple[str, ...]]
+    mean: ClassVar[float]
+    std: ClassVar[float]
+    class_names: ClassVar[tuple[str, ...]]
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        """The images, from IDX files."""
+        remotes = {
+            file: Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
+            for file, digest in zip(MNIST_FILES, self.digests, strict=True)
+        }
+        paths = locate(self.name, MNIST_FILES, self.params.root, folder, remotes)
+        return idx_dataset(
+            self.name,
+            [paths[file] for file in MNIST_FILES],
+            self.class_names,
+            self.params.pixel_map(self.mean, self.std),
+        )
 
 
-def load_idx_images(
+def idx_dataset(
     name: str,
-    params: ImageParameters,
-    folder: Path | None,
-    remotes: Mapping[str, Remote],
-    mean: float,
-    std: float,
+    paths: Sequence[Path],
     class_names: tuple[str, ...],
+    pixels: PixelMap,
+    *,
+    first_label: int = 0,
+    transposed: bool = False,
 ) -> Dataset:
-    """MNIST or a data set in its format.
+    """The data set in four IDX files: training images and labels, test images and labels.
+
+    Compressed images are decompressed when they are first used.
+
+    Args:
+        name: of the data set.
+        paths: the files.
+        class_names: of the labels.
+        pixels: scale and shift of the pixels.
+        first_label: number of the first class in the files.
+        transposed: whether the files hold columns before rows.
 
     Raises:
-        UserError: files are missing or damaged.
+        UserError: a file is damaged.
     """
-    paths = locate(name, MNIST_FILES, params.root, folder, remotes)
-    arrays: list[npt.NDArray[Any]] = [
-        read_idx(paths[file], 3 if "images" in file else 1) for file in MNIST_FILES
-    ]
-    scale, shift = normalisation(params.normalise, mean, std)
+    train_images, train_labels, test_images, test_labels = paths
     return Dataset(
         name=name,
-        train_x=arrays[0][:, None],
-        train_y=arrays[1].astype(np.int64),
-        test_x=arrays[2][:, None],
-        test_y=arrays[3].astype(np.int64),
+        train_x=_images(train_images, transposed),
+        train_y=read_idx(train_labels, 1).astype(np.int64) - first_label,
+        test_x=_images(test_images, transposed),
+        test_y=read_idx(test_labels, 1).astype(np.int64) - first_label,
         classes=len(class_names),
         class_names=class_names,
-        scale=scale,
-        shift=shift,
+        scale=pixels[0],
+        shift=pixels[1],
     )
+
+
+def _images(path: Path, transposed: bool) -> npt.NDArray[Any]:
+    """Images (n, 1, height, width)."""
+
+    def read() -> npt.NDArray[Any]:
+        images = read_idx(path, 3)
+        return (images.transpose(0, 2, 1) if transposed else images)[:, None]
+
+    shape = promised_shape(path, 3)
+    if shape is None:
+        return read()
+    count, *size = shape
+    return deferred((count, 1, *(reversed(size) if transposed else size)), np.uint8, read)

@@ -66,4 +66,4 @@ def _read_file(path: Path, names: dict[str, int], into: LeafPart) -> None:
             into.y.extend(data["y"])
             into.users.extend([number] * len(data["y"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, f"it is no LEAF JSON ({type(error).__name__}: {error})") from error
+        raise damaged(path, f"it is not LEAF JSON ({type(error).__name__}: {error})") from error

@@ -1,4 +1,4 @@
-"""Deterministic splits into training and test samples where the source has none."""
+"""Deterministic splits into training and test samples for sources without one."""
 
 from __future__ import annotations
 

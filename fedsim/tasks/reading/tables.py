@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def read_table(path: Path, hint: str) -> pd.DataFrame:
-    """The table in a file, which is Parquet where its name says so and else CSV.
+    """The table in a file: Parquet if its name ends in .parquet, else CSV.
 
     Args:
         path: the file.
-        hint: how to mend a file that cannot be read.
+        hint: suggests a fix for a file that cannot be read.
 
     Raises:
         UserError: it cannot be read.

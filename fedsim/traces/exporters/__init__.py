@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from fedsim.components import Component, discover
 from fedsim.traces.bundle import TraceBundle
 
 
-class Exporter(Component):
+class Exporter(Component, ABC):
     """Base of every exporter."""
 
     description: ClassVar[str] = ""
@@ -24,7 +24,7 @@ class Exporter(Component):
 
         Args:
             bundle: what to write; it must be sound (:func:`~fedsim.traces.validation.require_sound`).
-            path: the file, or the folder of one file a series.
+            path: the file, or the folder of one file per series.
             params: an instance of the class's ``Params``.
             overwrite: replace files that are there already.
 

@@ -25,7 +25,7 @@ class Link:
 
     @property
     def file_name(self) -> str:
-        """The series' name where it can be a file's."""
+        """The series' name if it can be a file name."""
         return self.series_id.replace("/", "_")
 
 
@@ -33,7 +33,7 @@ def links(bundle: TraceBundle) -> Iterator[Link]:
     """The series of a bundle, each from its first piece on.
 
     Raises:
-        UserError: the bundle has no series, a rate is unknown, or two names would be one file.
+        UserError: the bundle has no series, a rate is unknown, or two names would be the same file.
     """
     table = bundle.table("network_series")
     start = bundle.numpy("network_series", "start_us")
@@ -44,7 +44,7 @@ def links(bundle: TraceBundle) -> Iterator[Link]:
         raise UserError(
             f"network_series row {unknown[0]} has no rate",
             where=bundle.where,
-            hint="the format has no word for an unknown rate",
+            hint="the format cannot express an unknown rate",
         )
     series = table.column("series_id").cast(pa.string()).to_numpy()
     direction = table.column("direction").cast(pa.string()).to_numpy()
@@ -61,7 +61,7 @@ def links(bundle: TraceBundle) -> Iterator[Link]:
         other = seen.setdefault((link.file_name, link.direction), link.series_id)
         if other != link.series_id:
             raise UserError(
-                f"the series '{other}' and '{link.series_id}' would be one file",
+                f"the series '{other}' and '{link.series_id}' would be the same file",
                 where=bundle.where,
                 hint="rename one of them",
             )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from fedsim.durable import replacing
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 
@@ -33,18 +32,8 @@ def write_file(path: Path, data: bytes, *, overwrite: bool) -> None:
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            # mkstemp makes private files; exported traces are ordinary ones.
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
 

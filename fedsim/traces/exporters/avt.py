@@ -26,20 +26,20 @@ class AvtExportParams(Parameters):
 
 
 class AvtExporter(Exporter):
-    """One line a valid device, its up-intervals in whole seconds of the bundle's time.
+    """One line per valid device, its up-intervals in whole seconds of the bundle's time.
 
     AVT holds neither windows nor periods: readers take the trace as it stands.
     """
 
     name: ClassVar[str] = "avt"
-    description: ClassVar[str] = "AVT availability traces, a line a node"
+    description: ClassVar[str] = "AVT availability traces, one line per node"
     Params: ClassVar[type[Parameters]] = AvtExportParams
 
     @classmethod
     def write(
         cls, bundle: TraceBundle, path: Path, params: AvtExportParams, *, overwrite: bool = False
     ) -> dict[str, int]:
-        """See :meth:`Exporter.write`."""
+        """Write the bundle in this format; see :meth:`Exporter.write`."""
         counts: dict[str, int] = {}
         rows = whole_seconds(available_rows(bundle), counts)
         first = offsets(rows.device, bundle.device_count).tolist()

@@ -1,4 +1,4 @@
-"""Export to FedScale's behaviour and capacity files, as read by FedScale, REFL and Oort."""
+"""Export to FedScale's behavior and capacity files, as read by FedScale, REFL and Oort."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FedScaleExportParams(Parameters):
 class FedScaleExporter(Exporter):
     """One dict of clients; JSON where the file's name ends in ``.json``, a pickle of plain types where in ``.pkl``.
 
-    A capacity is an inference time a sample (a third of the training time where only that is known) and one rate for
+    A capacity is an inference time per sample (a third of the training time where only that is known) and one rate for
     both ways (down where they differ): the fixed part of a step and the rate up are lost, and counted.
 
     Clients are numbered as the bundle names them where all names are whole numbers, else from 1 in the bundle's order.
@@ -53,7 +53,7 @@ class FedScaleExporter(Exporter):
     """
 
     name: ClassVar[str] = "fedscale"
-    description: ClassVar[str] = "FedScale client behaviour or device capacity (.json or .pkl)"
+    description: ClassVar[str] = "FedScale client behavior or device capacity (.json or .pkl)"
     Params: ClassVar[type[Parameters]] = FedScaleExportParams
 
     @classmethod
@@ -65,7 +65,7 @@ class FedScaleExporter(Exporter):
         *,
         overwrite: bool = False,
     ) -> dict[str, int]:
-        """See :meth:`Exporter.write`."""
+        """Write the bundle in this format; see :meth:`Exporter.write`."""
         if path.suffix not in (".json", ".pkl"):
             raise UserError(
                 f"the ending '{path.suffix}' does not say which form to write",
@@ -172,7 +172,7 @@ def _capacity(
     }
     if not records:
         raise UserError(
-            "no device has both an inference time a sample and a bandwidth",
+            "no device has both an inference time per sample and a bandwidth",
             where=bundle.where,
             hint="pair the bundle with compute and network columns: `fedsim traces join`",
         )

@@ -45,7 +45,7 @@ class FtaExporter(Exporter):
     def write(
         cls, bundle: TraceBundle, path: Path, params: FtaExportParams, *, overwrite: bool = False
     ) -> dict[str, int]:
-        """See :meth:`Exporter.write`."""
+        """Write the bundle in this format; see :meth:`Exporter.write`."""
         device, start, end, state, reason = _rows(bundle)
         counts = {"gaps_written": 0}
         valid = valid_devices(bundle)
@@ -141,7 +141,7 @@ def _epoch_us(bundle: TraceBundle) -> int:
         epoch = datetime.fromisoformat(bundle.manifest.epoch)
     except ValueError as error:
         raise UserError(
-            f"its epoch '{bundle.manifest.epoch}' is not an ISO 8601 date", where=bundle.where
+            f"its epoch '{bundle.manifest.epoch}' is not an ISO 8601 timestamp", where=bundle.where
         ) from error
     if epoch.tzinfo is None:
         epoch = epoch.replace(tzinfo=UTC)

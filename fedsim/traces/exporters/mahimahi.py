@@ -1,4 +1,4 @@
-"""Export to Mahimahi packet-delivery traces (Netravali et al., ATC 2015), a file a series and direction."""
+"""Export to Mahimahi packet-delivery traces (Netravali et al., ATC 2015), one file per series and direction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MahimahiExporter(Exporter):
         *,
         overwrite: bool = False,
     ) -> dict[str, int]:
-        """See :meth:`Exporter.write`."""
+        """Write the bundle in this format; see :meth:`Exporter.write`."""
         check_folder(path)
         counts = {"files": 0, "opportunities": 0, "idle_end_ms": 0}
         for link in links(bundle):

@@ -1,4 +1,4 @@
-"""Export to Pensieve's cooked throughput traces (Mao et al., SIGCOMM 2017), a file a series."""
+"""Export to Pensieve's cooked throughput traces (Mao et al., SIGCOMM 2017), one file per series."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ class PensieveExportParams(Parameters):
 
 
 class PensieveExporter(Exporter):
-    """A folder with a file a series: ``time_s TAB Mbit/s``, the rate of the interval that ends at the time.
+    """A folder with one file per series: ``time_s TAB Mbit/s``, the rate of the interval that ends at the time.
 
     The first line says when the first interval starts and repeats its rate. Scales and offsets of devices are not
     applied: the series are written, not the devices.
     """
 
     name: ClassVar[str] = "pensieve"
-    description: ClassVar[str] = "Pensieve cooked throughput traces, a folder with a file a series"
+    description: ClassVar[str] = (
+        "Pensieve cooked throughput traces, a folder with one file per series"
+    )
     Params: ClassVar[type[Parameters]] = PensieveExportParams
 
     @classmethod
@@ -42,7 +44,7 @@ class PensieveExporter(Exporter):
         *,
         overwrite: bool = False,
     ) -> dict[str, int]:
-        """See :meth:`Exporter.write`."""
+        """Write the bundle in this format; see :meth:`Exporter.write`."""
         check_folder(path)
         counts = {"series": 0, "other_direction": 0}
         for link in links(bundle):

@@ -1,56 +1,195 @@
-"""Readers of foreign trace formats, one file each; every one returns a :class:`~fedsim.traces.bundle.TraceBundle`.
+"""Readers of other trace formats, one file each: an :class:`Importer` turns files into the tables of a bundle.
 
 An importer never invents: what it dropped, merged or held is counted in ``manifest.counts``, and what the source cannot
 say is null. Intervals of the bundle are half open; sources whose ends are inclusive differ at that one instant only.
+
+An importer of your own is a class in a Python file, named on the command line as ``file.py:ClassName``.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, model_validator
 
 from fedsim.components import Component, Parameters, discover
-from fedsim.traces.bundle import TraceBundle
+from fedsim.errors import UserError
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, american
+from fedsim.traces.ends import OnEnd
+from fedsim.traces.importers._sources import SourceFile, Sources
+from fedsim.traces.tables import make_table
+from fedsim.traces.validation import require_sound
+from fedsim.units import Size
+
+__all__ = [
+    "Imported",
+    "Importer",
+    "ImporterParams",
+    "SourceFile",
+    "Sources",
+    "import_bundle",
+    "recognize",
+    "registry",
+]
+
+_ENDINGS = (".gz", ".zip", ".json", ".pkl", ".csv", ".tab", ".avt", ".txt")
 
 
 class ImporterParams(Parameters):
-    """Options that every importer takes: where the data come from."""
+    """Options that every importer takes."""
 
     name: str | None = None
     """Name of the bundle; by default that of the first file."""
     source: str | None = None
     """Repository, commit and path of the source; by default the files' names and SHA-256."""
-    licence: str | None = None
-    """Licence of the source."""
+    license: str | None = None
+    """License of the source."""
     citation: str | None = None
     """How to cite the source."""
     caveat: str | None = None
     """What these data cannot show, such as that they were picked rather than drawn; kept in the manifest."""
+    max_unpacked: Size = Field(2.0 * 2**30, gt=0)
+    """Most bytes that all .gz and .zip files together may unpack to; larger ones are refused. 2 GiB by default."""
+
+    _american = model_validator(mode="before")(american)
 
 
-class Importer(Component):
-    """Base of every importer."""
+@dataclass(frozen=True)
+class Imported:
+    """What an importer read.
+
+    Args:
+        tables: by name, an Arrow table or its columns (lists or arrays) by name; see :mod:`fedsim.traces.tables`.
+        counts: what was dropped, merged or held, by kind.
+        caveats: what the data cannot show.
+        eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
+        horizon_us: time covered, from 0 (us); by default up to the last end of a device's window.
+        epoch: ISO 8601 timestamp of time 0; None if times are relative.
+        epoch_weekday: day of the week of time 0; 0 is Monday.
+        clock: what time 0 means; see :class:`~fedsim.traces.bundle.Manifest`.
+        on_end: what a device does outside its observation window.
+    """
+
+    tables: Mapping[str, Any]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    caveats: Sequence[str] = ()
+    eligibility: Eligibility | str | None = None
+    horizon_us: int | None = None
+    epoch: str | None = None
+    epoch_weekday: int | None = None
+    clock: Literal["local", "utc", "device-relative"] = "device-relative"
+    on_end: OnEnd = "wrap"
+
+
+class Importer(Component, ABC):
+    """Base of every importer.
+
+    Attributes:
+        description: one line for the list of formats; by default the first line of the docstring.
+        version: version of the importer, for the manifest.
+        signature: regular expression that is found in the name and the first 4 KiB of a file of this format, joined by
+            a newline; such files are imported without naming the format. Empty: never.
+        Params: options, a subclass of :class:`ImporterParams`.
+    """
 
     description: ClassVar[str] = ""
     version: ClassVar[str] = "1"
+    signature: ClassVar[str] = ""
     Params: ClassVar[type[Parameters]] = ImporterParams
 
     @classmethod
     @abstractmethod
-    def read(cls, paths: Sequence[Path], params: Any) -> TraceBundle:
-        """Read files of this format into one bundle.
+    def read(cls, sources: Sources, params: Any) -> Imported:
+        """Read files of this format.
 
         Args:
-            paths: files, folders of files, or zip archives; ``.gz`` is unpacked on the way.
+            sources: the files, unpacked, in order; iterate over them.
             params: an instance of the class's ``Params``.
 
         Raises:
-            UserError: a file is missing or not of this format; names the file, the line or record, and how to mend it.
+            UserError: a file is not of this format; names the file, the line or record, and how to fix it.
         """
 
 
 def registry() -> dict[str, type[Importer]]:
     """The importers that ship with fedsim, by the name of their format."""
     return discover("fedsim.traces.importers", Importer)
+
+
+def recognize(paths: Sequence[Path]) -> list[str]:
+    """Names of the formats whose signature the first file that ``paths`` name has."""
+    first = next(iter(Sources(paths)))
+    head = f"{first.name}\n{first.data[:4096].decode('utf-8', 'replace')}"
+    return [
+        name
+        for name, importer in registry().items()
+        if importer.signature and re.search(importer.signature, head)
+    ]
+
+
+def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) -> TraceBundle:
+    """Import files as one bundle.
+
+    Args:
+        importer: class of the importer.
+        paths: files, folders of files, or zip archives; ``.gz`` is unpacked on the way.
+        params: an instance of the importer's ``Params``.
+
+    Raises:
+        UserError: a file is missing or not of the format, or what the importer made of it is not sound.
+    """
+    if not isinstance(params, ImporterParams):
+        raise UserError(
+            f"the options of the importer {importer.__name__} are not importer options",
+            hint="derive its Params from fedsim.traces.importers.ImporterParams",
+        )
+    sources = Sources(paths, max_unpacked=params.max_unpacked)
+    imported = importer.read(sources, params)
+    if not isinstance(imported, Imported):
+        raise UserError(
+            f"the importer {importer.__name__} returned {type(imported).__name__}, not Imported",
+            where=sources.where,
+            hint="end its read with: return Imported(tables)",
+        )
+    tables = {
+        name: table if isinstance(table, pa.Table) else make_table(name, table)
+        for name, table in imported.tables.items()
+    }
+    name = params.name or (paths[0].name if paths else importer.name)
+    if params.name is None:
+        for ending in _ENDINGS:
+            name = name.removesuffix(ending)
+    horizon_us = imported.horizon_us
+    if horizon_us is None and "devices" in tables:
+        horizon_us = int(np.max(tables["devices"].column("window_end_us").to_numpy(), initial=0))
+    words = imported.eligibility
+    metadata = set(ImporterParams.model_fields)
+    bundle = TraceBundle(
+        Manifest(
+            name=name,
+            source=params.source or sources.describe(),
+            license=params.license,
+            citation=params.citation,
+            importer=importer.name or importer.__name__,
+            importer_version=importer.version,
+            options=params.model_dump(mode="json", exclude=metadata),
+            counts={key: int(value) for key, value in imported.counts.items()},
+            caveats=[*imported.caveats, *([params.caveat] if params.caveat else [])],
+            horizon_us=max(horizon_us or 0, 1),
+            epoch=imported.epoch,
+            epoch_weekday=imported.epoch_weekday,
+            clock=imported.clock,
+            on_end=imported.on_end,
+            eligibility=Eligibility(words=words) if isinstance(words, str) else words,
+        ),
+        tables,
+    )
+    require_sound(bundle)
+    return bundle

@@ -1,9 +1,8 @@
-"""Putting a bundle together from columns."""
+"""Tables of a bundle from the columns that importers have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,50 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
-from fedsim.traces.importers._files import SourceFile, describe
-from fedsim.traces.ordering import Intervals
+from fedsim.traces.ordering import Intervals, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
 
 DAY_US = 86_400_000_000
 
 # Profiles without a clock (capacities, benchmark scores, latencies) are given one day, which repeats.
 STATIC_HORIZON_US = DAY_US
-
-_US_LIMIT = 2**62
-
-
-def microseconds(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Integer microseconds nearest to ``seconds``, which must be finite and within 146,000 years."""
-    result: npt.NDArray[np.int64] = np.rint(seconds * 1e6).astype(np.int64)
-    return result
-
-
-def check_times(
-    seconds: npt.NDArray[np.float64], record: Any, source: SourceFile, what: str
-) -> None:
-    """Refuse times that are not finite or beyond the clock's range.
-
-    Args:
-        seconds: the times.
-        record: function from a row number to the name of its record.
-        source: where they are from.
-        what: what the times are.
-
-    Raises:
-        UserError: names the first offender.
-    """
-    bad = np.flatnonzero(~(np.abs(seconds) < _US_LIMIT / 1e6))
-    if len(bad):
-        value = seconds[bad[0]]
-        # Converting null to a float makes it a NaN.
-        said = "null or NaN" if np.isnan(value) else f"{value:g}"
-        raise UserError(
-            f"{what} is {said}, not a finite time in seconds",
-            where=f"{source.where}, {record(int(bad[0]))}",
-            hint="mend or remove the record",
-        )
 
 
 def nullable(values: npt.NDArray[Any]) -> Any:
@@ -112,40 +74,40 @@ def availability_table(
     return make_table("availability", values | columns)
 
 
-def bundle(
-    importer: type[Importer],
-    params: ImporterParams,
-    paths: Sequence[Path],
-    tables: Mapping[str, Any],
-    counts: Mapping[str, int],
-    *,
-    caveats: Sequence[str] = (),
-    **manifest: Any,
-) -> TraceBundle:
-    """The bundle of an import, its manifest filled in."""
-    metadata = {"name", "source", "licence", "citation", "caveat"}
-    name = paths[0].name if paths else importer.name
-    for suffix in (".gz", ".zip", ".json", ".pkl", ".csv", ".tab", ".avt", ".txt"):
-        name = name.removesuffix(suffix)
-    return TraceBundle(
-        Manifest(
-            name=params.name or name,
-            source=params.source or describe(paths),
-            licence=params.licence,
-            citation=params.citation,
-            importer=importer.name,
-            importer_version=importer.version,
-            options=params.model_dump(mode="json", exclude=metadata),
-            counts={key: int(value) for key, value in counts.items()},
-            caveats=[*caveats, *([params.caveat] if params.caveat else [])],
-            **manifest,
-        ),
-        dict(tables),
-    )
+def per_device(ids: Sequence[str], table: str, rows: Any = None, **columns: Any) -> Any:
+    """A table with one row per device: those of ``rows``, or all.
+
+    A text stands for a column that holds it in every row; NaN in a column of floats is null.
+    """
+    devices = np.arange(len(ids)) if rows is None else rows
+    values: dict[str, Any] = {"device_id": id_column(devices, ids)}
+    for name, column in columns.items():
+        if isinstance(column, str):
+            column = constant_column(column, len(devices))
+        elif isinstance(column, np.ndarray) and column.dtype.kind == "f":
+            column = nullable(column)
+        values[name] = column
+    return make_table(table, values)
+
+
+def note_polling(intervals: Intervals, counts: dict[str, int], caveats: list[str]) -> None:
+    """Add a count and a caveat if the source was polled, so that shorter changes are unseen."""
+    polled_us = polling_interval(intervals.end - intervals.start)
+    if polled_us is not None:
+        counts["polling_interval_s"] = round(polled_us / 1e6)
+        caveats.append(
+            f"lengths cluster at multiples of {polled_us / 1e6:.0f} s: the source was polled and shorter changes"
+            " are unseen"
+        )
+
+
+def texts(records: Sequence[Any], field: str) -> list[str | None]:
+    """A field of some records as text; None if a record does not have it."""
+    return [None if (value := item.get(field)) is None else str(value) for item in records]
 
 
 def single_ids(ids: Sequence[str], where: str, what: str) -> None:
-    """Refuse an id that comes twice.
+    """Refuse an id that appears twice.
 
     Raises:
         UserError: names the first one.
@@ -154,8 +116,8 @@ def single_ids(ids: Sequence[str], where: str, what: str) -> None:
     for number, item in enumerate(ids, start=1):
         if item in seen:
             raise UserError(
-                f"{what} {item!r} comes twice",
+                f"{what} {item!r} appears twice",
                 where=f"{where}, record {number}",
-                hint="give every one a name of its own",
+                hint="give each its own name",
             )
         seen.add(item)

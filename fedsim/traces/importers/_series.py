@@ -1,22 +1,20 @@
-"""Rate series of links: from samples to the tables of a bundle, one device riding each series."""
+"""Rate series of links: from samples to the tables of a bundle, with one device per link."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
 from fedsim.traces.importers._assemble import devices_table, nullable
+from fedsim.traces.importers._numbers import Floats, Ints
+from fedsim.traces.importers._sources import SourceFile
 from fedsim.traces.tables import id_column, make_table
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,7 @@ class Series:
         rtt_s: round-trip time of each piece, NaN where unknown, shape (n,); None: unknown throughout.
         loss: share of packets lost of each piece, NaN where unknown, shape (n,); None: unknown throughout.
         radio: kind of radio of each piece; None: unknown throughout.
+        where: the file, for messages.
     """
 
     series_id: str
@@ -40,13 +39,26 @@ class Series:
     rtt_s: Floats | None = None
     loss: Floats | None = None
     radio: Sequence[str | None] | None = None
+    where: str = ""
 
 
 def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[str, Any]:
-    """Tables ``devices``, ``network_series`` and ``network_assign`` of the links, a device each.
+    """Tables ``devices``, ``network_series`` and ``network_assign`` of the links, one device per link.
 
     A device has the name of its link; its window and its period are the length of the longest direction.
+
+    Raises:
+        UserError: two files give the same direction of a link of one name.
     """
+    seen: dict[tuple[str, str], str] = {}
+    for item in series:
+        other = seen.setdefault((item.series_id, item.direction), item.where)
+        if seen[item.series_id, item.direction] is not item.where:
+            raise UserError(
+                f"has the name '{item.series_id}' of {other}",
+                where=item.where,
+                hint="rename one of them, or import the folder that holds both",
+            )
     ordered = sorted(series, key=lambda item: (item.series_id, item.direction))
     ids = sorted({item.series_id for item in ordered})
     row = {name: number for number, name in enumerate(ids)}
@@ -92,42 +104,30 @@ def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[
     }
 
 
-def series_names(names: Sequence[str], suffixes: Sequence[str]) -> list[str]:
-    """Short names of files: the last part without its ending where that is unambiguous, else the whole path.
+def named_sources(
+    sources: Iterable[SourceFile], endings: Sequence[str] = ()
+) -> list[tuple[str, SourceFile]]:
+    """The files with the names of their links: the last part of the path without its ending, else the whole path.
 
     Args:
-        names: paths inside the folder or archive.
-        suffixes: endings to cut off.
+        sources: the files.
+        endings: endings to cut off.
     """
 
     def bare(name: str) -> str:
-        for suffix in suffixes:
-            name = name.removesuffix(suffix)
+        for ending in endings:
+            name = name.removesuffix(ending)
         return name
 
-    short = [bare(PurePosixPath(name).name) for name in names]
-    return short if len(set(short)) == len(short) else [bare(name) for name in names]
-
-
-def require_single(names: Sequence[str], where: Sequence[str]) -> None:
-    """Refuse two files of one name.
-
-    Raises:
-        UserError: names the second one.
-    """
-    seen: dict[str, str] = {}
-    for name, place in zip(names, where, strict=True):
-        if name in seen:
-            raise UserError(
-                f"has the name '{name}' of {seen[name]}",
-                where=place,
-                hint="rename one of them, or import the folder that holds both",
-            )
-        seen[name] = place
+    files = list(sources)
+    short = [bare(PurePosixPath(file.name).name) for file in files]
+    unique = len(set(short)) == len(short)
+    names = short if unique else [bare(file.name) for file in files]
+    return list(zip(names, files, strict=True))
 
 
 def hold_unknown(values: Floats) -> tuple[Floats, int]:
-    """Fill NaN with the last known value (those before the first with the first), and how many that were.
+    """``values`` with each NaN replaced by the last known value (or else the first), and how many there were.
 
     Raises:
         ValueError: nothing is known.
@@ -141,7 +141,7 @@ def hold_unknown(values: Floats) -> tuple[Floats, int]:
 
 
 def mean_by_time(time_us: Ints, value: Floats) -> Floats:
-    """Mean of the values that share an instant (ascending), ignoring NaN; NaN where all are. Shape (distinct,)."""
+    """Mean of the values that share an instant (ascending), ignoring NaN; NaN if all are. Shape (distinct,)."""
     first = np.flatnonzero(np.append(True, time_us[1:] != time_us[:-1]))
     known = ~np.isnan(value)
     number = np.add.reduceat(known.astype(np.int64), first)

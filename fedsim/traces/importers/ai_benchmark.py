@@ -7,39 +7,28 @@ Sources: ai-benchmark.com through Yang et al. (FLASH), WWW 2021, ``models/utils/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
-from fedsim.traces.importers._assemble import (
-    STATIC_HORIZON_US,
-    bundle,
-    devices_table,
-    nullable,
-)
-from fedsim.traces.importers._files import SourceFile, source_files
-from fedsim.traces.importers._pickles import is_pickle, load_numbers
-from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table, per_device, texts
+from fedsim.traces.importers._numbers import Number
+from fedsim.traces.tables import POSITIVE
 
 GIB = 2**30
 UNKNOWN = "unknown"
-
-
-class AiBenchmarkParams(ImporterParams):
-    """The AI Benchmark importer has no options of its own."""
+SPEED = Number("'speed'", "ms per inference", POSITIVE)
+CPU_F, RAM = (Number(f"'{name}'", "", POSITIVE, missing=(None,)) for name in ("cpu_f", "ram"))
 
 
 class AiBenchmark(Importer):
     """The raw list, ``benchmark2score`` (with ``real2benchmark`` if wanted), or Propius' speeds (JSON or pickle).
 
-    Scores: a device a model; a model listed twice keeps its last score, as in FLASH. With ``real2benchmark`` a device a
-    code, those of unknown models dropped. Speeds: a device a record, milliseconds an inference; ``score`` is its
+    Scores: a device per model; a model listed twice keeps its last score, as in FLASH. With ``real2benchmark`` a device
+    per code, those of unknown models dropped. Speeds: a device per record, milliseconds per inference; ``score`` is its
     ``cpu_f``, on a scale of its own. RAM in "GB" is taken as GiB, as phones are sold.
     """
 
@@ -47,48 +36,36 @@ class AiBenchmark(Importer):
     description: ClassVar[str] = (
         "AI Benchmark scores (FLASH) and per-device inference speeds (Propius)"
     )
-    Params: ClassVar[type[Parameters]] = AiBenchmarkParams
+    signature: ClassVar[str] = r'"AI_Score"|"cpu_f"'
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: AiBenchmarkParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
+    def read(cls, sources: Sources, params: ImporterParams) -> Imported:
+        """One device and one compute row per model, code or record."""
         parts: dict[str, tuple[SourceFile, Any]] = {}
-        for source in source_files(paths):
-            content = load_numbers(source) if is_pickle(source.data) else source.json()
+        for source in sources:
+            content = source.records()
             kind = _kind(source, content)
             if kind in parts:
                 raise UserError(f"a second {kind} file", where=source.where, hint="give one")
             parts[kind] = source, content
-        counts: dict[str, int] = {}
-        caveats = []
         if set(parts) == {"speed"}:
-            tables = _speeds(*parts["speed"])
-        elif len(parts) - ("codes" in parts) == 1 and "speed" not in parts:
-            if "raw" in parts:
-                scores, ram = _raw_scores(*parts["raw"], counts)
-            else:
-                scores, ram = _plain_scores(*parts["score"]), {}
-            names = {model: model for model in scores}
-            if "codes" in parts:
-                names = _codes(*parts["codes"], scores, counts)
-            tables = _scores(names, scores, ram)
-            caveats.append("scores are relative: they need a reference time to become seconds")
-        else:
+            return Imported(_speeds(*parts["speed"]))
+        if len(parts) - ("codes" in parts) != 1 or "speed" in parts:
             raise UserError(
                 f"cannot be read together: {', '.join(sorted(parts))}",
-                where=", ".join(map(str, paths)),
+                where=sources.where,
                 hint="give one of the raw list, benchmark2score and client_spec_speed; real2benchmark only with scores",
             )
-        return bundle(
-            cls,
-            params,
-            paths,
-            tables,
-            counts,
-            horizon_us=STATIC_HORIZON_US,
-            on_end="wrap",
-            caveats=caveats,
-        )
+        counts: dict[str, int] = {}
+        if "raw" in parts:
+            scores, ram = _raw_scores(*parts["raw"], counts)
+        else:
+            scores, ram = _plain_scores(*parts["score"]), {}
+        names = {model: model for model in scores}
+        if "codes" in parts:
+            names = _codes(*parts["codes"], scores, counts)
+        caveat = "scores are relative: they need a reference time to become seconds"
+        return Imported(_scores(names, scores, ram), counts, [caveat])
 
 
 def _kind(source: SourceFile, content: Any) -> str:
@@ -162,54 +139,35 @@ def _codes(
 def _scores(
     names: Mapping[str, str], scores: Mapping[str, float], ram: Mapping[str, float]
 ) -> dict[str, Any]:
-    ids = list(names)
-    count = len(ids)
-    values: dict[str, Any] = {
-        "device_id": id_column(np.arange(count), ids),
-        "task": constant_column("*", count),
-        "phase": constant_column("inference", count),
-        "score": np.array([scores[model] for model in names.values()]),
-    }
+    ids, models = list(names), list(names.values())
+    columns = {"score": np.array([scores[model] for model in models])}
     if ram:
-        memory = np.array([ram[model] for model in names.values()])
-        values["ram_bytes"] = nullable(memory)
+        columns["ram_bytes"] = np.array([ram[model] for model in models])
     return {
-        "devices": devices_table(
-            ids, window_end_us=STATIC_HORIZON_US, kind="phone", model=list(names.values())
-        ),
-        "compute": make_table("compute", values),
+        "devices": devices_table(ids, window_end_us=STATIC_HORIZON_US, kind="phone", model=models),
+        "compute": per_device(ids, "compute", task="*", phase="inference", **columns),
     }
 
 
 def _speeds(source: SourceFile, content: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
-    ids = [str(key) for key in content]
-    columns: dict[str, list[float]] = {"speed": [], "cpu_f": [], "ram": []}
-    for key, record in content.items():
-        for field, values in columns.items():
-            value = record.get(field)
-            if field != "speed" and value is None:
-                values.append(float("nan"))
-            elif not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise UserError(
-                    f"'{field}' is {value!r}; it must be a positive number",
-                    where=f"{source.where}, device {key}",
-                    hint="speed is in milliseconds an inference",
-                )
-            else:
-                values.append(float(value))
-    count = len(ids)
-    compute = make_table(
-        "compute",
-        {
-            "device_id": id_column(np.arange(count), ids),
-            "task": constant_column("*", count),
-            "phase": constant_column("inference", count),
-            "step_fixed_s": np.zeros(count),
-            "sample_s": np.array(columns["speed"]) / 1000.0,
-            "score": nullable(np.array(columns["cpu_f"])),
-            "ram_bytes": nullable(np.array(columns["ram"]) * GIB),
-        },
-    )
-    model = [None if (m := record.get("device")) is None else str(m) for record in content.values()]
-    devices = devices_table(ids, window_end_us=STATIC_HORIZON_US, kind="phone", model=model)
-    return {"devices": devices, "compute": compute}
+    ids, records = [str(key) for key in content], list(content.values())
+
+    def column(number: Number) -> Any:
+        values = [record.get(number.name.strip("'")) for record in records]
+        return number.read(values, lambda row: f"{source.where}, device {ids[row]}")
+
+    return {
+        "devices": devices_table(
+            ids, window_end_us=STATIC_HORIZON_US, kind="phone", model=texts(records, "device")
+        ),
+        "compute": per_device(
+            ids,
+            "compute",
+            task="*",
+            phase="inference",
+            step_fixed_s=np.zeros(len(ids)),
+            sample_s=column(SPEED) / 1000.0,
+            score=column(CPU_F),
+            ram_bytes=column(RAM) * GIB,
+        ),
+    }

@@ -1,4 +1,4 @@
-"""AVT, the text form of the Repository of Availability Traces (Godfrey): a line a node, up-intervals in seconds.
+"""AVT, the text form of the Repository of Availability Traces (Godfrey): one line per node, up-intervals in seconds.
 
 ``id TAB n TAB start stop start stop ...``, whole seconds from the trace's start. The observation window is not in the
 file. The Skype trace of the repository was polled about every 30 minutes.
@@ -6,29 +6,26 @@ file. The Skype trace of the repository was polled about every 30 minutes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
+from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import (
     availability_table,
-    bundle,
     devices_table,
+    note_polling,
     single_ids,
 )
-from fedsim.traces.importers._files import source_files
-from fedsim.traces.ordering import normalise, polling_interval
+from fedsim.traces.importers._numbers import TIME_S, Number
+from fedsim.traces.ordering import normalize
 from fedsim.units import Duration
 
-# The clock holds 146,000 years.
-_LONGEST_S = 4_611_686_018_427
+TIME = Number("a time", "s", TIME_S, whole=True)
+_LINE = "a line is: id, number of intervals, then start and stop of each"
 
 
 class AvtParams(ImporterParams):
@@ -36,103 +33,67 @@ class AvtParams(ImporterParams):
 
     window: Duration | None = None
     """Length of the observation from the trace's start (Skype: 2478200). By default the last stop in the files, which
-    is too short where no node was up at the end."""
+    is too short if no node was up at the end."""
 
 
 class Avt(Importer):
     """Availability in AVT; one window for all nodes, which repeats."""
 
     name: ClassVar[str] = "avt"
-    description: ClassVar[str] = "AVT availability traces (Godfrey's repository), a line a node"
+    description: ClassVar[str] = "AVT availability traces (Godfrey's repository), one line per node"
+    signature: ClassVar[str] = r"\.avt\n|\n\S+\t(\d+)\t *\d+ \d+"
     Params: ClassVar[type[Parameters]] = AvtParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: AvtParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
+    def read(cls, sources: Sources, params: AvtParams) -> Imported:
+        """One device per line."""
         ids: list[str] = []
-        numbers: list[list[int]] = []
-        for source in source_files(paths):
-            for line, text in enumerate(source.text().splitlines(), start=1):
-                if not text.strip() or text.startswith("#"):
-                    continue
-                name, values = _line(text, source.line(line))
-                ids.append(name)
-                numbers.append(values)
-        where = ", ".join(map(str, paths))
+        times: list[list[int]] = []
+        for source in sources:
+            for line, text in source.lines():
+                if not text.startswith("#"):
+                    name, *numbers = text.split()
+                    ids.append(name)
+                    times.append(_times(numbers, source.line(line)))
         if not ids:
-            raise UserError("has no nodes", where=where, hint="an AVT file has a line a node")
-        single_ids(ids, where, "node")
-        times_us = np.fromiter(chain.from_iterable(numbers), np.int64).reshape(-1, 2) * 1_000_000
-        device = np.repeat(
-            np.arange(len(ids), dtype=np.int64), np.fromiter(map(len, numbers), np.int64) // 2
-        )
+            raise UserError(
+                "has no nodes", where=sources.where, hint="an AVT file has one line per node"
+            )
+        single_ids(ids, sources.where, "node")
+        times_us = np.fromiter(chain.from_iterable(times), np.int64).reshape(-1, 2) * 1_000_000
+        lengths = np.fromiter(map(len, times), np.int64) // 2
+        device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
+        caveats = []
         if params.window is not None:
             end_us = round(params.window * 1e6)
         else:
             end_us = int(times_us.max(initial=0))
+            caveats.append("no window was given: it is taken to end with the last stop")
         if end_us <= 0:
             raise UserError(
                 "has no intervals and no window" if params.window is None else "window is 0",
-                where=where,
-                hint="say how long the observation was: window=2478200",
+                where=sources.where,
+                hint="give the length of the observation: -s window=2478200",
             )
-        window_start = np.zeros(len(ids), np.int64)
-        window_end = np.full(len(ids), end_us)
-        intervals = normalise(
-            device,
-            times_us[:, 0],
-            times_us[:, 1],
-            window_start=window_start,
-            window_end=window_end,
+        low, high = np.zeros(len(ids), np.int64), np.full(len(ids), end_us)
+        intervals = normalize(
+            device, times_us[:, 0], times_us[:, 1], window_start=low, window_end=high
         )
         counts = dict(intervals.counts)
-        caveats = []
-        if params.window is None:
-            caveats.append("the window was not told: it is taken to end with the last stop")
-        polled_us = polling_interval(intervals.end - intervals.start)
-        if polled_us is not None:
-            counts["polling_interval_s"] = round(polled_us / 1e6)
-            caveats.append(
-                f"lengths cluster at multiples of {polled_us / 1e6:.0f} s: the source was polled and shorter changes"
-                " are unseen"
-            )
-        return bundle(
-            cls,
-            params,
-            paths,
-            {
-                "devices": devices_table(ids, window_end_us=end_us),
-                "availability": availability_table(
-                    intervals, ids, window_start_us=window_start, window_end_us=window_end
-                ),
-            },
-            counts,
-            horizon_us=end_us,
-            on_end="wrap",
-            eligibility=Eligibility(words="up"),
-            caveats=caveats,
-        )
+        note_polling(intervals, counts, caveats)
+        tables = {
+            "devices": devices_table(ids, window_end_us=end_us),
+            "availability": availability_table(
+                intervals, ids, window_start_us=low, window_end_us=high
+            ),
+        }
+        return Imported(tables, counts, caveats, eligibility="up")
 
 
-def _line(text: str, where: str) -> tuple[str, list[int]]:
-    fields = text.split()
-    try:
-        values = list(map(int, fields[1:]))
-    except ValueError:
-        bad = next(field for field in fields[1:] if not field.lstrip("-").isdigit())
-        raise UserError(
-            f"'{bad}' is not a whole number of seconds",
-            where=where,
-            hint="a line is: id, number of intervals, then start and stop of each",
-        ) from None
-    if not values or len(values) - 1 != 2 * values[0]:
-        said = f"{values[0]} intervals but {len(values) - 1} times" if values else "an id alone"
-        raise UserError(
-            f"has {said}",
-            where=where,
-            hint="a line is: id, number of intervals, then start and stop of each",
-        )
-    times = values[1:]
-    if times and not -_LONGEST_S <= min(times) <= max(times) <= _LONGEST_S:
-        raise UserError("has a time beyond 146,000 years", where=where)
-    return fields[0], times
+def _times(cells: list[str], where: str) -> list[int]:
+    """Starts and stops of a line (s), alternating."""
+    numbers = TIME.read(cells, lambda row: where).astype(np.int64).tolist()
+    if not numbers or len(numbers) - 1 != 2 * numbers[0]:
+        shown = f"{numbers[0]} intervals but {len(numbers) - 1} times" if numbers else "an id alone"
+        raise UserError(f"has {shown}", where=where, hint=_LINE)
+    return list(numbers[1:])

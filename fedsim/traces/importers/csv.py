@@ -1,37 +1,32 @@
-"""Plain CSV: a row an interval, or a row a device, with units declared in the options."""
+"""Plain CSV: one row per interval, or one row per device, with units declared in the options."""
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, ClassVar, Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import Eligibility, OnEnd, TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
+from fedsim.traces.ends import OnEnd
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
     availability_table,
-    bundle,
     devices_table,
+    note_polling,
     nullable,
+    per_device,
 )
-from fedsim.traces.importers._files import SourceFile, source_files
-from fedsim.traces.ordering import normalise, polling_interval
-from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.traces.importers._numbers import TIME_S, Floats, Ints, Number
+from fedsim.traces.ordering import normalize
+from fedsim.traces.tables import POSITIVE, SHARE, Bounds, id_column, make_table
 from fedsim.units import DURATION_UNITS, Duration
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 RATES: Mapping[str, float] = {
     "bps": 1.0,
@@ -45,30 +40,35 @@ RATES: Mapping[str, float] = {
     "MiB/s": 8.0 * 2**20,
 }
 TEXTS = ("model", "kind", "group", "radio")
-# Columns of numbers, and the option that says their unit.
-NUMBERS: Mapping[str, str | None] = {
-    "sample_time": "compute_unit",
-    "step_time": "compute_unit",
-    "relative_speed": None,
-    "score": None,
-    "ram_bytes": None,
-    "down": "rate_unit",
-    "up": "rate_unit",
-    "bandwidth": "rate_unit",
-    "rtt": "latency_unit",
-    "loss": None,
+UNKNOWN = ("",)
+# Columns of numbers, each with the option that says its unit.
+NUMBERS: Mapping[str, tuple[Number, str | None]] = {
+    number.name: (number, option)
+    for number, option in (
+        (Number("sample_time", missing=UNKNOWN), "compute_unit"),
+        (Number("step_time", missing=UNKNOWN), "compute_unit"),
+        (Number("relative_speed", "", POSITIVE, UNKNOWN), None),
+        (Number("score", "", POSITIVE, UNKNOWN), None),
+        (Number("ram_bytes", "bytes", POSITIVE, UNKNOWN), None),
+        (Number("down", "", POSITIVE, UNKNOWN), "rate_unit"),
+        (Number("up", "", POSITIVE, UNKNOWN), "rate_unit"),
+        (Number("bandwidth", "", POSITIVE, UNKNOWN), "rate_unit"),
+        (Number("rtt", missing=UNKNOWN), "latency_unit"),
+        (Number("loss", "", SHARE, UNKNOWN), None),
+    )
 }
 COMPUTE = ("sample_time", "step_time", "relative_speed", "score", "ram_bytes")
 NETWORK = ("down", "up", "bandwidth", "rtt", "loss", "radio")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
-_LONGEST_US = 2.0**62
 
 
 class CsvParams(ImporterParams):
-    """Options of the CSV importer. A unit must be given where a column needs it; none is assumed."""
+    """Options of the CSV importer. A unit must be given if a column needs it; none is assumed."""
 
     time_unit: Literal["us", "ms", "s", "min", "h", "d"] | None = None
-    """Unit of ``start`` and ``end``."""
+    """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps."""
+    time_zone: str | None = None
+    """Time zone of timestamps that name no offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``."""
     compute_unit: Literal["us", "ms", "s"] | None = None
     """Unit of ``sample_time`` and ``step_time``."""
     rate_unit: (
@@ -84,9 +84,10 @@ class CsvParams(ImporterParams):
     on_end: OnEnd = "wrap"
     """What a device does after the window."""
     epoch: str | None = None
-    """ISO 8601 instant of time 0."""
-    clock: Literal["local", "utc", "device-relative"] = "device-relative"
-    """What time 0 means."""
+    """ISO 8601 timestamp of time 0. By default, with timestamps, the last midnight before the first start, in
+    ``time_zone`` or else UTC."""
+    clock: Literal["local", "utc", "device-relative"] | None = None
+    """What time 0 means. By default device-relative; with timestamps utc, or local if ``time_zone`` is given."""
 
 
 class Csv(Importer):
@@ -94,90 +95,89 @@ class Csv(Importer):
 
     Columns: ``device``; ``start``, ``end`` (available in ``[start, end)``); ``sample_time``, ``step_time`` (a step
     takes step_time + sample_time x batch), ``relative_speed``, ``score``, ``ram_bytes``; ``down`` and ``up`` or
-    ``bandwidth`` (both ways), ``rtt``, ``loss``, ``radio``; ``model``, ``kind``, ``group``. An empty cell is unknown.
-    What is said of a device in several rows must agree.
+    ``bandwidth`` (both directions), ``rtt``, ``loss``, ``radio``; ``model``, ``kind``, ``group``. An empty cell is
+    unknown. All rows of a device must agree. ``start`` and ``end`` are numbers of ``time_unit`` from time 0, or
+    ISO 8601 timestamps such as ``2024-05-01T08:00:00+02:00``.
     """
 
     name: ClassVar[str] = "csv"
     description: ClassVar[str] = "plain CSV: device,start,end and/or compute and network columns"
+    signature: ClassVar[str] = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
     Params: ClassVar[type[Parameters]] = CsvParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: CsvParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
-        table = _Table(paths, params)
+    def read(cls, sources: Sources, params: CsvParams) -> Imported:
+        """One device per name in the column ``device``."""
+        table = _Table(sources, params)
         counts: dict[str, int] = {}
         caveats: list[str] = []
         tables: dict[str, Any] = {}
         horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
-        texts: dict[str, Any] = {
-            name: table.text(name) for name in ("model", "kind", "group") if name in table
-        }
+        clock = _Clock(params)
         if "start" in table:
-            horizon_us, tables["availability"] = _availability(table, params, counts, caveats)
+            horizon_us, tables["availability"] = _availability(
+                table, clock, params, counts, caveats
+            )
+        texts: dict[str, Any] = {name: table.text(name) for name in TEXTS[:3] if name in table}
         tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
-        for name, columns, make in (
-            ("compute", COMPUTE, _compute),
-            ("network", NETWORK, _network),
-        ):
-            if any(column in table for column in columns):
-                tables[name] = make(table, params)
-        return bundle(
-            cls,
-            params,
-            paths,
+        if any(column in table for column in COMPUTE):
+            tables["compute"] = _compute(table, params)
+        if any(column in table for column in NETWORK):
+            tables["network"] = _network(table, params)
+        return Imported(
             tables,
             counts,
+            caveats,
+            eligibility="available" if "availability" in tables else None,
             horizon_us=horizon_us,
             on_end=params.on_end,
-            epoch=params.epoch,
-            clock=params.clock,
-            eligibility=Eligibility(words="available") if "availability" in tables else None,
-            caveats=caveats,
+            epoch=clock.epoch,
+            epoch_weekday=clock.weekday,
+            clock=clock.kind,
         )
 
 
 class _Table:
-    """The rows of all files, as text, with their places."""
+    """The rows of all files, as text, with their locations."""
 
-    def __init__(self, paths: Sequence[Path], params: CsvParams) -> None:
-        frames: list[Any] = []
-        places: list[tuple[SourceFile, int]] = []
-        for source in source_files(paths):
-            frame = _frame(source)
-            frames.append(frame)
-            places.extend((source, int(line)) for line in frame.index)
-        data = pd.concat(frames, ignore_index=True).fillna("")
+    def __init__(self, sources: Sources, params: CsvParams) -> None:
         self.params = params
-        self.places = places
-        self.data = data
-        self.where = ", ".join(map(str, paths))
-        empty = np.flatnonzero((data["device"] == "").to_numpy())
-        if len(empty):
-            raise UserError("has no device", where=self.place(int(empty[0])))
-        codes, ids = pd.factorize(data["device"])
-        self.device: Ints = codes.astype(np.int64)
-        self.ids: list[str] = [str(name) for name in ids]
-        for name, option in NUMBERS.items():
-            if name in data:
-                self._need(name, option)
-        if "start" in data:
-            self._need("start", "time_unit")
+        self.where = sources.where
+        self.cells: dict[str, list[str]] = {}
+        self.locations: list[tuple[SourceFile, int]] = []
+        for source in sources:
+            columns, lines = _columns(source)
+            for name in columns.keys() - self.cells.keys():
+                self.cells[name] = [""] * len(self.locations)
+            for name, cells in self.cells.items():
+                cells += columns.get(name, [""] * len(lines))
+            self.locations += [(source, line) for line in lines]
+        rows: dict[str, int] = {}
+        self.device: Ints = np.array(
+            [rows.setdefault(name, len(rows)) for name in self.cells["device"]]
+        )
+        self.ids = list(rows)
+        if "" in rows:
+            raise UserError("has no device", where=self.location(self.cells["device"].index("")))
+        for name, (_, option) in NUMBERS.items():
+            if name in self and option is not None:
+                self.need(name, option)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.data
+        return name in self.cells
 
-    def _need(self, column: str, option: str | None) -> None:
-        if option is not None and getattr(self.params, option) is None:
+    def need(self, column: str, option: str) -> None:
+        """Refuse a column whose unit is not declared."""
+        if getattr(self.params, option) is None:
             raise UserError(
                 f"the unit of the column {column} is not declared",
                 where=self.where,
                 hint=f"give it with -s {option}=..., one of {', '.join(_units(option))}",
             )
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """File and line of a row."""
-        source, line = self.places[row]
+        source, line = self.locations[row]
         return source.line(line)
 
     def require_one_of(self, *names: str) -> None:
@@ -189,131 +189,202 @@ class _Table:
                 hint="the memory belongs to a compute speed; latency, loss and radio to a rate",
             )
 
-    def numbers(self, name: str) -> Floats:
-        """A column as numbers, NaN where empty. Shape (rows,)."""
-        text = self.data[name]
-        values: Floats = pd.to_numeric(text, errors="coerce").to_numpy(np.float64)
-        bad = np.flatnonzero((text != "").to_numpy() & ~np.isfinite(values))
-        if len(bad):
-            raise UserError(
-                f"{name} is '{text.iloc[bad[0]]}'",
-                where=self.place(int(bad[0])),
-                hint="it must be a number, or empty where it is unknown",
-            )
-        return values
-
-    def number(self, name: str, *, positive: bool = True, most: float = np.inf) -> Floats:
-        """One number a device, NaN where unknown. Shape (devices,)."""
-        values = self.numbers(name)
-        bad = np.flatnonzero((values <= 0 if positive else values < 0) | (values > most))
-        if len(bad):
-            bound = "more than 0" if positive else "0 or more"
-            raise UserError(
-                f"{name} is {values[bad[0]]:g}",
-                where=self.place(int(bad[0])),
-                hint=f"it must be {bound}" + (f" and at most {most:g}" if most < np.inf else ""),
-            )
-        told = np.flatnonzero(~np.isnan(values))
-        result = np.full(len(self.ids), np.nan)
-        result[self.device[told[::-1]]] = values[told[::-1]]
-        self._agree(name, told, values[told] != result[self.device[told]])
-        return result
+    def number(self, name: str) -> Floats:
+        """One number per device, NaN where unknown. Shape (devices,)."""
+        values = NUMBERS[name][0].read(self.cells[name], self.location)
+        single: Floats = self._single(
+            name, values, ~np.isnan(values), np.full(len(self.ids), np.nan)
+        )
+        return single
 
     def text(self, name: str) -> list[str | None]:
-        """One text a device, None where unknown."""
-        values = self.data[name].to_numpy(object)
-        told = np.flatnonzero(values != "")
-        result = np.full(len(self.ids), None, object)
-        result[self.device[told[::-1]]] = values[told[::-1]]
-        self._agree(name, told, values[told] != result[self.device[told]])
-        return list(result)
+        """One text per device, None where unknown."""
+        values = np.array(self.cells[name], object)
+        return list(self._single(name, values, values != "", np.full(len(self.ids), None, object)))
 
-    def _agree(self, name: str, rows: Any, differs: Any) -> None:
-        bad = rows[np.flatnonzero(differs)]
-        if len(bad):
-            device = self.ids[int(self.device[bad[0]])]
+    def _single(self, name: str, values: Any, known: Any, result: Any) -> Any:
+        """``result`` filled with the known value of each device, which must be one."""
+        rows = np.flatnonzero(known)
+        result[self.device[rows[::-1]]] = values[rows[::-1]]
+        differs = rows[values[rows] != result[self.device[rows]]]
+        if len(differs):
+            device = self.ids[int(self.device[differs[0]])]
             raise UserError(
-                f"says another {name} of the device '{device}' than a row before",
-                where=self.place(int(bad[0])),
+                f"gives a different {name} of the device '{device}' than an earlier row",
+                where=self.location(int(differs[0])),
                 hint="a device has one value; leave the others empty",
             )
+        return result
 
 
 def _units(option: str) -> tuple[str, ...]:
-    """What an option of a unit allows."""
+    """The values that an option of a unit allows."""
     words, _ = get_args(CsvParams.model_fields[option].annotation)
     return get_args(words)
 
 
-def _frame(source: SourceFile) -> Any:
-    """Cells as text; the index is the line in the file."""
-    reader = csv.reader(io.StringIO(source.text()), skipinitialspace=True)
-    rows, lines = [], []
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        for row in reader:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) != len(header):
-                raise UserError(
-                    f"has {len(row)} cells, the header {len(header)}",
-                    where=source.line(reader.line_num),
-                    hint="every row needs as many cells as the header",
-                )
-            rows.append(row)
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise UserError(f"is not CSV: {error}", where=source.line(reader.line_num)) from error
-    if not header:
-        raise UserError("is empty", where=source.where)
-    frame = pd.DataFrame(rows, columns=pd.Index(header), index=pd.Index(lines), dtype=str)
-    for column in frame.columns:
-        if column not in COLUMNS:
+def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
+    """The columns of a file by their names in lower case, and the line of each row."""
+    columns, lines = source.table()
+    for column in columns:
+        if column.lower() not in COLUMNS:
             near = difflib.get_close_matches(column, COLUMNS, 1)
             raise UserError(
-                f"has the unknown column '{column}'" + (f"; {near[0]} is known" if near else ""),
+                f"has the unknown column '{column}'"
+                + (f"; did you mean '{near[0]}'?" if near else ""),
                 where=source.line(1),
                 hint=f"known columns: {', '.join(COLUMNS)}",
             )
-    repeated = frame.columns[frame.columns.duplicated()]
-    if len(repeated):
-        raise UserError(f"has the column '{repeated[0]}' twice", where=source.line(1))
-    if "device" not in frame or len(frame.columns) < 2 or ("start" in frame) != ("end" in frame):
+    columns = {name.lower(): cells for name, cells in columns.items()}
+    if "device" not in columns or len(columns) < 2 or ("start" in columns) != ("end" in columns):
         raise UserError(
-            f"has the columns {', '.join(frame.columns)}",
+            f"has the columns {', '.join(columns)}",
             where=source.line(1),
             hint="it needs device, and start with end, or compute or network columns",
         )
-    if not rows:
+    if not lines:
         raise UserError("has no rows", where=source.where)
-    return frame.apply(lambda cells: cells.str.strip())
+    return columns, lines
+
+
+class _Clock:
+    """How the cells of ``start`` and ``end`` become microseconds, and what time 0 is.
+
+    Attributes:
+        epoch: ISO 8601 timestamp of time 0; None if times are relative.
+        weekday: its day of the week, if the files hold timestamps.
+        kind: what time 0 means.
+    """
+
+    def __init__(self, params: CsvParams) -> None:
+        self.params = params
+        self.zone = _zone(params.time_zone)
+        self.epoch = params.epoch
+        self.weekday: int | None = None
+        self.kind = params.clock or "device-relative"
+
+    def read(self, table: _Table) -> tuple[Floats, Floats]:
+        """Starts and ends (us from time 0), NaN where empty. Shape (rows,)."""
+        first = next((cell for cell in table.cells["start"] if cell), "")
+        if not _is_timestamp(first):
+            table.need("start", "time_unit")
+            factor = DURATION_UNITS[self.params.time_unit or "s"]
+            bounds = Bounds(TIME_S.low / factor, TIME_S.high / factor, words=TIME_S.words)
+            start, end = (
+                Number(name, self.params.time_unit or "", bounds, UNKNOWN).read(
+                    table.cells[name], table.location
+                )
+                for name in ("start", "end")
+            )
+            return start * (factor * 1e6), end * (factor * 1e6)
+        moments = [
+            [
+                self._moment(name, cell, table.location(row))
+                for row, cell in enumerate(table.cells[name])
+            ]
+            for name in ("start", "end")
+        ]
+        epoch = self._epoch([moment for moment in moments[0] if moment is not None], table.where)
+        self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
+        self.kind = self.params.clock or ("local" if self.zone else "utc")
+        microsecond = timedelta(microseconds=1)
+        start, end = (
+            np.array(
+                [np.nan if moment is None else (moment - epoch) // microsecond for moment in column]
+            )
+            for column in moments
+        )
+        return start, end
+
+    def _moment(self, name: str, cell: str, where: str) -> datetime | None:
+        """The timestamp in a cell; None if it is empty."""
+        if not cell:
+            return None
+        try:
+            moment = datetime.fromisoformat(cell)
+        except ValueError:
+            moment = None
+        if moment is None or not _is_timestamp(cell):
+            raise UserError(
+                f"{name} is '{cell}', which is not an ISO 8601 timestamp as in other rows",
+                where=where,
+                hint="write 2024-05-01T08:00:00+02:00, or numbers in every row",
+            )
+        if moment.tzinfo is None:
+            if self.zone is None:
+                raise UserError(
+                    f"{name} is '{cell}', which names no offset from UTC",
+                    where=where,
+                    hint="write 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin",
+                )
+            moment = moment.replace(tzinfo=self.zone)
+        # Differences of two times in one zone would ignore its changes to and from summer time.
+        return moment.astimezone(UTC)
+
+    def _epoch(self, starts: list[datetime], where: str) -> datetime:
+        """Time 0, with a fixed offset from UTC."""
+        if self.params.epoch is not None:
+            try:
+                epoch = datetime.fromisoformat(self.params.epoch)
+            except ValueError as error:
+                raise UserError(
+                    f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
+                    hint="write -s epoch=2024-05-01T00:00:00+02:00",
+                ) from error
+            epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC)
+        else:
+            zone = self.zone or UTC
+            epoch = datetime.combine(min(starts).astimezone(zone).date(), datetime.min.time(), zone)
+        return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
+
+
+def _is_timestamp(cell: str) -> bool:
+    return cell[4:5] == "-" and cell[:4].isdigit()
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    """The time zone that an option names.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    if name is None:
+        return None
+    try:
+        if name[:1] in "+-":
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo
+        return ZoneInfo(name)
+    except (ValueError, ZoneInfoNotFoundError, OSError) as error:
+        raise UserError(
+            f"time_zone is '{name}', which is not a time zone",
+            hint="give UTC, an IANA name such as Europe/Berlin, or an offset such as +02:00",
+        ) from error
 
 
 def _availability(
-    table: _Table, params: CsvParams, counts: dict[str, int], caveats: list[str]
+    table: _Table,
+    clock: _Clock,
+    params: CsvParams,
+    counts: dict[str, int],
+    caveats: list[str],
 ) -> tuple[int, Any]:
-    assert params.time_unit is not None
-    factor = DURATION_UNITS[params.time_unit] * 1e6
-    start, end = table.numbers("start") * factor, table.numbers("end") * factor
+    """Time covered (us), and the table of availability."""
+    start, end = clock.read(table)
     half = np.flatnonzero(np.isnan(start) != np.isnan(end))
-    far = np.flatnonzero(~(np.abs(np.nan_to_num(np.maximum(abs(start), abs(end)))) < _LONGEST_US))
-    if len(half) or len(far):
-        row = int(min([*half[:1], *far[:1]]))
+    if len(half):
         raise UserError(
-            "has a start without an end, or an end without a start"
-            if len(half) and half[0] == row
-            else "has a time beyond 146,000 years",
-            where=table.place(row),
+            "has a start without an end, or an end without a start",
+            where=table.location(int(half[0])),
         )
     rows = np.flatnonzero(~np.isnan(start))
     device = table.device[rows]
-    start_us, end_us = (np.rint(t[rows]).astype(np.int64) for t in (start, end))
+    start_us, end_us = (np.rint(time[rows]).astype(np.int64) for time in (start, end))
     if params.window is not None:
         horizon_us = round(params.window * 1e6)
     else:
         horizon_us = int(end_us.max(initial=0))
         caveats.append(
-            "the window was not told (option window): it is taken to end with the last interval"
+            "no window was given (option window): it is taken to end with the last interval"
         )
     if horizon_us <= 0:
         raise UserError(
@@ -321,20 +392,11 @@ def _availability(
             where=table.where,
             hint="give the length of the observation with -s window=..., such as 7d",
         )
-    low = np.zeros(len(table.ids), np.int64)
-    high = np.full(len(table.ids), horizon_us)
-    intervals = normalise(device, start_us, end_us, window_start=low, window_end=high)
+    low, high = np.zeros(len(table.ids), np.int64), np.full(len(table.ids), horizon_us)
+    intervals = normalize(device, start_us, end_us, window_start=low, window_end=high)
     counts |= intervals.counts
-    seen = np.zeros(len(table.ids), bool)
-    seen[intervals.device] = True
-    counts["never_available"] = int(np.count_nonzero(~seen))
-    polled_us = polling_interval(intervals.end - intervals.start)
-    if polled_us is not None:
-        counts["polling_interval_s"] = round(polled_us / 1e6)
-        caveats.append(
-            f"lengths cluster at multiples of {polled_us / 1e6:.0f} s: the source was polled and shorter changes"
-            " are unseen"
-        )
+    counts["never_available"] = len(table.ids) - len(np.unique(intervals.device))
+    note_polling(intervals, counts, caveats)
     return horizon_us, availability_table(
         intervals, table.ids, window_start_us=low, window_end_us=high
     )
@@ -345,32 +407,25 @@ def _compute(table: _Table, params: CsvParams) -> Any:
     values: dict[str, Any] = {}
     known = np.zeros(len(table.ids), bool)
     unit = DURATION_UNITS[params.compute_unit or "s"]
-    for column, target, factor, positive in (
-        ("sample_time", "sample_s", unit, False),
-        ("step_time", "step_fixed_s", unit, False),
-        ("relative_speed", "relative_speed", 1.0, True),
-        ("score", "score", 1.0, True),
+    for column, target, factor in (
+        ("sample_time", "sample_s", unit),
+        ("step_time", "step_fixed_s", unit),
+        ("relative_speed", "relative_speed", 1.0),
+        ("score", "score", 1.0),
     ):
         if column in table:
-            values[target] = table.number(column, positive=positive) * factor
+            values[target] = table.number(column) * factor
             known |= ~np.isnan(values[target])
     if "ram_bytes" in table:
         values["ram_bytes"] = np.rint(table.number("ram_bytes"))
-    rows = np.flatnonzero(known)
-    # A step without a fixed part has none; one without a part a sample likewise.
+    # A step without a fixed part has none; one without a part per sample likewise.
     for name, other in (("step_fixed_s", "sample_s"), ("sample_s", "step_fixed_s")):
         if other in values:
-            told = values.setdefault(name, np.full(len(table.ids), np.nan))
-            told[np.isnan(told) & ~np.isnan(values[other])] = 0.0
-    return make_table(
-        "compute",
-        {
-            "device_id": id_column(rows, table.ids),
-            "task": constant_column("*", len(rows)),
-            "phase": constant_column(params.phase, len(rows)),
-            **{name: nullable(column[rows]) for name, column in values.items()},
-        },
-    )
+            times = values.setdefault(name, np.full(len(table.ids), np.nan))
+            times[np.isnan(times) & ~np.isnan(values[other])] = 0.0
+    rows = np.flatnonzero(known)
+    columns = {name: column[rows] for name, column in values.items()}
+    return per_device(table.ids, "compute", rows, task="*", phase=params.phase, **columns)
 
 
 def _network(table: _Table, params: CsvParams) -> Any:
@@ -379,7 +434,7 @@ def _network(table: _Table, params: CsvParams) -> Any:
         raise UserError(
             "has bandwidth as well as down or up",
             where=table.where,
-            hint="bandwidth holds for both ways; give either that or down and up",
+            hint="bandwidth holds for both directions; give either that or down and up",
         )
     directions = {"both": "bandwidth", "down": "down", "up": "up"}
     names = [name for name, column in directions.items() if column in table]
@@ -393,11 +448,9 @@ def _network(table: _Table, params: CsvParams) -> Any:
     }
     if "rtt" in table:
         unit = DURATION_UNITS[params.latency_unit or "s"]
-        values["rtt_s"] = nullable((table.number("rtt", positive=False) * unit)[device])
+        values["rtt_s"] = nullable((table.number("rtt") * unit)[device])
     if "loss" in table:
-        values["loss"] = nullable(
-            table.number("loss", positive=False, most=1.0)[device].astype(np.float32)
-        )
+        values["loss"] = nullable(table.number("loss")[device].astype(np.float32))
     if "radio" in table:
         radio = pa.array(table.text("radio"), pa.string())
         values["radio"] = radio.take(pa.array(device))

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
     availability_table,
-    bundle,
-    check_times,
     devices_table,
-    microseconds,
+    per_device,
+    texts,
 )
-from fedsim.traces.importers._files import SourceFile, record_object, source_files
-from fedsim.traces.importers._pickles import is_pickle, load_numbers
-from fedsim.traces.ordering import normalise
-from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.traces.importers._numbers import TIME_S, Floats, Number, microseconds
+from fedsim.traces.ordering import normalize
+from fedsim.traces.tables import POSITIVE, Bounds
 
-Records = dict[str, Mapping[str, Any]]
-Floats = npt.NDArray[np.float64]
+Records = Mapping[str, Mapping[str, Any]]
+
+ACTIVE, INACTIVE = Number("'active'", "s", TIME_S), Number("'inactive'", "s", TIME_S)
+PERIOD = Number("'finish_time'", "s", Bounds(1e-6, TIME_S.high))
+DURATION = Number("'duration'", "s", TIME_S)
+COMPUTATION = Number("'computation'", "ms per sample", POSITIVE)
+COMMUNICATION = Number("'communication'", "kbit/s", POSITIVE)
 
 
 class FedScaleParams(ImporterParams):
@@ -44,7 +44,7 @@ class FedScaleParams(ImporterParams):
 
 
 class FedScale(Importer):
-    """Behaviour and capacity files, as JSON or pickle; give either or both.
+    """Behavior and capacity files, as JSON or pickle; give either or both.
 
     FedScale tests ``t % finish_time`` against intervals with both ends included; here intervals are half open, so a
     client leaves at ``inactive`` and not one instant later. Touching intervals stay apart, as in the source. Given both
@@ -52,203 +52,158 @@ class FedScale(Importer):
     """
 
     name: ClassVar[str] = "fedscale"
-    description: ClassVar[str] = "FedScale client behaviour and device capacity (pickle or JSON)"
+    description: ClassVar[str] = "FedScale client behavior and device capacity (pickle or JSON)"
+    signature: ClassVar[str] = r"active.*finish_time|finish_time.*active|computation.*communication"
     Params: ClassVar[type[Parameters]] = FedScaleParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: FedScaleParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
-        behaviour, capacity = _load(paths)
+    def read(cls, sources: Sources, params: FedScaleParams) -> Imported:
+        """One device per client."""
+        behavior, capacity = _load(sources)
         counts: dict[str, int] = {}
-        if behaviour is not None and capacity is not None:
-            ids = [key for key in behaviour[1] if key in capacity[1]]
-            counts["behaviour_without_capacity"] = len(behaviour[1]) - len(ids)
-            counts["capacity_without_behaviour"] = len(capacity[1]) - len(ids)
+        if behavior is not None and capacity is not None:
+            ids = [key for key in behavior.records if key in capacity.records]
+            counts["behaviour_without_capacity"] = len(behavior.records) - len(ids)
+            counts["capacity_without_behaviour"] = len(capacity.records) - len(ids)
             if not ids:
                 raise UserError(
                     "no client is in both files",
-                    where=f"{behaviour[0].where} and {capacity[0].where}",
-                    hint="import them apart and pair them with `fedsim traces join`",
+                    where=f"{behavior.source.where} and {capacity.source.where}",
+                    hint="import them separately and pair them with `fedsim traces join`",
                 )
-        else:
-            ids = list((behaviour or capacity or _nothing(paths))[1])
-
+            behavior.ids = capacity.ids = ids
         tables: dict[str, Any] = {}
-        if behaviour is not None:
-            tables |= _behaviour_tables(behaviour[0], ids, behaviour[1], counts)
-        else:
-            tables["devices"] = devices_table(ids, window_end_us=STATIC_HORIZON_US, kind="phone")
+        if behavior is not None:
+            tables |= _behavior_tables(behavior, counts)
         if capacity is not None:
-            tables |= _capacity_tables(capacity[0], ids, capacity[1], params)
-        horizon_us = int(tables["devices"].column("window_end_us").to_numpy().max())
-        return bundle(
-            cls,
-            params,
-            paths,
-            tables,
-            counts,
-            horizon_us=horizon_us,
-            clock="device-relative",
-            on_end="wrap",
-            eligibility=Eligibility(words="active in FedScale's behaviour trace"),
-            caveats=["time 0 is each device's own trace start: hours of different devices differ"],
-        )
+            if behavior is None:
+                tables["devices"] = devices_table(
+                    capacity.ids, window_end_us=STATIC_HORIZON_US, kind="phone"
+                )
+            tables |= _capacity_tables(capacity, params)
+        caveat = "time 0 is each device's own trace start: hours of different devices differ"
+        words = "active in FedScale's behaviour trace"
+        return Imported(tables, counts, [caveat], eligibility=words)
 
 
-def _nothing(paths: Sequence[Path]) -> Any:
-    raise UserError("no FedScale records", where=", ".join(map(str, paths)))
+class _File:
+    """A file of records and the clients that are used of it."""
+
+    def __init__(self, source: SourceFile, records: Records) -> None:
+        self.source = source
+        self.records = records
+        self.ids: Sequence[str] = list(records)
+
+    def where(self, row: int) -> str:
+        """Location of a client, for messages."""
+        return f"{self.source.where}, client {self.ids[row]}"
+
+    def field(self, name: str) -> list[Any]:
+        """A field of every client.
+
+        Raises:
+            UserError: a client does not have it.
+        """
+        try:
+            return [self.records[key][name] for key in self.ids]
+        except KeyError:
+            row = next(row for row, key in enumerate(self.ids) if name not in self.records[key])
+            known = ", ".join(map(str, self.records[self.ids[row]]))
+            raise UserError(
+                f"has no '{name}'", where=self.where(row), hint=f"it has: {known}"
+            ) from None
+
+    def numbers(self, number: Number) -> Floats:
+        """A numeric field of every client."""
+        return number.read(self.field(number.name.strip("'")), self.where)
 
 
-def _load(
-    paths: Sequence[Path],
-) -> tuple[tuple[SourceFile, Records] | None, tuple[SourceFile, Records] | None]:
-    behaviour: tuple[SourceFile, Records] | None = None
-    capacity: tuple[SourceFile, Records] | None = None
-    for source in source_files(paths):
-        content = load_numbers(source) if is_pickle(source.data) else source.json()
-        records = record_object(content, source, "clients")
+def _load(sources: Sources) -> tuple[_File | None, _File | None]:
+    """The behavior file and the capacity file."""
+    kinds = {"active": "behavior", "computation": "capacity"}
+    files: dict[str, _File] = {}
+    for source in sources:
+        records = source.objects("clients")
         first = next(iter(records.values()))
-        if "active" in first:
-            if behaviour is not None:
-                raise UserError("a second behaviour file", where=source.where, hint="give one")
-            behaviour = source, records
-        elif "computation" in first:
-            if capacity is not None:
-                raise UserError("a second capacity file", where=source.where, hint="give one")
-            capacity = source, records
-        else:
+        kind = next((kind for field, kind in kinds.items() if field in first), None)
+        if kind is None:
             raise UserError(
                 f"has neither 'active' nor 'computation' in its first record, but: {', '.join(map(str, first))}",
                 where=source.where,
                 hint="give FedScale's client_behave_trace or client_device_capacity",
             )
-    return behaviour, capacity
+        if kind in files:
+            raise UserError(f"a second {kind} file", where=source.where, hint="give one")
+        files[kind] = _File(source, records)
+    return files.get("behavior"), files.get("capacity")
 
 
-def _field(source: SourceFile, ids: Sequence[str], records: Records, field: str) -> list[Any]:
-    try:
-        return [records[key][field] for key in ids]
-    except KeyError:
-        key = next(key for key in ids if field not in records[key])
-        raise UserError(
-            f"has no '{field}'",
-            where=f"{source.where}, client {key}",
-            hint=f"it has: {', '.join(map(str, records[key]))}",
-        ) from None
-
-
-def _numbers(source: SourceFile, ids: Sequence[str], values: list[Any], field: str) -> Floats:
-    try:
-        return np.fromiter(values, np.float64, len(values))
-    except (TypeError, ValueError):
-        for key, value in zip(ids, values, strict=True):
-            if not isinstance(value, int | float):
+def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
+    lists = {"active": file.field("active"), "inactive": file.field("inactive")}
+    lengths = {}
+    for name, values in lists.items():
+        for row, times in enumerate(values):
+            if not isinstance(times, list | tuple):
                 raise UserError(
-                    f"'{field}' is {value!r}, not a number", where=f"{source.where}, client {key}"
-                ) from None
-        raise
-
-
-def _flat(source: SourceFile, ids: Sequence[str], lists: list[Any], field: str) -> Floats:
-    try:
-        return np.fromiter(chain.from_iterable(lists), np.float64)
-    except (TypeError, ValueError):
-        for key, values in zip(ids, lists, strict=True):
-            if not isinstance(values, list | tuple) or not all(
-                isinstance(value, int | float) for value in values
-            ):
-                raise UserError(
-                    f"'{field}' is not a list of numbers",
-                    where=f"{source.where}, client {key}",
+                    f"'{name}' is not a list of numbers",
+                    where=file.where(row),
                     hint="it must hold seconds from the client's trace start",
-                ) from None
-        raise
-
-
-def _behaviour_tables(
-    source: SourceFile, ids: Sequence[str], records: Records, counts: dict[str, int]
-) -> dict[str, Any]:
-    active = _field(source, ids, records, "active")
-    inactive = _field(source, ids, records, "inactive")
-    start_s = _flat(source, ids, active, "active")
-    end_s = _flat(source, ids, inactive, "inactive")
-    lengths = np.fromiter(map(len, active), np.int64, len(ids))
-    ends = np.fromiter(map(len, inactive), np.int64, len(ids))
-    unequal = np.flatnonzero(lengths != ends)
+                )
+        lengths[name] = np.fromiter(map(len, values), np.int64, len(values))
+    unequal = np.flatnonzero(lengths["active"] != lengths["inactive"])
     if len(unequal):
         row = int(unequal[0])
         raise UserError(
-            f"has {lengths[row]} 'active' but {ends[row]} 'inactive' times",
-            where=f"{source.where}, client {ids[row]}",
+            f"has {lengths['active'][row]} 'active' but {lengths['inactive'][row]} 'inactive' times",
+            where=file.where(row),
             hint="every start needs its end",
         )
-    device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
-    finish_s = _numbers(source, ids, _field(source, ids, records, "finish_time"), "finish_time")
-    for seconds, field in ((start_s, "active"), (end_s, "inactive")):
-        check_times(seconds, lambda row: f"client {ids[int(device[row])]}", source, f"'{field}'")
-    check_times(finish_s, lambda row: f"client {ids[row]}", source, "'finish_time'")
-    bad = np.flatnonzero(finish_s < 1e-6)
-    if len(bad):
-        raise UserError(
-            f"'finish_time' is {finish_s[bad[0]]:g}; the period must be longer than 0",
-            where=f"{source.where}, client {ids[bad[0]]}",
-        )
-
-    period_us = microseconds(finish_s)
-    intervals = normalise(
+    device = np.repeat(np.arange(len(file.ids), dtype=np.int64), lengths["active"])
+    start_s, end_s = (
+        number.read(list(chain.from_iterable(values)), lambda row: file.where(int(device[row])))
+        for number, values in zip((ACTIVE, INACTIVE), lists.values(), strict=True)
+    )
+    period_us = microseconds(file.numbers(PERIOD))
+    low = np.zeros(len(file.ids), np.int64)
+    intervals = normalize(
         device,
         microseconds(start_s),
         microseconds(end_s),
-        window_start=np.zeros(len(ids), np.int64),
+        window_start=low,
         window_end=period_us,
     )
     counts |= intervals.counts
-    if all("duration" in records[key] for key in ids):
-        claimed = _numbers(source, ids, _field(source, ids, records, "duration"), "duration")
-        total = np.zeros(len(ids), np.int64)
+    records = [file.records[key] for key in file.ids]
+    if all("duration" in record for record in records):
+        total = np.zeros(len(file.ids), np.int64)
         np.add.at(total, intervals.device, intervals.end - intervals.start)
-        counts["duration_differs"] = int(np.count_nonzero(total != microseconds(claimed)))
-    model = [None if (m := records[key].get("model")) is None else str(m) for key in ids]
-    devices = devices_table(
-        ids, window_end_us=period_us, kind="phone", period_us=period_us, model=model
-    )
-    availability = availability_table(
-        intervals, ids, window_start_us=np.zeros(len(ids), np.int64), window_end_us=period_us
-    )
-    return {"devices": devices, "availability": availability}
+        claimed = microseconds(file.numbers(DURATION))
+        counts["duration_differs"] = int(np.count_nonzero(total != claimed))
+    return {
+        "devices": devices_table(
+            file.ids,
+            window_end_us=period_us,
+            kind="phone",
+            period_us=period_us,
+            model=texts(records, "model"),
+        ),
+        "availability": availability_table(
+            intervals, file.ids, window_start_us=low, window_end_us=period_us
+        ),
+    }
 
 
-def _capacity_tables(
-    source: SourceFile, ids: Sequence[str], records: Records, params: FedScaleParams
-) -> dict[str, Any]:
-    columns = {}
-    for field, unit in (("computation", "ms a sample"), ("communication", "kbit/s")):
-        values = _numbers(source, ids, _field(source, ids, records, field), field)
-        bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
-        if len(bad):
-            raise UserError(
-                f"'{field}' is {values[bad[0]]:g}; it must be a positive number ({unit})",
-                where=f"{source.where}, client {ids[bad[0]]}",
-            )
-        columns[field] = values
-    count = len(ids)
-    device = id_column(np.arange(count), ids)
-    compute = make_table(
-        "compute",
-        {
-            "device_id": device,
-            "task": constant_column("*", count),
-            "phase": constant_column("inference", count),
-            "step_fixed_s": np.zeros(count),
-            "sample_s": columns["computation"] / 1000.0,
-        },
-    )
-    network = make_table(
-        "network",
-        {
-            "device_id": device,
-            "direction": constant_column("both", count),
-            "bandwidth_bps": columns["communication"] * float(params.bits_per_kbit),
-        },
-    )
-    return {"compute": compute, "network": network}
+def _capacity_tables(file: _File, params: FedScaleParams) -> dict[str, Any]:
+    sample_s = file.numbers(COMPUTATION) / 1000.0
+    rate_bps = file.numbers(COMMUNICATION) * float(params.bits_per_kbit)
+    return {
+        "compute": per_device(
+            file.ids,
+            "compute",
+            task="*",
+            phase="inference",
+            step_fixed_s=np.zeros(len(file.ids)),
+            sample_s=sample_s,
+        ),
+        "network": per_device(file.ids, "network", direction="both", bandwidth_bps=rate_bps),
+    }

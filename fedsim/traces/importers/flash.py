@@ -6,9 +6,8 @@ WWW 2021; FLHetBench (Zhang et al., CVPR 2024) reads the same files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,26 +17,32 @@ import pyarrow.compute as pc
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import Eligibility, TraceBundle
+from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
-from fedsim.traces.importers import Importer, ImporterParams
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
     availability_table,
-    bundle,
-    check_times,
     devices_table,
-    microseconds,
+    texts,
 )
-from fedsim.traces.importers._files import SourceFile, record_object, source_files
-from fedsim.traces.ordering import normalise
-from fedsim.traces.tables import id_column, make_table
+from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
+from fedsim.traces.ordering import normalize
+from fedsim.traces.tables import POSITIVE, id_column, make_table
 
 Records = Mapping[str, Mapping[str, Any]]
 
 EPOCH = "2020-01-02T00:00:00"
 EPOCH_UNIX_S = 1_577_923_200
 EPOCH_WEEKDAY = 3
+
+START, END = Number("a start", "s", TIME_S), Number("an end", "s", TIME_S)
+SPEEDS = {
+    "down_u": Number("'down_u'", "kB/s", POSITIVE),
+    "down_sigma": Number("'down_sigma'", "kB/s"),
+    "up_u": Number("'up_u'", "kB/s", POSITIVE),
+    "up_sigma": Number("'up_sigma'", "kB/s"),
+}
 
 # FLASH's words, in lower case, as key and state.
 EVENTS: Mapping[str, tuple[str, str]] = {
@@ -73,12 +78,13 @@ class Flash(Importer):
     description: ClassVar[str] = (
         "FLASH raw phone states (with an eligibility rule), cached timers, speeds"
     )
+    signature: ClassVar[str] = r'"messages": *"|"ready_time"|"down_u"'
     Params: ClassVar[type[Parameters]] = FlashParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: FlashParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
-        parts = _load(paths)
+    def read(cls, sources: Sources, params: FlashParams) -> Imported:
+        """One device per phone."""
+        parts = _load(sources)
         rule = Rule.parse(params.eligibility or FLASH_RULE)
         counts: dict[str, int] = {}
         if "messages" in parts:
@@ -98,32 +104,26 @@ class Flash(Importer):
             tables["network"] = _speed_table(
                 *parts["down_u"], tables["devices"].column("device_id").to_pylist(), counts
             )
-        horizon_us = max(int(tables["devices"].column("window_end_us").to_numpy().max()), 1)
-        return bundle(
-            cls,
-            params,
-            paths,
+        return Imported(
             tables,
             counts,
-            horizon_us=horizon_us,
-            epoch=EPOCH,
-            epoch_weekday=EPOCH_WEEKDAY,
-            clock="local",
-            on_end="wrap",
-            eligibility=Eligibility(
+            ["local time of each phone, without a zone"],
+            Eligibility(
                 words="locked, on Wi-Fi and charging" if rule.text == FLASH_RULE else rule.text,
                 expression=rule.text,
             ),
-            caveats=["local time of each phone, without a zone"],
+            epoch=EPOCH,
+            epoch_weekday=EPOCH_WEEKDAY,
+            clock="local",
         )
 
 
-def _load(paths: Sequence[Path]) -> dict[str, tuple[SourceFile, Records]]:
-    """Files by the field that tells what they are."""
+def _load(sources: Sources) -> dict[str, tuple[SourceFile, Records]]:
+    """Files by the field that says what they are."""
     parts: dict[str, tuple[SourceFile, Records]] = {}
     kinds = {"messages": "raw state", "ready_time": "timer", "down_u": "speed"}
-    for source in source_files(paths):
-        records = record_object(source.json(), source, "devices")
+    for source in sources:
+        records = source.objects("devices")
         first = next(iter(records.values()))
         kind = next((field for field in kinds if field in first), None)
         if kind is None:
@@ -140,7 +140,7 @@ def _load(paths: Sequence[Path]) -> dict[str, tuple[SourceFile, Records]]:
         parts[kind] = source, records
     if {"messages", "ready_time"} <= set(parts):
         raise UserError(
-            "raw states and timers say the same twice",
+            "raw states and timers give the same availability twice",
             where=parts["ready_time"][0].where,
             hint="give one of the two",
         )
@@ -164,8 +164,8 @@ def _raw_tables(
         split.offsets.to_numpy()[:-1], pc.list_value_length(split)
     )
     text = pc.utf8_trim_whitespace(split.flatten())
-    told = pc.not_equal(text, "").to_numpy(zero_copy_only=False)
-    text, device, line = text.filter(pa.array(told)), device[told], line[told]
+    filled = pc.not_equal(text, "").to_numpy(zero_copy_only=False)
+    text, device, line = text.filter(pa.array(filled)), device[filled], line[filled]
 
     fields = pc.extract_regex(text, _LINE)
     stamp = pc.strptime(
@@ -229,14 +229,13 @@ def _raw_tables(
     eligible[intervals.device] = True
     counts["never_eligible"] = int(np.count_nonzero(valid & ~eligible))
 
-    model = [None if (m := record.get("model")) is None else str(m) for record in records.values()]
     return {
         "devices": devices_table(
             ids,
             window_start_us=window[0],
             window_end_us=window[1],
             kind="phone",
-            model=model,
+            model=texts(list(records.values()), "model"),
             valid=valid,
         ),
         "availability": availability_table(intervals, ids),
@@ -253,7 +252,7 @@ def _events_table(
 ) -> Any:
     key_names = [*KEYS, "battery_pct"]
     key_of = np.array([key_names.index(key) for key, _ in EVENTS.values()] + [len(KEYS)])
-    # The event's own text where it is a battery level, without its sign.
+    # The event's own text if it is a battery level, without its sign.
     level = pc.replace_substring(event, "%", "").cast(pa.string())
     state = pa.array([value for _, value in EVENTS.values()] + [None], pa.string())
     return make_table(
@@ -287,7 +286,7 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
         bounds = record.get("trace_start"), record.get("trace_end")
         if not all(isinstance(bound, int | float) for bound in bounds) or not bounds[0] < bounds[1]:  # type: ignore[operator]
             raise UserError(
-                f"the trace is said to be usable but runs from {bounds[0]} to {bounds[1]}",
+                f"is marked as usable but runs from {bounds[0]} to {bounds[1]}",
                 where=where,
                 hint="set 'isSuccess' to false, or give numbers with trace_start < trace_end",
             )
@@ -297,35 +296,23 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
     lengths = np.fromiter(map(len, lists), np.int64, len(ids))
     device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
 
-    def record_of(row: int) -> str:
-        return f"device {ids[int(device[row])]}"
+    def location(row: int) -> str:
+        return f"{source.where}, device {ids[int(device[row])]}"
 
     pairs = list(chain.from_iterable(lists))
     for row, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(pair) != 2:
-            raise UserError(
-                f"{pair!r} is not an interval [start, end]",
-                where=f"{source.where}, {record_of(row)}",
-            )
-    try:
-        spans = np.fromiter(chain.from_iterable(pairs), np.float64, 2 * len(pairs)).reshape(-1, 2)
-    except (TypeError, ValueError):
-        row = next(
-            row
-            for row, pair in enumerate(pairs)
-            if not all(isinstance(time, int | float) for time in pair)
-        )
-        raise UserError(
-            f"{pairs[row]!r} does not hold two numbers", where=f"{source.where}, {record_of(row)}"
-        ) from None
-    check_times(spans[:, 0], record_of, source, "a start")
-    check_times(spans[:, 1], record_of, source, "an end")
-    check_times(window_s.max(axis=0), lambda row: f"device {ids[row]}", source, "trace_end")
+            raise UserError(f"{pair!r} is not an interval [start, end]", where=location(row))
+    start_s = START.read([pair[0] for pair in pairs], location)
+    end_s = END.read([pair[1] for pair in pairs], location)
+    bounds_s = Number("the window", "s", TIME_S)
+    for bound in window_s:
+        bounds_s.read(bound.tolist(), lambda row: f"{source.where}, device {ids[row]}")
     window = microseconds(window_s)
-    intervals = normalise(
+    intervals = normalize(
         device,
-        microseconds(spans[:, 0]),
-        microseconds(spans[:, 1]),
+        microseconds(start_s),
+        microseconds(end_s),
         window_start=window[0],
         window_end=window[1],
     )
@@ -345,31 +332,25 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
 def _speed_table(
     source: SourceFile, records: Records, ids: list[str], counts: dict[str, int]
 ) -> Any:
-    chosen = [(row, records[key]) for row, key in enumerate(ids) if key in records]
-    counts["speeds_without_device"] = len(records) - len(chosen)
-    counts["devices_without_speed"] = len(ids) - len(chosen)
-    columns: dict[str, npt.NDArray[np.float64]] = {}
-    for field in ("down_u", "down_sigma", "up_u", "up_sigma"):
-        values = np.zeros(len(chosen))
-        for position, (row, record) in enumerate(chosen):
-            value = record.get(field)
-            least = 0.0 if field.endswith("sigma") else 1e-9
-            if not isinstance(value, int | float) or not least <= value < np.inf:
-                raise UserError(
-                    f"'{field}' is {value!r}; it must be a positive number (kB/s)",
-                    where=f"{source.where}, device {ids[row]}",
-                )
-            values[position] = value
-        columns[field] = values
+    rows = [row for row, key in enumerate(ids) if key in records]
+    counts["speeds_without_device"] = len(records) - len(rows)
+    counts["devices_without_speed"] = len(ids) - len(rows)
+    columns = {
+        field: number.read(
+            [records[ids[row]].get(field) for row in rows],
+            lambda position: f"{source.where}, device {ids[rows[position]]}",
+        )
+        for field, number in SPEEDS.items()
+    }
     # Rows of one device follow each other.
-    device = np.repeat([row for row, _ in chosen], 2).astype(np.int64)
+    device = np.repeat(rows, 2).astype(np.int64)
     mean = np.column_stack([columns["down_u"], columns["up_u"]]).ravel()
     sigma = np.column_stack([columns["down_sigma"], columns["up_sigma"]]).ravel()
     return make_table(
         "network",
         {
             "device_id": id_column(device, ids),
-            "direction": id_column(np.tile([0, 1], len(chosen)), ["down", "up"]),
+            "direction": id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
             "bandwidth_bps": mean * 8000.0,
             "bandwidth_cv": (sigma / mean).astype(np.float32),
         },

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,11 +19,11 @@ import pyarrow.compute as pc
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
-from fedsim.traces.importers._assemble import DAY_US, availability_table, bundle, devices_table
-from fedsim.traces.importers._files import SourceFile, source_files
-from fedsim.traces.ordering import Intervals, normalise, overlaps_any
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers._assemble import DAY_US, availability_table, devices_table
+from fedsim.traces.importers._numbers import Ints, Number, microseconds
+from fedsim.traces.ordering import Intervals, normalize, overlaps_any
+from fedsim.traces.tables import Bounds
 
 COLUMNS = (
     "event_id",
@@ -38,7 +37,7 @@ COLUMNS = (
     "event_end_reason",
 )
 # 1970 to 9999: what an ISO date can say.
-_LAST_UNIX_S = 253_402_300_799.0
+UNIX_S = Bounds(0, 253_402_300_799, words="from the year 1970 to 9999")
 
 
 class FtaParams(ImporterParams):
@@ -47,7 +46,7 @@ class FtaParams(ImporterParams):
     available_type: Literal[0, 1] = 1
     """The ``event_type`` that means available; the other one means unavailable."""
     component: str | None = None
-    """Use only the events of this ``component_id``; needed where a node has events of several."""
+    """Use only the events of this ``component_id``; needed if a node has events of several."""
 
 
 class Fta(Importer):
@@ -59,12 +58,13 @@ class Fta(Importer):
 
     name: ClassVar[str] = "fta"
     description: ClassVar[str] = "Failure Trace Archive event_trace tables"
+    signature: ClassVar[str] = r"event_start_time|\n(\d+\t){2}[^\t\n]+\t[^\t\n]+\t[^\t\n]+\t[01]\t"
     Params: ClassVar[type[Parameters]] = FtaParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: FtaParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
-        events = _Events.of(paths)
+    def read(cls, sources: Sources, params: FtaParams) -> Imported:
+        """One device per node."""
+        events = _Events.of(sources)
         counts: dict[str, int] = {}
         if params.component is not None:
             keep = pc.equal(events.columns["component_id"], params.component)
@@ -75,7 +75,7 @@ class Fta(Importer):
                 )
                 raise UserError(
                     f"has no events of the component {params.component}",
-                    where=", ".join(map(str, paths)),
+                    where=sources.where,
                     hint=f"its components are: {known}",
                 )
             events = events.chosen(keep)
@@ -115,36 +115,30 @@ class Fta(Importer):
         valid = high > low
         counts["devices_without_span"] = int(np.count_nonzero(~valid))
         if not valid.any():
-            raise UserError("no node has an interval", where=", ".join(map(str, paths)))
+            raise UserError("no node has an interval", where=sources.where)
         high[~valid] = low[~valid]
         end_reason = columns["event_end_reason"].take(pa.array(origin)).cast(pa.string())
-        told = pc.invert(pc.is_in(end_reason, value_set=pa.array(["NULL", ""])))
-        end_reason = pc.if_else(told, end_reason, pa.scalar(None, pa.string()))
+        known = pc.invert(pc.is_in(end_reason, value_set=pa.array(["NULL", ""])))
+        end_reason = pc.if_else(known, end_reason, pa.scalar(None, pa.string()))
         epoch = datetime.fromtimestamp(epoch_us / 1e6, UTC)
-        return bundle(
-            cls,
-            params,
-            paths,
-            {
-                "devices": devices_table(
-                    ids,
-                    window_start_us=low,
-                    window_end_us=high,
-                    source_id=names,
-                    group=platforms,
-                    valid=valid,
-                ),
-                "availability": availability_table(
-                    intervals, ids, state=state, end_reason=end_reason
-                ),
-            },
+        tables = {
+            "devices": devices_table(
+                ids,
+                window_start_us=low,
+                window_end_us=high,
+                source_id=names,
+                group=platforms,
+                valid=valid,
+            ),
+            "availability": availability_table(intervals, ids, state=state, end_reason=end_reason),
+        }
+        return Imported(
+            tables,
             counts,
-            horizon_us=int(high.max()),
+            eligibility=f"event_type {params.available_type}",
             epoch=epoch.strftime("%Y-%m-%dT%H:%M:%SZ"),
             epoch_weekday=epoch.weekday(),
             clock="utc",
-            on_end="wrap",
-            eligibility=Eligibility(words=f"event_type {params.available_type}"),
         )
 
 
@@ -168,17 +162,17 @@ class _Events:
         return _Events(columns, self.sources, self.source[mask], self.line[mask])
 
     @classmethod
-    def of(cls, paths: Sequence[Path]) -> _Events:
+    def of(cls, sources: Sources) -> _Events:
         """The events of files.
 
         Raises:
-            UserError: a row has not nine fields, or there is none.
+            UserError: a row does not have nine fields, or there is none.
         """
-        sources = list(source_files(paths))
+        files = list(sources)
         texts, lines = [], []
-        for source in sources:
+        for source in files:
             text = pa.array(source.text().splitlines(), pa.large_string())
-            # The header comes with a '#', without, or not at all.
+            # The header comes with a '#', without one, or not at all.
             skip = pc.or_(pc.starts_with(text, "#"), pc.starts_with(text, "event_id\t"))
             skip = pc.or_(skip, pc.equal(pc.utf8_trim_whitespace(text), ""))
             kept = np.flatnonzero(~skip.to_numpy(zero_copy_only=False))
@@ -195,14 +189,14 @@ class _Events:
             lines.append(kept + 1)
         text = pa.concat_arrays(texts)
         if not len(text):
-            raise UserError("has no events", where=", ".join(map(str, paths)))
+            raise UserError("has no events", where=sources.where)
         cells = pc.utf8_trim_whitespace(pc.split_pattern(text, "\t").flatten())
         columns = {
             name: cells.take(pa.array(np.arange(position, len(cells), len(COLUMNS))))
             for position, name in enumerate(COLUMNS)
         }
-        source_rows = np.repeat(np.arange(len(sources)), [len(part) for part in lines])
-        return cls(columns, sources, source_rows, np.concatenate(lines))
+        source_rows = np.repeat(np.arange(len(files)), [len(part) for part in lines])
+        return cls(columns, files, source_rows, np.concatenate(lines))
 
 
 def _nodes(events: _Events) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -235,28 +229,18 @@ def _nodes(events: _Events) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
     return device, first
 
 
-def _times(events: _Events, column: str) -> npt.NDArray[np.int64]:
+def _times(events: _Events, column: str) -> Ints:
+    """A column of times (us since 1970)."""
     texts = events.columns[column]
     try:
         seconds = texts.cast(pa.float64()).to_numpy()
+        good = bool(UNIX_S.contain(seconds).all())
     except pa.ArrowInvalid:
-        seconds = np.array([_float_or_nan(text) for text in texts.to_pylist()])
-    bad = np.flatnonzero(~((seconds >= 0) & (seconds <= _LAST_UNIX_S)))
-    if len(bad):
-        raise UserError(
-            f"{column} is '{texts[int(bad[0])]}'",
-            where=events.place(int(bad[0])),
-            hint="it must be a number of seconds since 1970",
-        )
-    result: npt.NDArray[np.int64] = np.rint(seconds * 1e6).astype(np.int64)
-    return result
-
-
-def _float_or_nan(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+        good = False
+    if not good:
+        number = Number(column, "s since 1970", UNIX_S)
+        seconds = number.read(texts.to_pylist(), events.place)
+    return microseconds(seconds)
 
 
 def _both_states(
@@ -270,7 +254,7 @@ def _both_states(
     parts: list[tuple[Any, ...]] = []
     for state in (True, False):
         chosen = np.flatnonzero(on == state)
-        part = normalise(device[chosen], start_us[chosen], stop_us[chosen])
+        part = normalize(device[chosen], start_us[chosen], stop_us[chosen])
         for key, count in part.counts.items():
             counts[key] = counts.get(key, 0) + count
         parts.append((part.device, part.start, part.end, chosen[part.origin]))

@@ -1,4 +1,4 @@
-"""NYU-METS: LTE throughput around New York, a line a second and no clock.
+"""NYU-METS: LTE throughput around New York, one line per second and no clock.
 
 Two forms: ``value,unit`` lines, and the multivariate set's eight columns, whose first is Mbit/s. Source: Mei, Hu, Cao,
 Liu, Han, Li, Li, "Realtime Mobile Bandwidth Prediction Using LSTM Neural Network", PAM 2019.
@@ -6,26 +6,15 @@ Liu, Han, Li, Li, "Realtime Mobile Bandwidth Prediction Using LSTM Neural Networ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
-from fedsim.traces.importers._assemble import bundle
-from fedsim.traces.importers._files import SourceFile, source_files
-from fedsim.traces.importers._series import (
-    Series,
-    hold_unknown,
-    require_single,
-    series_names,
-    series_tables,
-)
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers._numbers import Floats, Number
+from fedsim.traces.importers._series import Series, hold_unknown, named_sources, series_tables
 
 UNITS: Mapping[str, float] = {
     "bits/sec": 1.0,
@@ -34,80 +23,53 @@ UNITS: Mapping[str, float] = {
     "Gbits/sec": 1e9,
 }
 MULTIVARIATE_COLUMNS = 8
-
-
-class NyuMetsParams(ImporterParams):
-    """The NYU-METS importer has no options of its own."""
+RATE = Number("the rate", missing=("",))
 
 
 class NyuMets(Importer):
-    """A downlink a file, one second a line; every line's own unit counts. A missing cell holds the last rate known."""
+    """A downlink per file, one second per line; every line's own unit counts. A missing cell holds the last rate."""
 
     name: ClassVar[str] = "nyu_mets"
-    description: ClassVar[str] = "NYU-METS LTE throughput (value,unit a second; or multivariate)"
-    Params: ClassVar[type[Parameters]] = NyuMetsParams
+    description: ClassVar[str] = "NYU-METS LTE throughput (value,unit per second; or multivariate)"
+    signature: ClassVar[str] = r"\n[\d.]*, ?[KMG]?bits/sec"
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: NyuMetsParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
-        sources = list(source_files(paths))
-        names = series_names([source.name for source in sources], (".csv", ".txt"))
-        require_single(names, [source.where for source in sources])
+    def read(cls, sources: Sources, params: ImporterParams) -> Imported:
+        """One series per file, held where a rate is missing."""
         counts = {"seconds": 0, "missing_rates": 0}
         series = []
-        for name, source in zip(names, sources, strict=True):
-            rate_bps = _rates(source)
+        for name, source in named_sources(sources, (".csv", ".txt")):
             try:
-                held, missing = hold_unknown(rate_bps)
+                held, missing = hold_unknown(_rates(source))
             except ValueError:
                 raise UserError("has no rates", where=source.where) from None
             counts["seconds"] += len(held)
             counts["missing_rates"] += missing
             edges_us = np.arange(len(held) + 1, dtype=np.int64) * 1_000_000
-            series.append(Series(name, "down", edges_us, held, radio=["lte"] * len(held)))
-        tables = series_tables(series, kind="phone")
-        return bundle(
-            cls,
-            params,
-            paths,
-            tables,
-            counts,
-            horizon_us=int(tables["devices"].column("window_end_us").to_numpy().max()),
-            on_end="wrap",
-        )
+            radio = ["lte"] * len(held)
+            series.append(Series(name, "down", edges_us, held, radio=radio, where=source.where))
+        return Imported(series_tables(series, kind="phone"), counts)
 
 
-def _rates(source: SourceFile) -> npt.NDArray[np.float64]:
-    rates = []
-    for line, text in enumerate(source.text().splitlines(), start=1):
-        if not text.strip():
-            continue
+def _rates(source: SourceFile) -> Floats:
+    """Rate of each second (bit/s); NaN where missing."""
+    cells, factors, lines = [], [], []
+    for line, text in source.lines():
         fields = [field.strip() for field in text.split(",")]
-        if len(fields) == 2:
-            if fields[1] not in UNITS:
-                raise UserError(
-                    f"'{fields[1]}' is not a unit",
-                    where=source.line(line),
-                    hint=f"a line is a number and one of: {', '.join(UNITS)}",
-                )
-            factor = UNITS[fields[1]]
-        elif len(fields) == MULTIVARIATE_COLUMNS:
-            factor = 1e6
-        else:
+        if len(fields) not in (2, MULTIVARIATE_COLUMNS):
             raise UserError(
                 f"has {len(fields)} fields, not 2 or {MULTIVARIATE_COLUMNS}",
                 where=source.line(line),
                 hint="a line is value,unit or the multivariate set's eight columns",
             )
-        try:
-            value = float(fields[0]) if fields[0] else np.nan
-        except ValueError:
-            value = -1.0
-        if value < 0 or value == np.inf or (np.isnan(value) and fields[0]):
+        if len(fields) == 2 and fields[1] not in UNITS:
             raise UserError(
-                f"'{fields[0]}' is not a rate of 0 or more",
+                f"'{fields[1]}' is not a unit",
                 where=source.line(line),
-                hint="leave the cell empty where the rate is missing",
+                hint=f"a line is a number and one of: {', '.join(UNITS)}",
             )
-        rates.append(value * factor)
-    return np.array(rates, np.float64)
+        cells.append(fields[0])
+        factors.append(UNITS[fields[1]] if len(fields) == 2 else 1e6)
+        lines.append(line)
+    rates = RATE.read(cells, lambda row: source.line(lines[row]))
+    return np.asarray(rates * np.array(factors))

@@ -6,19 +6,18 @@ Streaming with Pensieve", SIGCOMM 2017; many bandwidth collections are published
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
-from fedsim.traces.importers._assemble import bundle, microseconds
-from fedsim.traces.importers._files import SourceFile, source_files
-from fedsim.traces.importers._series import Series, require_single, series_names, series_tables
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers._numbers import TIME_S, Floats, Ints, Number, microseconds
+from fedsim.traces.importers._series import Series, named_sources, series_tables
+
+TIME = Number("the time", "s", TIME_S)
+RATE = Number("the rate", "Mbit/s")
 
 
 class PensieveParams(ImporterParams):
@@ -32,30 +31,32 @@ class PensieveParams(ImporterParams):
 
 
 class Pensieve(Importer):
-    """One series a file, from its first time on; the first line's rate belongs to no interval and is dropped.
+    """One series per file, from its first time on; the first line's rate belongs to no interval and is dropped.
 
     Lines at one time are joined: the last interval that ends there counts. The series repeats when it runs out.
     """
 
     name: ClassVar[str] = "pensieve"
-    description: ClassVar[str] = "Pensieve cooked throughput traces (time, Mbit/s), a file a link"
+    description: ClassVar[str] = (
+        "Pensieve cooked throughput traces (time, Mbit/s), one file per link"
+    )
+    signature: ClassVar[str] = (
+        r"^[^\n]*\n(\d+(\.\d*)?([eE]-?\d+)?[\t ]+\d+\.\d*([eE]-?\d+)?[ ]*\r?\n){2}"
+    )
     Params: ClassVar[type[Parameters]] = PensieveParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: PensieveParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
-        sources = list(source_files(paths))
-        names = series_names([source.name for source in sources], (".txt", ".log", ".csv"))
-        require_single(names, [source.where for source in sources])
+    def read(cls, sources: Sources, params: PensieveParams) -> Imported:
+        """One series per file."""
         counts = {"first_rates": 0, "zero_length": 0}
         series = []
-        for name, source in zip(names, sources, strict=True):
+        for name, source in named_sources(sources, (".txt", ".log", ".csv")):
             time_us, rate_bps = _samples(source)
             length = np.diff(time_us)
             late = np.flatnonzero(length < 0)
             if len(late):
                 raise UserError(
-                    f"sample {late[0] + 2} is at {time_us[late[0] + 1] / 1e6:g} s, before its forerunner",
+                    f"sample {late[0] + 2} is at {time_us[late[0] + 1] / 1e6:g} s, before the one above it",
                     where=source.where,
                     hint="times must not go back; split the file there",
                 )
@@ -69,29 +70,15 @@ class Pensieve(Importer):
             counts["first_rates"] += 1
             counts["zero_length"] += int(np.count_nonzero(~keep))
             edges_us = np.append(0, np.cumsum(length[keep]))
-            series.append(Series(name, params.direction, edges_us, rate_bps[1:][keep]))
-        tables = series_tables(series)
+            rates = rate_bps[1:][keep]
+            series.append(Series(name, params.direction, edges_us, rates, where=source.where))
         caveats = ["rates of an application, not of the link"] if params.app_limited else []
-        return bundle(
-            cls,
-            params,
-            paths,
-            tables,
-            counts,
-            horizon_us=int(tables["devices"].column("window_end_us").to_numpy().max()),
-            on_end="wrap",
-            caveats=caveats,
-        )
+        return Imported(series_tables(series), counts, caveats)
 
 
-def _samples(
-    source: SourceFile,
-) -> tuple[np.typing.NDArray[np.int64], np.typing.NDArray[np.float64]]:
-    lines = [
-        (number, text.split())
-        for number, text in enumerate(source.text().splitlines(), start=1)
-        if text.strip()
-    ]
+def _samples(source: SourceFile) -> tuple[Ints, Floats]:
+    """Times (us) and rates (bit/s) of the lines."""
+    lines = [(number, text.split()) for number, text in source.lines()]
     for number, fields in lines:
         if len(fields) != 2:
             raise UserError(
@@ -99,23 +86,9 @@ def _samples(
                 where=source.line(number),
                 hint="a cooked trace has lines of: time in seconds, a tab, Mbit/s",
             )
-    try:
-        values = np.array([fields for _, fields in lines], dtype=np.float64).reshape(-1, 2)
-    except ValueError:
-        values = np.array([[_number(field) for field in fields] for _, fields in lines])
-    good = np.isfinite(values).all(axis=1) & (np.abs(values[:, 0]) < 4e12) & (values[:, 1] >= 0)
-    if not good.all():
-        row = int(np.argmin(good))
-        raise UserError(
-            f"'{' '.join(lines[row][1])}' is not a time and a rate of 0 or more",
-            where=source.line(lines[row][0]),
-            hint="a cooked trace has lines of: time in seconds, a tab, Mbit/s",
-        )
-    return microseconds(values[:, 0]), values[:, 1] * 1e6
 
+    def where(row: int) -> str:
+        return source.line(lines[row][0])
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    time_s = TIME.read([fields[0] for _, fields in lines], where)
+    return microseconds(time_s), RATE.read([fields[1] for _, fields in lines], where) * 1e6

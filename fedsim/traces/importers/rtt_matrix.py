@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,13 +15,13 @@ import numpy.typing as npt
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
-from fedsim.traces.importers._assemble import STATIC_HORIZON_US, bundle, devices_table
-from fedsim.traces.importers._files import SourceFile, source_files
-from fedsim.traces.tables import id_column, make_table
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
+from fedsim.traces.importers._numbers import Number
+from fedsim.traces.tables import id_column
 from fedsim.units import Duration
 
+CELL = Number("a round-trip time", missing=("", "-", "nan"))
 _FACTOR = {"ms": 1e-3, "s": 1.0}
 # No network of people's devices has a median outside of these.
 _PLAUSIBLE_S = (1e-4, 10.0)
@@ -51,18 +49,18 @@ class RttMatrix(Importer):
     Params: ClassVar[type[Parameters]] = RttMatrixParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: RttMatrixParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
+    def read(cls, sources: Sources, params: RttMatrixParams) -> Imported:
+        """One device per node, one row per known pair."""
         if params.slice_interval is not None and params.slice_interval < 1e-6:
             raise UserError("slice_interval is 0", hint="leave it out to take the median of slices")
-        sources = sorted(source_files(paths), key=_natural)
-        slices = [_matrix(source) * _FACTOR[params.unit] for source in sources]
+        files = sorted(sources, key=_natural)
+        slices = [_matrix(file) * _FACTOR[params.unit] for file in files]
         nodes = len(slices[0])
-        for source, matrix in zip(sources, slices, strict=True):
+        for file, matrix in zip(files, slices, strict=True):
             if len(matrix) != nodes:
                 raise UserError(
-                    f"has {len(matrix)} nodes, but {sources[0].where} has {nodes}",
-                    where=source.where,
+                    f"has {len(matrix)} nodes, but {files[0].where} has {nodes}",
+                    where=file.where,
                     hint="slices of one network have the same nodes",
                 )
         stack = np.stack(slices)
@@ -73,7 +71,7 @@ class RttMatrix(Importer):
             "missing_cells": int(np.count_nonzero(np.isnan(stack) & off)),
         }
         stack = np.where(off & (stack > 0), stack, np.nan)
-        _plausible(stack, params.unit, ", ".join(map(str, paths)))
+        _plausible(stack, params.unit, sources.where)
         interval_us = 0
         if params.slice_interval is None:
             with warnings.catch_warnings():
@@ -95,9 +93,9 @@ class RttMatrix(Importer):
         horizon_us = max(interval_us * len(slices), STATIC_HORIZON_US if not interval_us else 1)
         tables = {
             "devices": devices_table(ids, window_end_us=horizon_us, group=ids),
-            "rtt_matrix": make_table("rtt_matrix", values),
+            "rtt_matrix": values,
         }
-        return bundle(cls, params, paths, tables, counts, horizon_us=horizon_us, on_end="wrap")
+        return Imported(tables, counts)
 
 
 def _natural(source: SourceFile) -> list[Any]:
@@ -108,57 +106,34 @@ def _natural(source: SourceFile) -> list[Any]:
 
 
 def _matrix(source: SourceFile) -> npt.NDArray[np.float64]:
-    rows = []
-    for line, text in enumerate(source.text().splitlines(), start=1):
-        if not text.strip():
-            continue
-        fields = (
-            text.split(",") if "," in text else text.split("\t") if "\t" in text else text.split()
-        )
-        fields = [field.strip() for field in fields]
-        if "\t" in text and fields[-1] == "":
+    rows: list[npt.NDArray[np.float64]] = []
+    for line, text in source.lines():
+        comma, tab = "," in text, "\t" in text
+        fields = text.split("," if comma else "\t" if tab else None)
+        fields = [field.strip().lower() for field in fields]
+        if tab and fields[-1] == "":
             fields.pop()
-        rows.append(_row(fields, source.line(line)))
+        where = source.line(line)
+        rows.append(CELL.read(fields, lambda _, where=where: where))  # type: ignore[misc]
         if len(rows[-1]) != len(rows[0]):
             raise UserError(
                 f"has {len(rows[-1])} numbers, the first line {len(rows[0])}",
-                where=source.line(line),
+                where=where,
                 hint="an RTT matrix has n lines of n numbers",
             )
     if len(rows) < 2 or len(rows) != len(rows[0]):
-        columns = len(rows[0]) if rows else 0
         raise UserError(
-            f"has {len(rows)} lines of {columns} numbers",
+            f"has {len(rows)} lines of {len(rows[0]) if rows else 0} numbers",
             where=source.where,
             hint="an RTT matrix has n lines of n numbers, for at least two nodes",
         )
     return np.array(rows)
 
 
-def _row(fields: list[str], where: str) -> list[float]:
-    values = []
-    for field in fields:
-        if field in ("", "-") or field.lower() == "nan":
-            values.append(float("nan"))
-            continue
-        try:
-            value = float(field)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value < float("inf"):
-            raise UserError(
-                f"'{field}' is not a round-trip time",
-                where=where,
-                hint="it must be a number of 0 or more, or '-' where it is unknown",
-            )
-        values.append(value)
-    return values
-
-
 def _plausible(rtt_s: npt.NDArray[np.float64], unit: str, where: str) -> None:
     known = rtt_s[~np.isnan(rtt_s)]
     if not len(known):
-        raise UserError("tells no round-trip time between two nodes", where=where)
+        raise UserError("gives no round-trip time between two nodes", where=where)
     median_s = float(np.median(known))
     if not _PLAUSIBLE_S[0] <= median_s <= _PLAUSIBLE_S[1]:
         other = "s" if unit == "ms" else "ms"

@@ -1,4 +1,4 @@
-"""UCC 5G: logs of phones in an Irish production network, about a row a second.
+"""UCC 5G: logs of phones in an Irish production network, about one row per second.
 
 Source: Raca, Leahy, Sreenan, Quinlan, "Beyond Throughput, the Next Generation: a 5G Dataset with Channel and Context
 Metrics", MMSys 2020.
@@ -6,11 +6,8 @@ Metrics", MMSys 2020.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,22 +17,28 @@ import pyarrow.compute as pc
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import Importer, ImporterParams
-from fedsim.traces.importers._assemble import bundle
-from fedsim.traces.importers._files import SourceFile, source_files
+from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers._numbers import Floats, Ints, Number
 from fedsim.traces.importers._series import (
     Series,
     hold_unknown,
     mean_by_time,
-    require_single,
-    series_names,
+    named_sources,
     series_tables,
 )
 
-MISSING = ("-", "")
 SECOND_US = 1_000_000
 RATES = {"down": "DL_bitrate", "up": "UL_bitrate"}
+NUMBERS = [
+    Number(name, unit, missing=("-", ""))
+    for name, unit in (
+        ("DL_bitrate", "kbit/s"),
+        ("UL_bitrate", "kbit/s"),
+        ("PINGAVG", "ms"),
+        ("PINGLOSS", "%"),
+    )
+]
+REQUIRED = ("Timestamp", "NetworkMode", "State", *RATES.values())
 _PLAYERS = ("Amazon_Prime", "Netflix")
 _RADIO: Mapping[str, str] = {
     "5g": "5g",
@@ -63,14 +66,14 @@ class Ucc5gParams(ImporterParams):
 class _Log:
     """The columns of one file that are used; numbers are NaN where missing."""
 
-    time_us: npt.NDArray[np.int64]
-    numbers: Mapping[str, npt.NDArray[np.float64]]
+    time_us: Ints
+    numbers: Mapping[str, Floats]
     radio: list[str]
     idle: npt.NDArray[np.bool_]
 
 
 class Ucc5g(Importer):
-    """A link a file, down and up, with radio, round-trip time and loss where they were measured.
+    """One link per file, down and up, with radio, round-trip time and loss where they were measured.
 
     Rows of one second are averaged. A second without a row, a missing rate and a rate measured while nothing was being
     downloaded (state without a D) hold the last rate known: they do not say what the link could carry. A row holds
@@ -79,122 +82,76 @@ class Ucc5g(Importer):
 
     name: ClassVar[str] = "ucc5g"
     description: ClassVar[str] = "UCC 5G production traces (CSV, folder or zip)"
+    signature: ClassVar[str] = r"NetworkMode.*DL_bitrate"
     Params: ClassVar[type[Parameters]] = Ucc5gParams
 
     @classmethod
-    def read(cls, paths: Sequence[Path], params: Ucc5gParams) -> TraceBundle:
-        """See :meth:`Importer.read`."""
-        sources = list(source_files(paths))
+    def read(cls, sources: Sources, params: Ucc5gParams) -> Imported:
+        """Two series per file."""
+        names = (
+            "files",
+            "app_limited_files",
+            "rows",
+            "same_second",
+            "out_of_order",
+            "seconds_without_row",
+            "missing_rates",
+            "idle_rows",
+        )
+        counts = dict.fromkeys(names, 0)
+        series: list[Series] = []
+        files = list(sources)
         chosen = [
-            source
-            for source in sources
-            if params.app_limited or not any(player in source.where for player in _PLAYERS)
+            file
+            for file in files
+            if params.app_limited or not any(player in file.where for player in _PLAYERS)
         ]
-        counts = {
-            "files": len(chosen),
-            "app_limited_files": len(sources) - len(chosen),
-            "rows": 0,
-            "same_second": 0,
-            "out_of_order": 0,
-            "seconds_without_row": 0,
-            "missing_rates": 0,
-            "idle_rows": 0,
-        }
-        if not chosen:
+        counts |= {"files": len(chosen), "app_limited_files": len(files) - len(chosen)}
+        for name, source in named_sources(chosen, (".csv",)):
+            series.extend(_series(name, source, _log(source), counts))
+        if not series:
             raise UserError(
                 "holds only traces of video players, whose rates are not those of the link",
-                where=", ".join(map(str, paths)),
+                where=sources.where,
                 hint="import the Download traces, or set app_limited=true",
             )
-        names = series_names([source.name for source in chosen], (".csv",))
-        require_single(names, [source.where for source in chosen])
-        series: list[Series] = []
-        for name, source in zip(names, chosen, strict=True):
-            series.extend(_series(name, source, _log(source), counts))
-        tables = series_tables(series, kind="phone")
         caveats = ["a row is an average over about a second: shorter outages are unseen"]
         if params.app_limited:
             caveats.append("some rates are those of a video player, not of the link")
-        return bundle(
-            cls,
-            params,
-            paths,
-            tables,
-            counts,
-            horizon_us=int(tables["devices"].column("window_end_us").to_numpy().max()),
-            on_end="wrap",
-            caveats=caveats,
-        )
+        return Imported(series_tables(series, kind="phone"), counts, caveats)
 
 
 def _log(source: SourceFile) -> _Log:
-    wanted = ("Timestamp", "NetworkMode", "State", *RATES.values(), "PINGAVG", "PINGLOSS")
-    reader = csv.reader(io.StringIO(source.text()))
-    header = [field.strip() for field in next(reader, [])]
-    needed = wanted[:5]
-    if lacking := [column for column in needed if column not in header]:
+    columns, lines = source.table()
+    if lacking := [column for column in REQUIRED if column not in columns]:
         raise UserError(
             f"has no column {', '.join(lacking)}",
             where=source.line(1),
-            hint=f"a UCC 5G log has the columns: {', '.join(wanted)}",
+            hint=f"a UCC 5G log has the columns: {', '.join(REQUIRED)}",
         )
-    rows, lines = [], []
-    for row in reader:
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise UserError(
-                f"has {len(row)} fields, not {len(header)} as in the header",
-                where=source.line(reader.line_num),
-            )
-        rows.append(row)
-        lines.append(reader.line_num)
-    if not rows:
+    if not lines:
         raise UserError("has no rows", where=source.where)
-    columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-
     stamp = pc.strptime(
         pa.array(columns["Timestamp"]), format="%Y.%m.%d_%H.%M.%S", unit="s", error_is_null=True
     ).cast(pa.int64())
     if stamp.null_count:
-        row_number = int(np.argmax(stamp.is_null().to_numpy(zero_copy_only=False)))
+        row = int(np.argmax(stamp.is_null().to_numpy(zero_copy_only=False)))
         raise UserError(
-            f"Timestamp is '{columns['Timestamp'][row_number]}'",
-            where=source.line(lines[row_number]),
+            f"Timestamp is '{columns['Timestamp'][row]}'",
+            where=source.line(lines[row]),
             hint="write it as 2020.02.27_18.39.27",
         )
     numbers = {
-        column: _numbers(source, lines, column, columns[column])
-        for column in wanted[3:]
-        if column in columns
+        number.name: number.read(columns[number.name], lambda row: source.line(lines[row]))
+        for number in NUMBERS
+        if number.name in columns
     }
     return _Log(
         stamp.to_numpy() * SECOND_US,
         numbers,
-        [mode.strip().lower() for mode in columns["NetworkMode"]],
+        [mode.lower() for mode in columns["NetworkMode"]],
         np.array(["D" not in state for state in columns["State"]]),
     )
-
-
-def _numbers(
-    source: SourceFile, lines: list[int], column: str, texts: list[str]
-) -> npt.NDArray[np.float64]:
-    values = np.full(len(texts), np.nan)
-    for row, text in enumerate(texts):
-        if text.strip() in MISSING:
-            continue
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value < np.inf:
-            raise UserError(
-                f"{column} is '{text}'",
-                where=source.line(lines[row]),
-                hint="it must be a number of 0 or more, or '-' where it is missing",
-            )
-        values[row] = value
-    return values
 
 
 def _series(name: str, source: SourceFile, log: _Log, counts: dict[str, int]) -> list[Series]:
@@ -207,9 +164,10 @@ def _series(name: str, source: SourceFile, log: _Log, counts: dict[str, int]) ->
     counts["same_second"] += len(time_us) - len(first)
     edges_us = np.append(time_us[first], time_us[-1] + SECOND_US)
     counts["seconds_without_row"] += int(edges_us[-1] // SECOND_US) - len(first)
-    radio: list[str | None] = [_RADIO.get(log.radio[order[row]]) for row in first]
-
-    other: dict[str, Any] = {}
+    other: dict[str, Any] = {
+        "radio": [_RADIO.get(log.radio[order[row]]) for row in first],
+        "where": source.where,
+    }
     if "PINGAVG" in log.numbers:
         other["rtt_s"] = mean_by_time(time_us, log.numbers["PINGAVG"][order]) / 1000.0
     if "PINGLOSS" in log.numbers:
@@ -223,7 +181,7 @@ def _series(name: str, source: SourceFile, log: _Log, counts: dict[str, int]) ->
             held, _ = hold_unknown(mean_by_time(time_us, kbps))
         except ValueError:
             raise UserError(
-                f"no row tells {column} while data were being downloaded", where=source.where
+                f"no row gives {column} while data were being downloaded", where=source.where
             ) from None
-        result.append(Series(name, direction, edges_us, held * 1000.0, radio=radio, **other))
+        result.append(Series(name, direction, edges_us, held * 1000.0, **other))
     return result

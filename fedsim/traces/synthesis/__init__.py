@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from pydantic import Field, ValidationError
 from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
 from fedsim.randomness import Purpose, Stream
-from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, package_version
 from fedsim.traces.synthesis.columns import (
     ComputeParams,
     ComputeSeriesParams,
@@ -34,7 +33,7 @@ from fedsim.traces.synthesis.family import Family, Sessions, known_families
 from fedsim.traces.synthesis.presets import PRESETS, Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
 
-__all__ = ["PRESETS", "Preset", "Synthesis", "known_families", "package_version", "synthesize"]
+__all__ = ["PRESETS", "Preset", "Synthesis", "known_families", "synthesize"]
 
 DAY_S = 86_400
 DEVICES_AT_ONCE = 1 << 16
@@ -118,7 +117,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
     manifest = Manifest(
         name=spec.name or spec.population,
         source=f"synthetic; {preset.source}" if preset else "synthetic",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         clock="local",
         epoch_weekday=0,
         horizon_us=span_us,
@@ -212,11 +211,3 @@ def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] |
         if progress is not None:
             progress(high)
     return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def package_version() -> str:
-    """Version of fedsim, for the manifests it writes."""
-    try:
-        return version("fedsim-des")
-    except PackageNotFoundError:
-        return "source"

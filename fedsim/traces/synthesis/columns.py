@@ -71,7 +71,7 @@ class ComputeSeriesParams(Parameters):
     sd: float = Field(0.075, ge=0)
     """Standard deviation of the logarithm of the multiplier."""
     correlation: float = Field(0.7, ge=0, lt=1)
-    """Correlation of that logarithm between neighbouring pieces."""
+    """Correlation of that logarithm between neighboring pieces."""
     straggler_share: float = Field(0.03, ge=0, lt=1)
     """Share of time in the straggler state."""
     straggler_length: float = Field(3.0, ge=1)
@@ -94,7 +94,7 @@ class NetworkSeriesParams(Parameters):
     cv: float = Field(0.7, ge=0)
     """Standard deviation of the rate over its mean, outages apart (3G 0.4, LTE 0.7, 5G 1.2 to 1.6)."""
     correlation: float = Field(0.86, ge=0, lt=1)
-    """Correlation of the logarithm of the rate between neighbouring pieces."""
+    """Correlation of the logarithm of the rate between neighboring pieces."""
     outage_share: float = Field(0.05, ge=0, lt=1)
     """Share of time without any throughput."""
     outage_median: Duration = Field(1.5, gt=0)
@@ -104,7 +104,7 @@ class NetworkSeriesParams(Parameters):
 
 
 def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
-    """The table ``compute``: one training row a device, for any task."""
+    """The table ``compute``: one training row per device, for any task."""
     devices = np.arange(len(ids))
     uniform = stream.uniforms(devices)
     if params.speed_sigma:
@@ -138,7 +138,7 @@ def pearson_of_spearman(spearman: float) -> float:
 
 
 def network_table(params: NetworkParams, ids: Any, stream: Stream) -> Any:
-    """The table ``network``: one row down and one row up a device."""
+    """The table ``network``: one row down and one row up per device."""
     devices = np.arange(len(ids))
     down = params.down * np.exp(params.down_sigma * stream.normals(devices, 0))
     ratio = params.up_ratio * np.exp(params.up_ratio_sigma * stream.normals(devices, 1))
@@ -237,7 +237,7 @@ def network_series_tables(
         rate[series, _outages(params, pieces, stream.generator(series, 1 << 40))] = 0.0
     means = rate.mean(axis=1, keepdims=True)
     rate *= 1e6 / np.where(means > 0, means, 1.0)
-    # Neighbouring pieces of one rate (outages) become one row.
+    # Neighboring pieces of one rate (outages) become one row.
     differs = np.ones(rate.shape, np.bool_)
     differs[:, 1:] = rate[:, 1:] != rate[:, :-1]
     row_series, row_piece = np.nonzero(differs)

@@ -1,4 +1,4 @@
-"""Calibrated populations. The figures are fits to real traces; ``traces/README.md`` tells how near they come."""
+"""Calibrated populations. The numbers are fits to real traces; ``traces/README.md`` shows how close they come."""
 
 from __future__ import annotations
 

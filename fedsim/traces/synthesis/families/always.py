@@ -1,4 +1,4 @@
-"""Everybody is online all the time."""
+"""Every device is online all the time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Always(Family):
     """Online for the whole window."""
 
     name = "always"
-    description: ClassVar[str] = "everybody is online all the time"
+    description: ClassVar[str] = "every device is online all the time"
 
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
-        """One interval a device."""
+        """One interval per device."""
         length = len(devices)
         return sessions_from_seconds(devices, np.zeros(length), np.full(length, span_s), span_s)

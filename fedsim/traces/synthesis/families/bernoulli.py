@@ -33,7 +33,7 @@ class Bernoulli(Family):
         self.params = params
 
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
-        """One uniform number a device and slot."""
+        """One uniform number per device and slot."""
         probability = np.full(slot_count(span_s, self.params.slot), self.params.p)
         return draw_slots(devices, probability, self.params.slot, span_s, stream)
 

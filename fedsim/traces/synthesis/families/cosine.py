@@ -35,14 +35,16 @@ class Cosine(Family):
         @model_validator(mode="after")
         def _is_a_probability(self) -> Cosine.Params:
             if self.mean * (1 + self.amplitude) > 1:
-                raise ValueError("mean x (1 + amplitude) is more than 1, which is no probability")
+                raise ValueError(
+                    "mean x (1 + amplitude) is more than 1, which is not a probability"
+                )
             return self
 
     def __init__(self, params: Params) -> None:
         self.params = params
 
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
-        """One uniform number a device and slot; the hour is that of the middle of the slot."""
+        """One uniform number per device and slot; the hour is that of the middle of the slot."""
         params = self.params
         hours = (np.arange(slot_count(span_s, params.slot)) + 0.5) * params.slot / 3600
         wave = np.cos(2 * np.pi * (hours - params.peak_hour) / 24)

@@ -1,7 +1,7 @@
 """Alternating lognormal sessions and gaps of devices that differ, with a day and night rhythm.
 
 This is the generator that reproduces the measured traces: device i has its own share of time online a_i ~ Beta and
-its own rate r_i of sessions a day ~ lognormal, joined by a Gaussian copula. Its sessions last 86400 a_i / r_i seconds
+its own rate r_i of sessions per day ~ lognormal, joined by a Gaussian copula. Its sessions last 86400 a_i / r_i seconds
 on average and its gaps 86400 (1 - a_i) / r_i, both lognormal. The rhythm is a change of clock: while a device is
 offline, its gap passes at the rate 1 + A cos(2 pi (h - h0 - phase_i) / 24), so that it comes online that much more
 often at that hour.
@@ -51,7 +51,7 @@ class Renewal(Family):
         share_b: float = Field(5.608, gt=0)
         """Second parameter of that Beta distribution."""
         rate_mu: float = 0.010
-        """Mean of the logarithm of a device's sessions a day."""
+        """Mean of the logarithm of a device's sessions per day."""
         rate_sigma: float = Field(0.970, ge=0)
         """Standard deviation of that logarithm."""
         correlation: float = Field(0.65, gt=-1, lt=1)
@@ -75,7 +75,7 @@ class Renewal(Family):
         self.params = params
 
     def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
-        """All devices advance together, one session and one gap a step, until each has left the window."""
+        """All devices advance together, one session and one gap per step, until each has left the window."""
         params = self.params
         devices = devices[stream.uniforms(devices, _NEVER) >= params.never_available]
         share, rate = self._profiles(devices, stream)
@@ -114,7 +114,7 @@ class Renewal(Family):
         )
 
     def _profiles(self, devices: Int64Array, stream: Stream) -> tuple[Float64Array, Float64Array]:
-        """Share of time online and sessions a day of each device."""
+        """Share of time online and sessions per day of each device."""
         params = self.params
         common = stream.normals(devices, _SHARE)
         own = stream.normals(devices, _RATE)

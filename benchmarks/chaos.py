@@ -1,0 +1,450 @@
+"""Kills, damages and starves runs, and counts the results that are wrong.
+
+``python -m benchmarks.chaos [--minutes M] [--seed S]`` prints one row per kind of disturbance:
+
+- **kill**: kill -9 at a random moment, then ``resume`` (or ``run`` if the run had not begun), as often as it takes;
+- **kill twice**: the resumed run is killed, too;
+- **damage**: a random file of a complete run, a sweep, an interrupted run or a bundle loses a bit, its end, or goes
+  altogether;
+- **two processes**: ``resume`` and ``run --overwrite`` beside a run that is going on;
+- **no room**: a limit on the size of files (and a small file system, if one can be mounted) in the middle of a run.
+
+Outcomes: *survived* (the result has the bits of the undisturbed run), *detected* (an error message for the user),
+*wrong* (other bits, without a word), *traceback* (an internal error).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parent.parent
+OUTCOMES = ("survived", "detected", "wrong", "traceback")
+UNCHECKED = ("report.html", ".lock", ".owner.json")
+_FORK = multiprocessing.get_context("fork")
+
+
+def scenarios() -> dict[str, dict[str, Any]]:
+    """Fifteen kinds of run, each of about a second."""
+    digits: dict[str, Any] = {
+        "task": {
+            "dataset": {"name": "digits"},
+            "partition": {"name": "dirichlet", "alpha": 0.5, "clients": 12},
+            "model": {"name": "mlp", "hidden": [16]},
+        },
+        "training": {"local_steps": 5, "batch_size": 16, "threads": 1},
+        "devices": {
+            "compute": {"name": "lognormal", "median": "0.1s", "jitter": {"cv": 0.2}},
+            "network": {"name": "static", "latency": "40ms", "down": "20Mbps", "up": "5Mbps"},
+        },
+        "server": {"selection": {"name": "uniform", "cohort": 4}},
+        "stop": {"rounds": 60},
+        "evaluation": {"every_rounds": 10},
+    }
+    timing: dict[str, Any] = {
+        **digits,
+        "task": {"name": "timing", "clients": 300},
+        "training": {"local_steps": 5},
+        "stop": {"dispatches": 60_000},
+    }
+
+    def variant(base: dict[str, Any], **sections: Any) -> dict[str, Any]:
+        return {**base, **{key: {**base.get(key, {}), **value} for key, value in sections.items()}}
+
+    def server(base: dict[str, Any], **parts: Any) -> dict[str, Any]:
+        return {**base, "server": parts}
+
+    concurrent = {"concurrency": 4}
+    phones = str(ROOT / "traces" / "phones_mostly_on_week")
+    return {
+        "sync": digits,
+        "deadline": variant(digits, server={"schedule": {"name": "sync", "deadline": "0.9s"}}),
+        "async": server(digits, schedule={"name": "async", **concurrent}),
+        "buffered": server(digits, schedule={"name": "buffered", "buffer_size": 3, **concurrent}),
+        "tiered": server(digits, method={"name": "fedat"}, schedule={"name": "tiered"}),
+        "compass": server(digits, method={"name": "fedcompass"}),
+        "scaffold": server(digits, method={"name": "scaffold"}),
+        "mifa": server(digits, method={"name": "mifa"}),
+        "personal": server(digits, method={"name": "fedavg_p"}),
+        "adaptive server": server(digits, method={"name": "fedadam"}),
+        "oort": variant(digits, server={"selection": {"name": "oort", "cohort": 4}}),
+        "phones": variant(digits, devices={"trace": phones}, stop={"rounds": 30}),
+        "failures": variant(digits, devices={"failures": {"crash_rate": 200, "upload_loss": 0.2}}),
+        "timing": timing,
+        "timing async": server(timing, schedule={"name": "async", "concurrency": 50}),
+    }
+
+
+def content(run: Path) -> str:
+    """A digest of a run's result: its tables and its model."""
+    digest = hashlib.sha256()
+    for name in ("dispatches", "aggregations", "metrics", "clients"):
+        digest.update(str(pq.read_table(run / f"{name}.parquet").to_pydict()).encode())
+    model = run / "model.safetensors"
+    digest.update(model.read_bytes() if model.exists() else b"")
+    return digest.hexdigest()
+
+
+# -- in a process of its own ------------------------------------------------------------------------------------------
+
+
+def _call(function: Callable[..., None], arguments: tuple[Any, ...], errors: Path) -> None:
+    """Call a function, and leave a note of how it ended: nothing, a user error, or a traceback."""
+    from fedsim.errors import UserError
+
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        function(*arguments)
+        note = "done"
+    except UserError as error:
+        note = f"detected: {error}"
+    except KeyboardInterrupt:
+        note = "interrupted"
+    except BaseException as error:
+        note = f"traceback: {type(error).__name__}: {error}"
+    errors.write_text(note, encoding="utf-8")
+
+
+def start(function: Callable[..., None], *arguments: Any, errors: Path) -> Any:
+    """Call a function in a process forked from this one, which has everything imported."""
+    errors.unlink(missing_ok=True)
+    process = _FORK.Process(target=_call, args=(function, arguments, errors))
+    process.start()
+    return process
+
+
+def call(function: Callable[..., None], *arguments: Any, errors: Path) -> str:
+    """How a function ended in a process of its own."""
+    process = start(function, *arguments, errors=errors)
+    process.join()
+    return errors.read_text(encoding="utf-8") if errors.exists() else "killed"
+
+
+def _often_checkpointing() -> None:
+    import fedsim.composition.execution as execution
+
+    execution.CHECKPOINT_INTERVAL_S = 0.0
+
+
+def run(scenario: dict[str, Any], path: Path, overwrite: bool = False) -> None:
+    """Run a scenario with a checkpoint at every opportunity."""
+    import fedsim
+
+    _often_checkpointing()
+    fedsim.run(scenario, path, overwrite=overwrite)
+
+
+def resume(path: Path) -> None:
+    """Resume a run with a checkpoint at every opportunity."""
+    import fedsim
+
+    _often_checkpointing()
+    fedsim.resume(path)
+
+
+def interrupt(scenario: dict[str, Any], path: Path, share: float) -> None:
+    """Run a scenario up to a share of its limit."""
+    import fedsim
+
+    _often_checkpointing()
+
+    def on_progress(progress: Any) -> None:
+        if progress.share >= share:
+            raise KeyboardInterrupt
+
+    fedsim.run(scenario, path, on_progress=on_progress)
+
+
+def read_run(path: Path) -> None:
+    """Read every table, the scenario and the model of a run."""
+    import fedsim
+
+    opened = fedsim.load(path)
+    _ = opened.dispatches, opened.aggregations, opened.metrics, opened.clients, opened.online
+    _ = opened.partition, opened.scenario, opened.status
+    if not opened.info.get("timing_only"):
+        opened.model()
+
+
+def read_sweep(path: Path) -> None:
+    """Read the list and the index of a sweep, and compare its runs."""
+    import fedsim
+    from fedsim.sweeps import Sweep
+
+    sweep = Sweep(path)
+    _ = sweep.index
+    for opened in sweep.runs:
+        read_run(opened.path)
+    fedsim.compare(path)
+
+
+def read_bundle(path: Path) -> None:
+    """Read a trace bundle."""
+    from fedsim.traces.bundle import TraceBundle
+    from fedsim.traces.validation import require_sound
+
+    require_sound(TraceBundle.read(path))
+
+
+# -- disturbances -----------------------------------------------------------------------------------------------------
+
+
+class Chaos:
+    """Counts the outcomes of disturbances.
+
+    Args:
+        folder: where runs go; emptied in between.
+        seed: of all choices.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.errors = folder / "error.txt"
+        self.random = random.Random(seed)
+        self.counts: dict[str, Counter[str]] = {}
+        self.notes: list[str] = []
+        self.expected: dict[str, tuple[str, float]] = {}
+
+    def count(self, row: str, outcome: str, note: str = "") -> None:
+        """Add one outcome to a row of the table."""
+        self.counts.setdefault(row, Counter())[outcome] += 1
+        if outcome in ("wrong", "traceback"):
+            self.notes.append(f"{row}: {outcome}: {note}")
+
+    def undisturbed(self, name: str) -> tuple[str, float]:
+        """The digest of the result of a kind of run, and the seconds that it takes."""
+        if name not in self.expected:
+            path = self.fresh("undisturbed")
+            began = time.perf_counter()
+            ended = call(run, scenarios()[name], path, errors=self.errors)
+            assert ended == "done", (name, ended)
+            self.expected[name] = content(path), time.perf_counter() - began
+        return self.expected[name]
+
+    def fresh(self, name: str) -> Path:
+        """A path under which nothing is."""
+        path = self.folder / name
+        shutil.rmtree(path, ignore_errors=True)
+        return path
+
+    def kill(self, name: str, kills: int = 1) -> None:
+        """Kill a run (and the runs that resume it) at random moments, then let it finish."""
+        expected, seconds = self.undisturbed(name)
+        path = self.fresh("killed")
+        action: tuple[Any, ...] = (run, scenarios()[name], path)
+        for _ in range(kills):
+            process = start(*action, errors=self.errors)
+            time.sleep(self.random.uniform(0.0, seconds))
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            action = self._next(name, path)
+        row = "kill" if kills == 1 else "kill twice"
+        ended = call(*action, errors=self.errors)
+        if ended != "done":
+            self.count(row, "traceback" if "traceback" in ended else "wrong", f"{name}: {ended}")
+        else:
+            outcome = "survived" if content(path) == expected else "wrong"
+            self.count(row, outcome, f"{name}: other bits")
+
+    def _next(self, name: str, path: Path) -> tuple[Any, ...]:
+        from fedsim.runs import RunFolder
+
+        if RunFolder(path).has_begun:
+            return resume, path
+        return run, scenarios()[name], path
+
+    def damage(self, row: str, original: Path, read: Callable[[Path], None], file: Path) -> None:
+        """Damage one file of a folder in a random way, and read the folder."""
+        way = self.random.choice(("flip", "flip", "flip", "truncate", "delete"))
+        path = self.fresh("damaged")
+        shutil.copytree(original, path, symlinks=True)
+        target = path / file
+        before = target.read_bytes()
+        if way == "delete":
+            target.unlink()
+        elif way == "truncate" or not before:
+            target.write_bytes(before[: self.random.randrange(max(1, len(before)))])
+        else:
+            changed = bytearray(before)
+            changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
+            target.write_bytes(changed)
+        ended = call(read, path, errors=self.errors)
+        note = f"{file} ({way}): {ended}"
+        if ended.startswith("detected"):
+            self.count(row, "detected", note)
+        elif ended == "done":
+            self.count(row, "wrong", note)
+        else:
+            self.count(row, "traceback", note)
+
+    def damage_checkpoint(self, original: Path, file: Path, expected: str) -> None:
+        """Damage one file of an interrupted run; resuming must give the same bits, or refuse."""
+        path = self.fresh("damaged")
+        shutil.copytree(original, path, symlinks=True)
+        changed = bytearray((path / file).read_bytes())
+        changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
+        (path / file).write_bytes(changed)
+        ended = call(resume, path, errors=self.errors)
+        row = "flip, interrupted run"
+        if ended.startswith("detected"):
+            self.count(row, "detected")
+        elif ended != "done":
+            self.count(row, "traceback", f"{file}: {ended}")
+        else:
+            self.count(row, "survived" if content(path) == expected else "wrong", str(file))
+
+    def two_processes(self, name: str) -> None:
+        """Start a second process in the folder of a run that is going on."""
+        expected, seconds = self.undisturbed(name)
+        path = self.fresh("shared")
+        first = start(run, scenarios()[name], path, errors=self.folder / "first.txt")
+        time.sleep(self.random.uniform(0.2, 0.6) * seconds)
+        second: tuple[Any, ...] = (resume, path)
+        if self.random.random() < 0.5:
+            second = (run, scenarios()[name], path, True)
+        ended = call(*second, errors=self.errors)
+        first.join()
+        if ended.startswith("traceback"):
+            self.count("two processes", "traceback", f"{name}: {ended}")
+        else:
+            outcome = "survived" if content(path) == expected else "wrong"
+            self.count("two processes", outcome, f"{name}: {ended}")
+
+    def no_room(self, name: str) -> None:
+        """Run under a limit on the size of files, then resume without it."""
+        expected, _ = self.undisturbed(name)
+        path = self.fresh("full")
+        limit = self.random.choice((2_000, 8_000, 20_000, 60_000))
+
+        def limited() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            run(scenarios()[name], path)
+
+        ended = call(limited, errors=self.errors)
+        if ended.startswith("traceback"):
+            self.count("no room", "traceback", f"{name}, {limit} B: {ended}")
+            return
+        if ended != "done":
+            ended = call(*self._next(name, path), errors=self.errors)
+        outcome = "survived" if ended == "done" and content(path) == expected else "wrong"
+        self.count("no room", outcome, f"{name}, {limit} B: {ended}")
+
+    def small_file_system(self, name: str) -> None:
+        """Run on a file system of 300 kB, then make room and resume; counts nothing if none can be mounted."""
+        expected, _ = self.undisturbed(name)
+        mount = self.fresh("mount")
+        mount.mkdir()
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(mount)], capture_output=True
+        ).returncode:
+            return
+        try:
+            ballast = mount / "ballast"
+            ballast.write_bytes(bytes(self.random.randrange(100_000, 280_000)))
+            ended = call(run, scenarios()[name], mount / "run", errors=self.errors)
+            if ended.startswith("traceback"):
+                self.count("small file system", "traceback", f"{name}: {ended}")
+                return
+            ballast.unlink()
+            subprocess.run(["mount", "-o", "remount,size=20m", str(mount)], check=True)
+            if ended != "done":
+                ended = call(*self._next(name, mount / "run"), errors=self.errors)
+            good = ended == "done" and content(mount / "run") == expected
+            self.count("small file system", "survived" if good else "wrong", f"{name}: {ended}")
+        finally:
+            subprocess.run(["umount", str(mount)], check=True)
+
+    def table(self) -> str:
+        """The counts, one row per disturbance."""
+        lines = [f"| {'disturbance':<24} | {' | '.join(OUTCOMES)} |", "|---|" + "---:|" * 4]
+        for row, counts in self.counts.items():
+            cells = " | ".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES)
+            lines.append(f"| {row:<24} | {cells} |")
+        return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def originals(chaos: Chaos) -> Iterator[dict[str, Path]]:
+    """A complete run, an interrupted run, a sweep and a bundle to damage."""
+    import fedsim
+
+    sync = scenarios()["sync"]
+    paths = {name: chaos.fresh(name) for name in ("complete", "interrupted", "sweep")}
+    assert (
+        call(run, {**sync, "stop": {"rounds": 6}}, paths["complete"], errors=chaos.errors) == "done"
+    )
+    assert call(interrupt, sync, paths["interrupted"], 0.5, errors=chaos.errors) == "interrupted"
+    swept = {**sync, "stop": {"rounds": 3}, "sweep": {"seeds": [0, 1]}}
+    fedsim.sweep(swept, paths["sweep"], jobs=1)
+    yield paths
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of a folder that have a checksum, relative to it."""
+    return sorted(
+        path.relative_to(folder)
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in UNCHECKED and path.suffix not in (".arrows", ".csv")
+    )
+
+
+def main() -> int:
+    """Disturb runs until the time is up; exit code 1 if any outcome was wrong or a traceback."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        chaos = Chaos(Path(folder), options.seed)
+        ends = time.monotonic() + 60 * options.minutes
+        disturb(chaos, lambda: time.monotonic() < ends)
+        print(chaos.table())
+        for note in chaos.notes:
+            print(note)
+        return 1 if chaos.notes else 0
+
+
+def disturb(chaos: Chaos, go_on: Callable[[], bool]) -> None:
+    """Make one disturbance of each kind after the other, while ``go_on`` says so."""
+    import fedsim.composition.execution  # noqa: F401 - what the forked processes need is imported once
+
+    names = list(scenarios())
+    with originals(chaos) as paths:
+        expected, _ = chaos.undisturbed("sync")
+        while go_on():
+            name = chaos.random.choice(names)
+            chaos.kill(name)
+            chaos.kill(name, 2)
+            for row, read in (("complete", read_run), ("sweep", read_sweep)):
+                file = chaos.random.choice(files(paths[row]))
+                chaos.damage(f"damage, {row}", paths[row], read, file)
+            file = chaos.random.choice(files(paths["interrupted"]))
+            chaos.damage_checkpoint(paths["interrupted"], file, expected)
+            chaos.two_processes(name)
+            chaos.no_room(name)
+            chaos.small_file_system(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

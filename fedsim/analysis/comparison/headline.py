@@ -1,0 +1,78 @@
+"""The head of a comparison's page: one sentence and the main figures."""
+
+from __future__ import annotations
+
+import math
+
+from fedsim.analysis.comparison import findings
+from fedsim.analysis.comparison.figures import when
+from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.headline import Tile
+from fedsim.formatting import format_count, format_duration, format_names, format_number
+
+
+def headline(comparison: ComparisonTables) -> str:
+    """The comparison in one sentence."""
+    if comparison.no_difference:
+        return "No difference"
+    groups = comparison.groups
+    if len(groups) == 1:
+        count = len(groups[0].runs)
+        return f"{groups[0].label}: {format_count(count)} {'run' if count == 1 else 'runs'}"
+    if not comparison.metrics:
+        return f"{format_count(len(groups))} variants, timing only"
+    if comparison.goals:
+        return _first(comparison, comparison.goals[-1])
+    metric = comparison.definition(comparison.metrics[0])
+    best = findings.best_at_the_end(comparison, metric.name)
+    winner = "All tied" if best.all_equal else f"{format_names(best.names)} ended best"
+    return f"{winner}: {metric.format(best.value)} {metric.label}"
+
+
+def _first(comparison: ComparisonTables, target: Target) -> str:
+    title, settings = comparison.title(target), comparison.grouping.settings
+    missed = f"None reached {title} in half of its runs"
+    if len(settings) > 1:
+        best = findings.winners(comparison, target)
+        if best is None:
+            return missed
+        verb = "was" if len(best.labels) == 1 else "were each"
+        text = f"{format_names(best.labels)} {verb} first to {title} in {best.settings} of {len(settings)} settings"
+        return f"{text}, including ties" if best.tied else text
+    first = findings.first_to(comparison.targets_of(target), comparison.baseline)
+    if first is None:
+        return missed
+    if len(first.labels) == first.groups:
+        return f"All reached {title} {when(first)}: a tie at the resolution of the evaluations"
+    text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
+    if len(first.labels) > 1:
+        text += ", tied at the resolution of the evaluations"
+    if math.isnan(first.speedup):
+        return text
+    return f"{text}: {format_number(first.speedup)} times as fast as {comparison.baseline}"
+
+
+def tiles(comparison: ComparisonTables) -> list[Tile]:
+    """The figures below the headline."""
+    settings = comparison.grouping.settings
+    seeds = sorted({len(group.runs) for group in comparison.groups})
+    labels = {group.label for group in comparison.groups}
+    left_out = len(comparison.left_out)
+    frame = comparison.runs
+    return [
+        Tile(
+            "Runs",
+            format_count(len(comparison.facts)),
+            f"{format_count(left_out)} left out" if left_out else "all complete",
+        ),
+        Tile("Variants", format_count(len(labels)), f"baseline {comparison.baseline}"),
+        *([Tile("Settings", format_count(len(settings)))] if len(settings) > 1 else []),
+        Tile(
+            "Seeds",
+            format_count(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
+            "per variant" if len(settings) == 1 else "per variant and setting",
+        ),
+        Tile("Simulated time", format_duration(frame["simulated_s"].sum()), "all runs together"),
+        Tile("Wall time", format_duration(frame["wall_s"].sum()), "all runs together"),
+    ]

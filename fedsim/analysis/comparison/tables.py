@@ -1,0 +1,404 @@
+"""The numbers of a comparison: every table of it as a pandas frame."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedsim.analysis.comparison import curves
+from fedsim.analysis.comparison.facts import COSTS, RunFacts
+from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
+from fedsim.analysis.comparison.loading import LeftOut, Loaded
+from fedsim.analysis.comparison.reference import Reference
+from fedsim.analysis.comparison.targets import (
+    Estimate,
+    Target,
+    default_targets,
+    enough,
+    mean_difference,
+    mean_of_reached,
+    median_of_reached,
+    ratio_of_means,
+    reaching,
+)
+from fedsim.errors import UserError
+from fedsim.metrics import MetricDefinition, definition
+
+Floats = npt.NDArray[np.float64]
+
+
+class ComparisonTables:
+    """The tables of a comparison.
+
+    Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
+
+    Args:
+        loaded: the runs.
+        targets: values to reach; see :func:`compare` for the default.
+        baseline: variant that times are relative to.
+
+    Raises:
+        UserError: there is no such baseline, or no run measured the metric of a target.
+    """
+
+    def __init__(
+        self, loaded: Loaded, *, targets: Sequence[Target] = (), baseline: str | None = None
+    ) -> None:
+        self.facts: tuple[RunFacts, ...] = loaded.runs
+        self.left_out: tuple[LeftOut, ...] = loaded.left_out
+        self.reference: Reference | None = loaded.reference
+        scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
+        renamed = self.reference.labels if self.reference else {}
+        settings = self.reference.settings if self.reference else []
+        self.grouping: Grouping = group_runs(self.facts, scenarios, renamed, settings)
+        self.metrics: tuple[str, ...] = tuple(
+            dict.fromkeys(name for run in self.facts for name in run.metrics)
+        )
+        self.goals: tuple[Target, ...] = self._goals(targets)
+        # The metrics of the targets come first.
+        targeted = [goal.metric for goal in self.goals]
+        self.metrics = tuple(dict.fromkeys([*targeted, *self.metrics]))
+        self.baseline: str = self._baseline(baseline)
+
+    def _goals(self, targets: Sequence[Target]) -> tuple[Target, ...]:
+        chosen = tuple(dict.fromkeys(targets))
+        if not chosen and self.reference is not None:
+            # One file may serve several sweeps, some of them timing-only.
+            stated = self.reference.parsed_targets()
+            chosen = tuple(target for target in stated if target.metric in self.metrics)
+        for target in chosen:
+            if target.metric not in self.metrics:
+                raise UserError(
+                    f"no run measured '{target.metric}'",
+                    where=f"target {target}",
+                    hint=f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}",
+                )
+        defaults = (goal for goal in default_targets(self.facts) if goal.metric in self.metrics)
+        return chosen or tuple(defaults)
+
+    def _baseline(self, requested: str | None) -> str:
+        labels = list(dict.fromkeys(group.label for group in self.groups))
+        chosen = requested
+        if chosen is None and self.reference is not None and self.reference.baseline in labels:
+            chosen = self.reference.baseline
+        if chosen is None:
+            return labels[0]
+        if chosen not in labels:
+            raise UserError(
+                f"there is no variant '{chosen}'",
+                where="baseline",
+                hint=f"variants: {'; '.join(labels)}",
+            )
+        return chosen
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Groups of runs that differ only in their seed, by setting and variant."""
+        return self.grouping.groups
+
+    def definition(self, metric: str) -> MetricDefinition:
+        """Direction, unit and label of a metric, by the first run that measured it."""
+        return next(
+            (run.definition(metric) for run in self.facts if metric in run.metrics),
+            definition(metric),
+        )
+
+    def title(self, target: Target) -> str:
+        """A target in a sentence: ``90% accuracy``."""
+        return self.definition(target.metric).format_target(target.value)
+
+    @property
+    def main_metrics(self) -> tuple[str, ...]:
+        """The metrics of the targets, or the first metric if there are no targets."""
+        return tuple(dict.fromkeys(goal.metric for goal in self.goals)) or self.metrics[:1]
+
+    def targets_of(self, target: Target) -> pd.DataFrame:
+        """The rows of :attr:`targets` of one target."""
+        frame = self.targets
+        return frame[(frame["metric"] == target.metric) & (frame["target"] == target.value)]
+
+    def baseline_of(self, setting: str) -> Group | None:
+        """The baseline's group in a setting, if it was run there."""
+        groups = self.grouping.of(setting)
+        return next((group for group in groups if group.label == self.baseline), None)
+
+    # -- is there a difference? -------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def no_difference(self) -> bool:
+        """Whether there are several groups and all have bit-identical results for every seed."""
+        settings = [self.grouping.of(setting) for setting in self.grouping.settings]
+        return all(len(groups) > 1 for groups in settings) and len(self.alike) == sum(
+            math.comb(len(groups), 2) for groups in settings
+        )
+
+    @functools.cached_property
+    def alike(self) -> list[tuple[Group, Group]]:
+        """Pairs of variants of a setting with bit-identical results for every seed."""
+        return [
+            (first, second)
+            for setting in self.grouping.settings
+            for first, second in itertools.combinations(self.grouping.of(setting), 2)
+            if first.same_results(second)
+        ]
+
+    # -- tables -----------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def runs(self) -> pd.DataFrame:
+        """One row per run: ``run`` (folder), ``seed``, the last value of every metric, and the figures of the run."""
+        rows = [
+            {
+                **group.names,
+                "run": str(run.path),
+                "seed": run.seed,
+                **{f"final_{name}": run.final(name) for name in self.metrics},
+                **run.figures,
+            }
+            for group in self.groups
+            for run in group.runs
+        ]
+        return pd.DataFrame(rows)
+
+    @functools.cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per group: ``runs``; for every metric the mean of the last values (``final_...``), their standard
+        deviation (``..._sd``) and the mean of the best (``best_...``); and the means of the runs' figures."""
+        rows = []
+        for group in self.groups:
+            row: dict[str, Any] = {**group.names, "runs": len(group.runs)}
+            for name in self.metrics:
+                last = np.array([run.final(name) for run in group.runs])
+                row[f"final_{name}"] = float(last.mean())
+                row[f"final_{name}_sd"] = _deviation(last)
+                row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
+            for name in group.runs[0].figures:
+                row[name] = float(np.mean([run.figures[name] for run in group.runs]))
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    @functools.cached_property
+    def targets(self) -> pd.DataFrame:
+        """One row per group and target.
+
+        ``runs`` and ``reached`` count runs; ``time_s`` is the mean over those that reached the target, between
+        ``time_low_s`` and ``time_high_s`` (95 % bootstrap interval over seeds); ``time_median_s`` is when half of the
+        runs had; ``relative`` is the mean over that of the baseline in the setting, with its interval; ``version``,
+        ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN if fewer than half of
+        the runs reached the target.
+        """
+        rows = []
+        for group, target in itertools.product(self.groups, self.goals):
+            at = self._reaching(group, target)
+            times = at["time_s"]
+            row: dict[str, Any] = {
+                **group.names,
+                "metric": target.metric,
+                "target": target.value,
+                "runs": len(times),
+                "reached": int(np.isfinite(times).sum()),
+            }
+            good = enough(times)
+            mean = mean_of_reached(times) if good else Estimate(math.nan)
+            relative = self._relative(group, target) if good else Estimate(math.nan)
+            row |= {
+                "time_s": mean.mean,
+                "time_low_s": mean.low,
+                "time_high_s": mean.high,
+                "time_median_s": median_of_reached(times),
+                "relative": relative.mean,
+                "relative_low": relative.low,
+                "relative_high": relative.high,
+            }
+            for cost in list(COSTS)[1:]:
+                row[cost] = float(np.nanmean(at[cost])) if good else math.nan
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def _reaching(self, group: Group, target: Target) -> dict[str, Floats]:
+        reached = [reaching(run, target) for run in group.runs]
+        return {cost: np.array([at[cost] for at in reached]) for cost in COSTS}
+
+    def _relative(self, group: Group, target: Target) -> Estimate:
+        base = self.baseline_of(group.setting)
+        if base is None:
+            return Estimate(math.nan)
+        below = self._reaching(base, target)["time_s"]
+        if not enough(below):
+            return Estimate(math.nan)
+        if base is group:
+            return Estimate(1.0)
+        paired = base.replicates == group.replicates
+        return ratio_of_means(self._reaching(group, target)["time_s"], below, paired=paired)
+
+    @functools.cached_property
+    def pairs(self) -> pd.DataFrame:
+        """One row per pair of variants and quantity, within a setting, over the seeds that both were run with.
+
+        Pairs with the baseline come first and have it as their second. ``quantity`` is ``final <metric>``
+        or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
+        ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95 % bootstrap interval over
+        pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
+        """
+        rows = []
+        for setting in self.grouping.settings:
+            groups = sorted(
+                self.grouping.of(setting), key=lambda group: group.label != self.baseline
+            )
+            for one, other in itertools.combinations(groups, 2):
+                first, second = (other, one) if one.label == self.baseline else (one, other)
+                matched = _matched(first, second)
+                for name in self.metrics:
+                    ends = [(a.final(name), b.final(name)) for a, b in matched]
+                    up = self.definition(name).higher_is_better
+                    rows.append(_pair(first, second, f"final {name}", ends, up=up))
+                for target in self.goals:
+                    times = [
+                        (reaching(a, target)["time_s"], reaching(b, target)["time_s"])
+                        for a, b in matched
+                    ]
+                    rows.append(_pair(first, second, f"time to {target}", times, up=False))
+        columns = ["setting", "first", "second", "quantity", "seeds"]
+        columns += ["difference", "low", "high", "better", "same"]
+        return pd.DataFrame(rows, columns=columns)
+
+    @functools.cached_property
+    def spent(self) -> pd.DataFrame:
+        """Client-seconds by what they were spent on, mean over the runs of a group: one row per group and part."""
+        rows = []
+        for group in self.groups:
+            parts = group.runs[0].spent_s
+            means = {
+                part: np.mean([r.spent_s.get(part, np.nan) for r in group.runs]) for part in parts
+            }
+            whole = sum(means.values())
+            rows += [
+                {
+                    **group.names,
+                    "part": part,
+                    "seconds": float(value),
+                    "share": float(value / whole),
+                }
+                for part, value in means.items()
+                if whole
+            ]
+        return pd.DataFrame(rows, columns=["setting", "label", "part", "seconds", "share"])
+
+    @functools.cached_property
+    def fairness(self) -> pd.DataFrame:
+        """Accuracy over clients, if it was measured on their own data: statistics of each run, averaged over the runs.
+
+        ``mean`` and ``sd`` over clients, ``worst_tenth`` (mean of the worst tenth), ``p10``, ``median``, ``p90``, and
+        ``jain`` (Jain's index, 1 if all are equal, 1/N if one client has everything).
+        """
+        rows = []
+        for group in self.groups:
+            measured = [run.client_accuracy for run in group.runs if len(run.client_accuracy)]
+            if measured:
+                each = pd.DataFrame([_spread(values) for values in measured])
+                means = {str(name): float(mean) for name, mean in each.mean().items()}
+                rows.append({**group.names, "runs": len(measured), **means})
+        return pd.DataFrame(rows)
+
+    @functools.cached_property
+    def differences(self) -> pd.DataFrame:
+        """Differences between the scenarios: one row per group, one column per dotted path; absent values are NaN."""
+        rows = [{**group.names, "runs": len(group.runs), **group.values} for group in self.groups]
+        return pd.DataFrame(rows, columns=["setting", "label", "runs", *self.grouping.differing])
+
+    def curves(
+        self, metric: str | None = None, against: str = "time_s", points: int = curves.MAX_POINTS
+    ) -> pd.DataFrame:
+        """A metric against time or cost: ``setting label x mean low high``, one row per group and point.
+
+        See :mod:`fedsim.analysis.comparison.curves` for how runs are joined.
+
+        Args:
+            metric: name of the metric; the first one if None.
+            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            points: about the largest number of points per curve.
+
+        Raises:
+            UserError: no run measured the metric, or there is no such cost.
+        """
+        name = self.measured(metric)
+        if against not in COSTS:
+            raise UserError(
+                f"nothing to draw against '{against}'",
+                hint=f"choose one of {', '.join(COSTS)}",
+            )
+        frames = []
+        for setting in self.grouping.settings:
+            x, drawn = curves.curves(self.grouping.of(setting), name, against, points)
+            for each in drawn:
+                columns = {"x": x, "mean": each.mean, "low": each.low, "high": each.high}
+                frames.append(pd.DataFrame({**each.group.names, **columns}))
+        return pd.concat(frames, ignore_index=True)
+
+    def measured(self, metric: str | None) -> str:
+        """The name of a metric that was measured; the first one if None.
+
+        Raises:
+            UserError: no run measured it.
+        """
+        if metric is None and self.metrics:
+            return self.metrics[0]
+        if metric not in self.metrics:
+            raise UserError(
+                f"no run measured '{metric}'"
+                if metric
+                else "the runs are timing-only: nothing was measured",
+                hint=f"measured: {', '.join(self.metrics)}" if self.metrics else None,
+            )
+        return metric
+
+
+def _deviation(values: Floats) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+
+def _matched(first: Group, second: Group) -> list[tuple[RunFacts, RunFacts]]:
+    others = {run.replicate: run for run in second.runs}
+    return [(run, others[run.replicate]) for run in first.runs if run.replicate in others]
+
+
+def _pair(
+    first: Group, second: Group, quantity: str, values: Sequence[tuple[float, float]], *, up: bool
+) -> dict[str, Any]:
+    known = np.array([pair for pair in values if not any(map(math.isnan, pair))]).reshape(-1, 2)
+    estimate = mean_difference(known[:, 0], known[:, 1])
+    better = known[:, 0] > known[:, 1] if up else known[:, 0] < known[:, 1]
+    return {
+        "setting": first.setting,
+        "first": first.label,
+        "second": second.label,
+        "quantity": quantity,
+        "seeds": len(known),
+        "difference": estimate.mean,
+        "low": estimate.low,
+        "high": estimate.high,
+        "better": int(better.sum()),
+        "same": int((known[:, 0] == known[:, 1]).sum()),
+    }
+
+
+def _spread(values: Floats) -> dict[str, float]:
+    ordered = np.sort(values)
+    squares = float((values**2).sum())
+    return {
+        "clients": len(values),
+        "mean": float(values.mean()),
+        "sd": float(values.std()),
+        "worst_tenth": float(ordered[: math.ceil(len(values) / 10)].mean()),
+        "p10": float(np.quantile(values, 0.1)),
+        "median": float(np.median(values)),
+        "p90": float(np.quantile(values, 0.9)),
+        "jain": float(values.sum() ** 2 / (len(values) * squares)) if squares else math.nan,
+    }

@@ -1,0 +1,70 @@
+"""The run that users hold: the tables of a run folder, with its report page and its figures."""
+
+from __future__ import annotations
+
+import html
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedsim.formatting import format_count, format_duration
+from fedsim.runs import Run as RunTables
+from fedsim.runs import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Run(RunTables):
+    """One run folder. Tables are read on first use and then kept.
+
+    A run that is still in progress, or was killed, has the rows that reached the disk.
+    """
+
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write the report page (by default ``report.html`` in the run folder) and return its path."""
+        from fedsim.analysis.report import write_report
+
+        target = Path(path) if path is not None else self.folder.report
+        write_report(self, target)
+        return target
+
+    def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
+        """A Matplotlib figure of a metric of this run.
+
+        Args:
+            metric: name of the metric; the first one if None.
+            against: the horizontal axis: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+
+        Raises:
+            UserError: the run has not ended, or did not measure the metric.
+        """
+        from fedsim.analysis.comparison import compare
+
+        return compare([self]).plot(metric, against)
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "status": str(self.status),
+            "simulated time": format_duration(self.simulated_s),
+            "dispatches": format_count(len(self.dispatches)),
+            "server updates": format_count(len(self.aggregations)),
+        }
+        if len(self.metrics):
+            last = self.metrics.iloc[-1]
+            for name in self.metrics.columns[3:]:
+                rows[name] = self.metric_definition(name).format(last[name])
+        body = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in rows.items()
+        )
+        return f"<table><caption><b>{html.escape(self.name)}</b></caption><tbody>{body}</tbody></table>"
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """Open a run folder.
+
+    Raises:
+        UserError: the folder is not there or is not a run of fedsim.
+    """
+    return Run(RunFolder(path))

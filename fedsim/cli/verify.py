@@ -1,0 +1,50 @@
+"""``fedsim verify``: compare the files of runs and sweeps with their checksums."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from fedsim.cli.options import json_option
+from fedsim.errors import UserError
+
+
+@click.command(name="verify")
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+@json_option
+def command(folders: tuple[Path, ...], as_json: bool) -> int:
+    """Check every file of each of FOLDERS (runs, sweeps) against its checksum.
+
+    Exit code 0: nothing is damaged; 2: something is. The report page and files that you added have no checksum. Folders
+    written by fedsim 0.1 have none at all and are "not verifiable".
+    """
+    from fedsim.runs.sweep import is_sweep
+    from fedsim.runs.verification import verify_run_folder, verify_sweep_folder
+
+    verdicts = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(
+                "no such folder", where=str(folder), hint="give the folder of a run or of a sweep"
+            )
+        verdicts += verify_sweep_folder(folder) if is_sweep(folder) else [verify_run_folder(folder)]
+    if as_json:
+        rows = [
+            {
+                "path": str(verdict.path),
+                "state": verdict.state,
+                "files": verdict.files,
+                "problems": [str(problem) for problem in verdict.problems],
+            }
+            for verdict in verdicts
+        ]
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        for verdict in verdicts:
+            files = f" ({verdict.files} files)" if verdict.files else ""
+            click.echo(f"{verdict.path}: {verdict.state}{files}")
+            for problem in verdict.problems:
+                click.echo(f"  {problem}")
+    return 2 if any(verdict.state == "damaged" for verdict in verdicts) else 0

@@ -1,0 +1,194 @@
+"""How fedsim writes numbers: the same text in a terminal, on a page, in a page's charts and in a LaTeX table.
+
+``analysis/templates/formatting.js`` holds the same rules in JavaScript; a test compares both on one table of cases.
+Rounding is half up on the exact value, as JavaScript rounds. Values that are not finite are written as a dash.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Literal
+
+Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
+"""What a value is: seconds, a whole number, a share of 1, any number, bytes, joules, or text."""
+
+ABSENT = "–"
+"""Written where there is no value."""
+
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+_SMALL_UNITS = (("s", 1.0, 0.1), ("ms", 1e3, 1e-4), ("µs", 1e6, 1e-7), ("ns", 1e9, 0.0))
+"""Units below a minute: name, how many make a second, and the shortest duration written in them, in seconds."""
+_LARGE_UNITS = (
+    ("min", 60, 60, "s", 1),
+    ("h", 3600, 24, "min", 60),
+    ("d", 86_400, 1000, "h", 3600),
+)
+"""Pairs of units from a minute up: name and seconds of the larger, from how many of it the next pair is written, and
+name and seconds of the smaller."""
+_AXIS_UNITS: dict[str, tuple[tuple[float, str], ...]] = {
+    "time": ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")),
+    "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
+}
+
+
+def format_value(value: Any, kind: Kind) -> str:
+    """A value of a table's cell; text is returned as it is."""
+    return value if isinstance(value, str) else _FORMATS[kind](float(value))
+
+
+def format_duration(seconds: float) -> str:
+    """A duration in its two largest units, rounded: ``3 d 4 h``, ``12 min 5 s``, ``0.25 s``, ``40 ms``.
+
+    From 1,000 days on, whole days.
+    """
+
+    def written(value: float) -> str:
+        if value < 59.95:
+            unit, per_s, _ = next(row for row in _SMALL_UNITS if value >= row[2] or not value)
+            return f"{_significant(value * per_s, 3)} {unit}"
+        for unit, length, most, smaller, smaller_length in _LARGE_UNITS:
+            count, rest = divmod(_whole(value / smaller_length), length // smaller_length)
+            if count < most:
+                return f"{count} {unit} {rest} {smaller}" if rest else f"{count} {unit}"
+        return f"{_whole(value / 86_400):,} d"
+
+    return _signed(seconds, written)
+
+
+def format_count(value: float) -> str:
+    """A whole number with thousands separated: ``12,345``."""
+    return _signed(value, lambda size: f"{_whole(size):,}")
+
+
+def format_share(share: float) -> str:
+    """A share in percent with one decimal: ``12.3%``; below 0.1 % with one significant digit."""
+
+    def written(value: float) -> str:
+        percent = 100.0 * value
+        if percent and percent < 0.095:
+            return f"{_significant(percent, 1)}%"
+        return f"{_fixed(percent, 1)}%"
+
+    return _signed(share, written)
+
+
+def format_number(value: float) -> str:
+    """A number with four significant digits, all digits of whole thousands: ``0.2487``, ``12,345``, ``1.2e-7``."""
+    whole_from, whole_below = 999.95, 1e15
+
+    def written(size: float) -> str:
+        return f"{_whole(size):,}" if whole_from <= size < whole_below else _significant(size, 4)
+
+    return _signed(value, written)
+
+
+def format_bytes(value: float) -> str:
+    """A size with an SI prefix and three significant digits: ``1.23 GB``."""
+    return _prefixed(value, "B")
+
+
+def format_energy(joules: float) -> str:
+    """An energy with an SI prefix and three significant digits: ``4.5 kJ``."""
+    return _prefixed(joules, "J")
+
+
+def format_watt_hours(joules: float) -> str:
+    """An energy in watt hours: ``1.25 Wh``."""
+    return _prefixed(joules / 3600.0, "Wh")
+
+
+def format_level(value: float, kind: Kind) -> str:
+    """A value that a person chose, without trailing zeros: ``80%`` instead of ``80.0%``."""
+    if kind == "share":
+        return _signed(value, lambda size: f"{_significant(100.0 * size, 4)}%")
+    return format_value(value, kind)
+
+
+def format_ratio(ratio: float) -> str:
+    """A ratio: ``1.47×``."""
+    return _signed(ratio, lambda size: f"{_fixed(size, 2)}×")
+
+
+def format_difference(value: float, kind: Kind) -> str:
+    """A difference with its sign; that of shares in percentage points: ``+1.2 pp``, ``−3 min 5 s``, ``±0 s``."""
+    if not math.isfinite(value):
+        return ABSENT
+    sign = "+" if value > 0 else "−" if value < 0 else "±"
+    size = abs(value)
+    return sign + (f"{_fixed(100.0 * size, 1)} pp" if kind == "share" else format_value(size, kind))
+
+
+def format_mean(mean: float, spread: float, written: Callable[[float], str]) -> str:
+    """A mean and its standard deviation, if it has one: ``93.0% ± 0.4%``."""
+    return f"{written(mean)} ± {written(spread)}" if math.isfinite(spread) else written(mean)
+
+
+def format_interval(low: float, high: float, written: Callable[[float], str]) -> str:
+    """An interval, each end as ``written``: ``1 min to 2 min``; a dash if there is none."""
+    return f"{written(low)} to {written(high)}" if math.isfinite(low) else ABSENT
+
+
+def format_names(names: Sequence[str]) -> str:
+    """Names in a sentence: ``A``, ``A and B``, ``A, B and C``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def axis_unit(value: float, kind: Kind) -> tuple[float, str]:
+    """A unit in which an axis or a column reads well.
+
+    Args:
+        value: a typical value of it, in seconds or bytes.
+        kind: what it is.
+
+    Returns:
+        How many seconds or bytes the unit has, and its name: 1 and an empty text for kinds without units.
+    """
+    units = _AXIS_UNITS.get(kind, ((1.0, ""),))
+    return next(
+        (unit for unit in units if math.isfinite(value) and value >= 2 * unit[0]), units[-1]
+    )
+
+
+def _signed(value: float, written: Callable[[float], str]) -> str:
+    if not math.isfinite(value):
+        return ABSENT
+    size = abs(float(value))
+    return f"−{written(size)}" if value < 0 else written(size)
+
+
+def _whole(value: float) -> int:
+    return int(Decimal(value).to_integral_value(ROUND_HALF_UP))
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):f}"
+
+
+def _significant(value: float, digits: int) -> str:
+    """A number >= 0 without trailing zeros; with an exponent if it is tiny or huge."""
+    rounded = Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(value).normalize()
+    return f"{rounded:f}" if not rounded or -4 <= rounded.adjusted() < 15 else f"{rounded:e}"
+
+
+def _prefixed(value: float, unit: str) -> str:
+    def written(size: float) -> str:
+        step = 0
+        while size >= 999.5 and step < len(_PREFIXES) - 1:
+            size /= 1000.0
+            step += 1
+        return f"{_significant(size, 3)} {_PREFIXES[step]}{unit}"
+
+    return _signed(value, written)
+
+
+_FORMATS: dict[Kind, Callable[[float], str]] = {
+    "time": format_duration,
+    "count": format_count,
+    "share": format_share,
+    "number": format_number,
+    "bytes": format_bytes,
+    "energy": format_energy,
+    "text": format_number,
+}

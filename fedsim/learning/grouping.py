@@ -1,0 +1,53 @@
+"""Cuts a wave of dispatches into the groups that workers train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsim.learning.workers import Station
+from fedsim.timeline import Train
+
+# A group is not made smaller than this for the sake of more workers: it takes a few milliseconds.
+_SHARE_FLOPS = 100_000_000
+# The same for one local step on CUDA, which then takes longer than its launch, and the most groups of a wave.
+_CUDA_SHARE_FLOPS = 50_000_000_000
+_CUDA_SHARES = 8
+
+
+class Grouping:
+    """The rule by which dispatches are trained together.
+
+    Args:
+        station: whose kernel trains them.
+    """
+
+    def __init__(self, station: Station) -> None:
+        self._kernel = station.kernel
+        self._on_cuda = station.execution.device.type == "cuda"
+        self._step_flops = int(station.task.flops_per_sample() or 0) * station.training.batch_size
+
+    def groups(self, wave: Sequence[Train], workers: int) -> list[list[Train]]:
+        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` are trained at once."""
+        clients = np.array([train.client for train in wave])
+        steps = np.array([train.steps for train in wave])
+        shapes = self._kernel.shape_class(clients)
+        order = np.lexsort((-steps, shapes))
+        largest = self._kernel.largest_group()
+        groups: list[list[Train]] = []
+        for shape in np.unique(shapes):
+            members = order[shapes[order] == shape]
+            pieces = -(-len(members) // largest)
+            # Every worker gets a share worth its while; where groups matter to the bits they must not follow the
+            # number of workers.
+            if self._on_cuda:
+                shares = len(members) * self._step_flops // _CUDA_SHARE_FLOPS
+                pieces = min(len(members), max(pieces, min(_CUDA_SHARES, shares)))
+            elif self._kernel.group_invariant:
+                shares = int(steps[members].sum()) * self._step_flops // _SHARE_FLOPS
+                fair = -(-pieces // workers) * workers
+                pieces = min(len(members), max(pieces, min(fair, shares)))
+            for piece in np.array_split(members, pieces):
+                groups.append([wave[index] for index in piece])
+        return groups

@@ -1,0 +1,54 @@
+"""Training losses of the dispatches of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError
+
+_FIRST_LENGTH = 1024
+
+
+class LossLedger:
+    """The mean training loss of every dispatch that was trained, by its number.
+
+    Attributes:
+        values: losses, NaN where unknown; a loss that is not a number is noted as infinite.
+    """
+
+    def __init__(self) -> None:
+        self.values = np.full(_FIRST_LENGTH, np.nan)
+
+    def note(self, dispatch_id: int, loss: float) -> None:
+        """Note the loss of a dispatch."""
+        if dispatch_id >= len(self.values):
+            longer = np.full(2 * dispatch_id, np.nan)
+            longer[: len(self.values)] = self.values
+            self.values = longer
+        self.values[dispatch_id] = math.inf if math.isnan(loss) else loss
+
+    def unknown(self, dispatch_ids: Sequence[int]) -> list[int]:
+        """Those of the dispatches whose loss is not known."""
+        known = len(self.values)
+        return [one for one in dispatch_ids if one >= known or math.isnan(self.values[one])]
+
+    def finite(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The losses of these dispatches, all of them known.
+
+        Raises:
+            UserError: one is not finite.
+        """
+        losses: npt.NDArray[np.float64] = self.values[np.asarray(dispatch_ids, dtype=np.int64)]
+        diverged = np.flatnonzero(~np.isfinite(losses))
+        if len(diverged):
+            raise UserError(
+                f"local training has diverged: the loss of dispatch {dispatch_ids[diverged[0]]} is not finite, and "
+                "clients are selected by it",
+                where="training.optimizer.lr",
+                hint="use a smaller learning rate, or clip_norm",
+            )
+        return losses

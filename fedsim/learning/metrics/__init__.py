@@ -1,0 +1,60 @@
+"""Metrics of models on test samples, one file each; :mod:`fedsim.learning.metrics.base` is the interface.
+
+Nothing here imports torch, so that metrics can be checked and described before any tensor exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fedsim.components import discover
+from fedsim.learning.metrics.base import Metric, Predictions
+from fedsim.metrics import METRICS
+
+__all__ = [
+    "CLIENT_METRICS",
+    "OBJECTIVE_METRICS",
+    "QUADRATIC_METRICS",
+    "Metric",
+    "Predictions",
+    "default_metrics",
+    "registry",
+]
+
+_DEFAULT = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
+
+QUADRATIC_METRICS = tuple(METRICS[name] for name in ("loss", "gradient_norm", "distance"))
+"""Exact metrics of the quadratic task; see :class:`fedsim.learning.evaluation.AnalyticEvaluator`."""
+
+CLIENT_METRICS = tuple(
+    METRICS[f"client_{name}"]
+    for name in ("accuracy", "accuracy_weighted", "accuracy_worst", "loss")
+)
+"""Metrics on the clients' own test samples; see :class:`fedsim.learning.evaluation.ClientMetrics`."""
+
+OBJECTIVE_METRICS = tuple(
+    METRICS[name]
+    for name in ("objective_loss", "gradient_norm_squared", "personal_gradient_norm_squared")
+)
+"""What training minimizes; see :class:`fedsim.learning.objective.Objective`."""
+
+
+def registry() -> dict[str, type[Metric]]:
+    """The metrics that ship with fedsim, by name."""
+    return discover("fedsim.learning.metrics", Metric)
+
+
+def default_metrics(next_character: bool, others: Iterable[Metric] = ()) -> list[Metric]:
+    """The metrics that every run with test samples measures, then the others; each once.
+
+    Args:
+        next_character: whether the task is to predict the next character.
+        others: metrics that a scenario asks for.
+    """
+    names = (*_DEFAULT, "perplexity") if next_character else _DEFAULT
+    parts = registry()
+    defaults: list[Metric] = [parts[name](parts[name].Params()) for name in names]
+    by_column: dict[str, Metric] = {}
+    for metric in (*defaults, *others):
+        by_column.setdefault(metric.column, metric)
+    return list(by_column.values())

@@ -1,0 +1,71 @@
+"""The interface of a metric: a number computed from a model's predictions of the test samples.
+
+Reading a metric's parameters does not import torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.components import Component
+from fedsim.formatting import Kind
+from fedsim.metrics import METRICS, MetricDefinition
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """What a model says about all test samples.
+
+    Attributes:
+        loss: mean loss per sample, without penalty.
+        confusion: samples by label (row) and predicted label (column), (classes, classes) float64.
+        outputs: outputs of the model (logits for classifiers), (n, width) on the CPU; None unless a metric
+            :attr:`Metric.needs_outputs`.
+        labels: labels of the samples, (n,) int64 on the CPU; None likewise.
+    """
+
+    loss: float
+    confusion: npt.NDArray[np.float64]
+    outputs: Tensor | None = None
+    labels: Tensor | None = None
+
+
+class Metric(Component, ABC):
+    """A metric of a model on the shared test samples.
+
+    Attributes:
+        higher_is_better: whether larger values are better.
+        unit: ``share`` for values from 0 to 1, ``number`` for all others.
+        needs_outputs: whether :meth:`compute` reads the outputs of every sample, beyond loss and confusion matrix;
+            they are then kept in memory during an evaluation.
+    """
+
+    higher_is_better: ClassVar[bool] = True
+    unit: ClassVar[Kind] = "number"
+    needs_outputs: ClassVar[bool] = True
+
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
+    @property
+    def column(self) -> str:
+        """Column of the ``metrics`` table; the name of the metric unless overridden."""
+        return self.name or type(self).__name__
+
+    @property
+    def definition(self) -> MetricDefinition:
+        """Direction and unit, for ``run.json``."""
+        built_in = METRICS.get(self.column)
+        return built_in or MetricDefinition(self.column, self.higher_is_better, self.unit)
+
+    @abstractmethod
+    def compute(self, predictions: Predictions) -> float:
+        """The metric's value; a pure function of the predictions. May run on several threads at once."""

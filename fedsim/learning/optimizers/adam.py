@@ -1,0 +1,71 @@
+"""Adam."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from fedsim.learning.optimizers.base import Optimizer, OptimizerParams
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class AdamParams(OptimizerParams):
+    """Parameters of Adam."""
+
+    lr: float = Field(default=0.001, gt=0)
+    """Learning rate of a local step."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Decay of the first moment."""
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    """Decay of the second moment."""
+    eps: float = Field(default=1e-8, gt=0)
+    """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """L2 penalty added to the gradient."""
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015); moments start at zero with every dispatch."""
+
+    name: ClassVar[str] = "adam"
+    Params = AdamParams
+
+    def __init__(self, params: AdamParams) -> None:
+        super().__init__(params)
+        self._steps = 0
+        self._first: Tensor | None = None
+        self._second: Tensor | None = None
+
+    @property
+    def buffers(self) -> int:
+        """Two: the moments."""
+        return 2
+
+    def step(
+        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
+    ) -> None:
+        """Make a step; see :meth:`fedsim.learning.optimizers.base.Optimizer.step`."""
+        params = self.params
+        self._steps += 1
+        if params.weight_decay:
+            self._decay(weights, direction, rates, moved)
+        if self._first is None or self._second is None:
+            self._first = direction.new_zeros(direction.shape)
+            self._second = direction.new_zeros(direction.shape)
+        self._first, self._second = self._first[: len(direction)], self._second[: len(direction)]
+        self._first.lerp_(direction, 1 - params.beta1)
+        self._second.mul_(params.beta2).addcmul_(direction, direction, value=1 - params.beta2)
+        correction_1 = 1 - params.beta1**self._steps
+        correction_2 = 1 - params.beta2**self._steps
+        denominator = (self._second.sqrt() / correction_2**0.5).add_(params.eps)
+        target = weights if moved is None else moved
+        target.sub_((self._first / denominator).mul_(rates / correction_1))
+
+    def _decay(
+        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None
+    ) -> None:
+        """Add the penalty to the gradient."""
+        direction.add_(weights, alpha=self.params.weight_decay)

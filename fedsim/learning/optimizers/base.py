@@ -1,0 +1,62 @@
+"""The interface of optimizers, which make the local steps of all clients of a group at once.
+
+An instance belongs to one run of local training of one group: its state starts at zero with every dispatch. Rows
+leave from the end, so that later steps have fewer rows, never more. Entries beyond the trainable part (buffers) are
+not passed to an optimizer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from fedsim.components import Component
+from fedsim.parameters import Parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class OptimizerParams(Parameters):
+    """Parameters of every optimizer."""
+
+    lr: float = Field(default=0.05, gt=0)
+    """Learning rate of a local step."""
+
+
+class Optimizer(Component, ABC):
+    """Makes local steps.
+
+    Args:
+        params: an instance of the class's ``Params``.
+    """
+
+    Params: ClassVar[type[Parameters]] = OptimizerParams
+
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is ``weights -= rate x gradient`` and nothing else."""
+        return False
+
+    @property
+    def buffers(self) -> int:
+        """Numbers that a device keeps per parameter from one step to the next, for its memory."""
+        return 0
+
+    @abstractmethod
+    def step(
+        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
+    ) -> None:
+        """Make a step from ``weights`` (b, p), in place.
+
+        Args:
+            weights: trainable part of the local models.
+            direction: gradient, or what a rule made of it, (b, p); may be overwritten.
+            rates: learning rate of each row and perhaps of each entry, (b, 1) or (b, p).
+            moved: change this (b, p) in place of ``weights``, which then stay as they are.
+        """

@@ -1,0 +1,69 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field, model_validator
+
+from fedsim.learning.optimizers.base import Optimizer, OptimizerParams
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class SgdParams(OptimizerParams):
+    """Parameters of SGD."""
+
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    """Momentum; its buffer starts at zero with every dispatch."""
+    nesterov: bool = False
+    """Nesterov's form of momentum."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """L2 penalty added to the gradient."""
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> SgdParams:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov is a form of momentum, which is 0; give momentum")
+        return self
+
+
+class Sgd(Optimizer):
+    """Stochastic gradient descent; momentum, dampening-free, and decoupled from nothing (as in torch.optim.SGD)."""
+
+    name: ClassVar[str] = "sgd"
+    Params = SgdParams
+
+    def __init__(self, params: SgdParams) -> None:
+        super().__init__(params)
+        self._momentum: Tensor | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is neither momentum nor weight decay."""
+        return not self.params.momentum and not self.params.weight_decay
+
+    @property
+    def buffers(self) -> int:
+        """One if there is momentum."""
+        return int(self.params.momentum > 0)
+
+    def step(
+        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
+    ) -> None:
+        """Make a step; see :meth:`fedsim.learning.optimizers.base.Optimizer.step`."""
+        params = self.params
+        if params.weight_decay:
+            direction.add_(weights, alpha=params.weight_decay)
+        if params.momentum:
+            if self._momentum is None:
+                self._momentum = direction.clone()
+            else:
+                self._momentum = self._momentum[: len(direction)]
+                self._momentum.mul_(params.momentum).add_(direction)
+            if params.nesterov:
+                direction.add_(self._momentum, alpha=params.momentum)
+            else:
+                direction = self._momentum
+        (weights if moved is None else moved).addcmul_(direction, rates, value=-1)

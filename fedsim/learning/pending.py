@@ -1,0 +1,119 @@
+"""Instructions that were submitted and not executed yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from fedsim.learning.versions import Versions
+from fedsim.timeline import Aggregate, Evaluate, Instruction, Train
+
+
+class Pending:
+    """The queue of the deferred learner: which instructions wait, and which dispatches can be trained next.
+
+    Args:
+        one_per_client: clients keep memories, so that the dispatches of a client are trained one by one, in the order
+            of their submission.
+        evaluations_in_order: an evaluation must see the memories of its moment, so that no dispatch behind it is
+            trained before it.
+
+    Attributes:
+        trains: submitted dispatches that are not aggregated, by number.
+        contributions: contributions of the waiting instructions.
+        evaluations: waiting evaluations.
+    """
+
+    def __init__(self, *, one_per_client: bool, evaluations_in_order: bool) -> None:
+        self.trains: dict[int, Train] = {}
+        self.contributions = 0
+        self.evaluations = 0
+        self._one_per_client = one_per_client
+        self._evaluations_in_order = evaluations_in_order
+        self._queue: deque[Instruction] = deque()
+        self._untrained: dict[int, Train] = {}
+        self._of_client: dict[int, deque[Train]] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, instruction: Instruction) -> None:
+        """Append an instruction. A used dispatch waits aside, until an aggregation or a question asks for it."""
+        if isinstance(instruction, Train):
+            self.trains[instruction.dispatch_id] = instruction
+            self._untrained[instruction.dispatch_id] = instruction
+            if self._one_per_client:
+                self._of_client.setdefault(instruction.client, deque()).append(instruction)
+            if instruction.used:
+                return
+            self.contributions += 1
+        elif isinstance(instruction, Aggregate):
+            self.contributions += len(instruction.contributions)
+        else:
+            self.evaluations += 1
+        self._queue.append(instruction)
+
+    @property
+    def head(self) -> Instruction:
+        """The instruction to be executed next."""
+        return self._queue[0]
+
+    def pop(self) -> None:
+        """Remove the head, which was executed."""
+        self._queue.popleft()
+        if not self._queue:
+            self.contributions = self.evaluations = 0
+
+    def needed(self) -> Iterator[int]:
+        """Dispatches that the waiting instructions use, in order, up to where a wave must stop."""
+        for instruction in self._queue:
+            if isinstance(instruction, Train):
+                yield instruction.dispatch_id
+            elif isinstance(instruction, Aggregate):
+                for contribution in instruction.contributions:
+                    yield contribution.dispatch_id
+            elif self._evaluations_in_order:
+                return
+
+    def wave(self, dispatch_ids: Iterable[int], versions: Versions, most: int) -> list[Train]:
+        """Those of the dispatches, and of what must precede them, that can be trained now.
+
+        Args:
+            dispatch_ids: which are needed, in order.
+            versions: the model versions that exist.
+            most: largest size of a wave.
+        """
+        wave: dict[int, Train] = {}
+        busy: set[int] = set()
+        for dispatch_id in dispatch_ids:
+            train = self._untrained.get(dispatch_id)
+            if train is None:
+                continue
+            if self._one_per_client:
+                if train.client in busy:
+                    continue
+                train = self._of_client[train.client][0]
+                busy.add(train.client)
+            if train.version in versions:
+                wave[train.dispatch_id] = train
+                if len(wave) >= most:
+                    break
+        return list(wave.values())
+
+    def untrained(self) -> list[int]:
+        """Dispatches that were not trained yet, in the order of submission."""
+        return list(self._untrained)
+
+    def mark_trained(self, train: Train) -> None:
+        """Note that a dispatch was trained."""
+        del self._untrained[train.dispatch_id]
+        if self._one_per_client:
+            waiting = self._of_client[train.client]
+            waiting.popleft()
+            if not waiting:
+                del self._of_client[train.client]
+
+
+def evaluation_key(instruction: Evaluate) -> str:
+    """Names an evaluation among the answers of a run."""
+    return f"{instruction.version}@{instruction.time_s!r}"

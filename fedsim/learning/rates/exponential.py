@@ -1,0 +1,33 @@
+"""Exponential decay in steps."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.learning.rates.base import By, CountingSchedule
+from fedsim.parameters import Parameters
+
+
+class ExponentialParams(Parameters):
+    """Parameters of exponential decay."""
+
+    factor: float = Field(default=0.99, gt=0, le=1)
+    """Factor per step of the schedule."""
+    every: float = Field(default=1.0, gt=0)
+    """Rounds (or seconds) between two steps."""
+    by: By = "round"
+    """What t counts."""
+
+
+class Exponential(CountingSchedule):
+    """lr x factor^(t / every), stepwise: the exponent is rounded down."""
+
+    name: ClassVar[str] = "exponential"
+    Params = ExponentialParams
+
+    def factor_at(self, t: float) -> float:
+        """factor^floor(t / every)."""
+        return float(self.params.factor ** math.floor(t / self.params.every))

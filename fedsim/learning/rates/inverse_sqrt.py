@@ -1,0 +1,31 @@
+"""The inverse square root."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from pydantic import Field
+
+from fedsim.learning.rates.base import By, CountingSchedule
+from fedsim.parameters import Parameters
+
+
+class InverseSqrtParams(Parameters):
+    """Parameters of the inverse square root."""
+
+    scale: float = Field(default=10.0, gt=0)
+    """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
+    by: By = "round"
+    """What t counts."""
+
+
+class InverseSqrt(CountingSchedule):
+    """lr / sqrt(t / scale + 1), t in rounds (or seconds)."""
+
+    name: ClassVar[str] = "inverse_sqrt"
+    Params = InverseSqrtParams
+
+    def factor_at(self, t: float) -> float:
+        """1 / sqrt(t / scale + 1)."""
+        return 1.0 / math.sqrt(t / self.params.scale + 1.0)

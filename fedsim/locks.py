@@ -1,0 +1,99 @@
+"""One process at a time works in a folder.
+
+The lock is the operating system's (``flock`` or its equivalent) on the file ``.lock``: it ends with the process that
+holds it, however that process ends. Who holds it is written beside it, in ``.owner.json``, for the message that a
+second process shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import json
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedsim.durable import write_text
+from fedsim.errors import UserError
+
+LOCK_NAMES = (".lock", ".owner.json")
+"""Files of the lock, hidden in the folder that it guards."""
+
+_UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)
+_warned: set[Path] = set()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which must exist.
+
+    On a file system without locks a warning says so, once per folder, and the work goes on.
+
+    Raises:
+        UserError: another process holds it, or the folder cannot be written to.
+    """
+    lock_path, owner_path = (folder / name for name in LOCK_NAMES)
+    lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"another fedsim process works in this folder: {_owner(owner_path)}",
+            where=str(folder),
+            hint="wait for it to end, or choose another folder with -o",
+        ) from None
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise UserError(
+                f"cannot write to the folder: {error.strerror}",
+                where=str(folder),
+                hint="choose a folder that you may write to",
+            ) from error
+        if folder not in _warned:
+            _warned.add(folder)
+            warnings.warn(
+                f"{folder}: this file system has no locks; do not start a second fedsim in this folder",
+                stacklevel=3,
+            )
+    try:
+        write_text(owner_path, json.dumps(_myself()) + "\n")
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            owner_path.unlink()
+        lock.release()
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process works in a folder right now."""
+    lock_path = folder / LOCK_NAMES[0]
+    if not lock_path.is_file() or lock_path.is_symlink():
+        return False
+    lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False
+
+
+def _myself() -> dict[str, object]:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+
+
+def _owner(path: Path) -> str:
+    try:
+        owner = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {int(owner['pid'])} on {owner['host']!r}, since {owner['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "it has not said which one it is"

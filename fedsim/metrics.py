@@ -1,0 +1,114 @@
+"""What a metric is: which direction is better, its unit, and its name in a sentence.
+
+:func:`definition` answers for every metric. The metrics that fedsim's tasks measure are :data:`METRICS`. A run carries
+the definitions of the user's own metrics in ``run.json``, under ``metric_definitions``::
+
+    {"metric_definitions": {"auroc": {"higher_is_better": true, "unit": "share"}}}
+
+:func:`to_document` writes that entry and :func:`from_document` reads it. A metric without a definition is a number of
+which more is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.formatting import Kind, format_level, format_value
+
+DEFINITIONS_KEY = "metric_definitions"
+"""Entry of ``run.json`` that holds the definitions of the user's metrics."""
+
+
+@dataclass(frozen=True)
+class MetricDefinition:
+    """One metric.
+
+    Attributes:
+        name: column of the table of metrics.
+        higher_is_better: whether a larger value is better.
+        unit: how values are written; ``share`` in percent.
+        label: the name in a sentence; ``name`` with spaces when empty.
+    """
+
+    name: str
+    higher_is_better: bool = True
+    unit: Kind = "number"
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name.replace("_", " "))
+
+    def reached(self, values: npt.ArrayLike, target: float) -> npt.NDArray[np.bool_]:
+        """Whether each value equals the target or is better; False for NaN."""
+        array = np.asarray(values, dtype=np.float64)
+        return np.asarray(array >= target if self.higher_is_better else array <= target)
+
+    def best(self, values: npt.ArrayLike) -> float:
+        """The best of the finite values; NaN if there is none."""
+        array = np.asarray(values, dtype=np.float64)
+        finite = array[np.isfinite(array)]
+        if not len(finite):
+            return float("nan")
+        return float(finite.max() if self.higher_is_better else finite.min())
+
+    def format(self, value: float) -> str:
+        """A measured value: ``93.0%`` or ``0.2487``."""
+        return format_value(value, self.unit)
+
+    def format_target(self, value: float) -> str:
+        """A target in a sentence: ``90% accuracy``."""
+        return f"{format_level(value, self.unit)} {self.label}"
+
+
+METRICS: Mapping[str, MetricDefinition] = {
+    metric.name: metric
+    for metric in (
+        MetricDefinition("accuracy", unit="share"),
+        MetricDefinition("loss", higher_is_better=False),
+        MetricDefinition("macro_f1", unit="share", label="macro F1"),
+        MetricDefinition("balanced_accuracy", unit="share"),
+        MetricDefinition("perplexity", higher_is_better=False),
+        MetricDefinition("client_accuracy", unit="share"),
+        MetricDefinition("client_accuracy_weighted", unit="share"),
+        MetricDefinition("client_accuracy_worst", unit="share"),
+        MetricDefinition("client_loss", higher_is_better=False),
+        MetricDefinition("objective_loss", higher_is_better=False),
+        MetricDefinition("gradient_norm_squared", higher_is_better=False),
+        MetricDefinition("personal_gradient_norm_squared", higher_is_better=False),
+        MetricDefinition("gradient_norm", higher_is_better=False),
+        MetricDefinition("distance", higher_is_better=False),
+    )
+}
+"""The metrics that fedsim's tasks measure, by name; see :mod:`fedsim.learning.evaluation`."""
+
+
+def definition(name: str, custom: Mapping[str, MetricDefinition] | None = None) -> MetricDefinition:
+    """The definition of a metric: the user's in ``custom``, else fedsim's, else a number of which more is better."""
+    return (custom or {}).get(name) or METRICS.get(name) or MetricDefinition(name)
+
+
+def to_document(definitions: Iterable[MetricDefinition]) -> dict[str, dict[str, Any]]:
+    """The entry :data:`DEFINITIONS_KEY` of ``run.json``."""
+    return {
+        item.name: {"higher_is_better": item.higher_is_better, "unit": item.unit}
+        for item in definitions
+    }
+
+
+def from_document(document: Mapping[str, Mapping[str, Any]]) -> dict[str, MetricDefinition]:
+    """Definitions by name from the entry :data:`DEFINITIONS_KEY`; a unit that is not known becomes ``number``."""
+    units = set(get_args(Kind)) - {"text"}
+    return {
+        name: MetricDefinition(
+            name,
+            bool(entry.get("higher_is_better", True)),
+            entry["unit"] if entry.get("unit") in units else "number",
+        )
+        for name, entry in document.items()
+    }

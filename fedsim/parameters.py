@@ -1,0 +1,258 @@
+"""Parameter models: frozen, strict about their keys, and able to say what is wrong with them.
+
+Every section of a scenario and the ``Params`` of every part derive from :class:`Parameters`. While a scenario is
+loaded, paths in them become absolute, whatever the type that holds them: ``Path``, ``FilePath | None``,
+``list[Path]``, ``dict[str, DirectoryPath]``.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
+
+from fedsim.errors import nearest
+
+
+class Parameters(BaseModel):
+    """Base of every parameter model: unknown keys are refused, values are frozen.
+
+    The docstring below a field describes it in the reference, in the JSON Schema and in error messages.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        """Prepare what was written, and explain what pydantic finds wrong with it."""
+        if isinstance(value, Mapping):
+            value = _prepared(cls, value, getattr(info.context, "folder", None))
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise _explained(cls, error) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The JSON Schema with the fields' docstrings as descriptions."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for key, text in descriptions(cls).items():
+            if key in properties:
+                properties[key].setdefault("description", text)
+        return schema
+
+
+@functools.cache
+def descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """The docstrings below the fields of a model, by key as a file has it; read from the source on first use."""
+    texts: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            texts.update(_field_docstrings(base))
+    return {
+        info.alias or name: info.description or texts[name]
+        for name, info in model.model_fields.items()
+        if info.description or name in texts
+    }
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model by their key in a file."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """The types an annotation allows: the members of a union, without what ``Annotated`` adds to them."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return alternatives(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [inner for member in get_args(annotation) for inner in alternatives(member)]
+    return [annotation]
+
+
+def element_types(annotation: Any) -> tuple[list[Any], list[Any]]:
+    """The types of the items of a list and of the values of a mapping, if ``annotation`` (no union) is one."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return [], [arguments[1]]
+    if isinstance(origin, type) and issubclass(origin, Sequence | AbstractSet):
+        return [item for item in arguments if item is not Ellipsis], []
+    return [], []
+
+
+def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    try:
+        source = ast.parse(textwrap.dedent(inspect.getsource(model)))
+    except (OSError, TypeError, SyntaxError):
+        return {}  # A class typed into a console has no source.
+    body = source.body[0].body if isinstance(source.body[0], ast.ClassDef) else []
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+# -- preparing what was written -----------------------------------------------------------------------------------
+
+_Preparer = Callable[[Any, Path | None], Any]
+
+
+class _Truth:
+    """``true`` or ``false`` where a number belongs; pydantic would read it as 1 or 0."""
+
+    def __init__(self, value: bool) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return str(self._value).lower()
+
+
+def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | None) -> Any:
+    result = dict(data)
+    for key, preparer, omits_null in _preparers(model):
+        if key not in result:
+            continue
+        if result[key] is None and omits_null:
+            # A section whose keys are all left out, or commented out, is absent.
+            del result[key]
+        elif preparer is not None:
+            result[key] = preparer(result[key], folder)
+    return result
+
+
+@functools.cache
+def _preparers(model: type[Parameters]) -> list[tuple[str, _Preparer | None, bool]]:
+    found = []
+    for key, info in fields_by_key(model).items():
+        omits_null = bool(info.validate_default) or isinstance(info.default, BaseModel)
+        preparer = _preparer(info.annotation)
+        if preparer is not None or omits_null:
+            found.append((key, preparer, omits_null))
+    return found
+
+
+def _preparer(annotation: Any) -> _Preparer | None:
+    """What has to happen to values of a type before pydantic checks them; None if nothing has to."""
+    types_ = alternatives(annotation)
+    plain = [item for item in types_ if isinstance(item, type)]
+    is_path = any(issubclass(item, Path) for item in plain)
+    refuses_truth = bool({int, float} & set(plain)) and bool not in plain
+    choices = [word for item in types_ if get_origin(item) is Literal for word in get_args(item)]
+    models = [item for item in plain if issubclass(item, BaseModel)]
+    default_name = next(
+        (
+            model.model_fields["name"].default
+            for model in models
+            if len(models) > 1
+            and "name" in model.model_fields
+            and not model.model_fields["name"].is_required()
+        ),
+        None,
+    )
+    elements = [element_types(item) for item in types_]
+    of_items = _first([_preparer(item) for items, _ in elements for item in items])
+    of_values = _first([_preparer(item) for _, values in elements for item in values])
+    if not (is_path or refuses_truth or default_name or of_items or of_values):
+        return None
+
+    def prepare(value: Any, folder: Path | None) -> Any:
+        if isinstance(value, bool):
+            return _Truth(value) if refuses_truth else value
+        if isinstance(value, str | Path):
+            if is_path and folder is not None and value not in choices:
+                return (folder / Path(value).expanduser()).resolve()
+            return value
+        if isinstance(value, Mapping):
+            if default_name is not None and "name" not in value:
+                return {"name": default_name, **value}
+            if of_values is not None and not models:
+                return {key: of_values(item, folder) for key, item in value.items()}
+        elif isinstance(value, list | tuple) and of_items is not None:
+            return [of_items(item, folder) for item in value]
+        return value
+
+    return prepare
+
+
+def _first(preparers: Sequence[_Preparer | None]) -> _Preparer | None:
+    return next((preparer for preparer in preparers if preparer is not None), None)
+
+
+# -- explaining what is wrong -------------------------------------------------------------------------------------
+
+
+def _explained(model: type[BaseModel], error: ValidationError) -> ValidationError:
+    """The error with the words that only the model knows: its other keys, the descriptions of its fields."""
+    details = [
+        InitErrorDetails(
+            type=_explanation(model, item),
+            loc=item["loc"],
+            input=item["input"],
+            ctx=item.get("ctx", {}),
+        )
+        for item in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data(error.title, details)
+
+
+def _explanation(model: type[BaseModel], item: ErrorDetails) -> str | PydanticCustomError:
+    kind, context, location = item["type"], item.get("ctx", {}), item["loc"]
+    if "hint" in context:
+        return mistake(kind, item["msg"], context["hint"])
+    if kind not in _STANDARD_ERRORS:
+        return PydanticCustomError(kind, item["msg"], context)
+    if len(location) != 1:
+        return kind
+    key = str(location[0])
+    meaning = descriptions(model).get(key)
+    if kind == "missing":
+        return mistake(kind, "is missing", meaning)
+    if kind == "extra_forbidden":
+        known = list(fields_by_key(model))
+        hint = f"{nearest(key, known)}known keys: {', '.join(known) or 'none'}"
+        return mistake(kind, "unknown key", hint)
+    if kind == "string_pattern_mismatch":
+        return mistake(kind, f"{item['input']!r} does not fit", meaning)
+    return kind
+
+
+_STANDARD_ERRORS = frozenset(get_args(ErrorType))
+
+
+def mistake(kind: str, message: str, hint: str | None = None) -> PydanticCustomError:
+    """A mistake in a scenario, for pydantic to report at the location of the value."""
+    context = {"message": message, "hint": hint}
+    return PydanticCustomError(kind, "{message}", context)

@@ -1,0 +1,67 @@
+"""Compares every file of a run or a sweep with its checksum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fedsim.errors import UserError
+from fedsim.runs.checkpoint import Checkpoints
+from fedsim.runs.folder import FIRST_WITH_CHECKSUMS, RunFolder, Status
+from fedsim.runs.sweep import read_sweep
+
+State = Literal["intact", "damaged", "not verifiable", "unfinished"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The state of one folder.
+
+    Attributes:
+        path: the folder.
+        state: ``intact``, ``damaged``, ``not verifiable`` (fedsim 0.1 wrote no checksums), or ``unfinished``: what has
+            checksums so far is intact, and the rest is written when the run ends.
+        files: files compared.
+        problems: one error per file that is missing or has changed.
+    """
+
+    path: Path
+    state: State
+    files: int
+    problems: tuple[UserError, ...]
+
+
+def verify_run_folder(path: Path) -> Verdict:
+    """Compare the files of one run, and of its checkpoints, with their checksums."""
+    folder = RunFolder(path)
+    try:
+        info = folder.read_info()
+    except UserError as error:
+        return Verdict(path, "damaged", 1, (error,))
+    if info["format"] < FIRST_WITH_CHECKSUMS:
+        return Verdict(path, "not verifiable", 0, ())
+    problems = folder.problems(info)
+    checkpoints = Checkpoints(folder.checkpoint)
+    problems += [folder.damaged(file, message) for file, message in checkpoints.damaged()]
+    files = 1 + len(info.get("files", {})) + checkpoints.count_files()
+    finished = info["status"] == Status.COMPLETE
+    state: State = "damaged" if problems else "intact" if finished else "unfinished"
+    return Verdict(path, state, files, tuple(problems))
+
+
+def verify_sweep_folder(path: Path) -> list[Verdict]:
+    """The verdict on a sweep's own list of runs, followed by one for each of its runs that has been started."""
+    try:
+        record = read_sweep(path)
+    except UserError as error:
+        return [Verdict(path, "damaged", 1, (error,))]
+    verdicts = [Verdict(path, "intact" if record.verifiable else "not verifiable", 1, ())]
+    for entry in record.runs:
+        folder = RunFolder(path / entry.run)
+        if folder.info.exists():
+            verdicts.append(verify_run_folder(folder.path))
+        elif folder.path.exists() and any(folder.path.iterdir()):
+            missing = folder.damaged(folder.info, "is missing")
+            verdicts.append(Verdict(folder.path, "damaged", 1, (missing,)))
+    return verdicts

@@ -1,0 +1,107 @@
+"""When the model is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedsim.errors import UserError
+from fedsim.scenario.model import MOST_EVALUATIONS
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.engine import EVALUATION_ORDER, Engine
+from fedsim.timeline import Evaluate, LearningPlane
+from fedsim.units import NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationTimes:
+    """When to evaluate; see the scenario's ``evaluation``.
+
+    Attributes:
+        every_ns: time between two evaluations.
+        every_versions: versions between two evaluations.
+        every_steps: aggregated local steps between two evaluations, if neither a time nor a number of versions is
+            given.
+        at_start: whether the initial model is evaluated.
+        reached: whether metrics meet the target that ends the run; None without a target.
+    """
+
+    every_ns: int | None = None
+    every_versions: int | None = None
+    every_steps: int | None = None
+    at_start: bool = False
+    reached: Callable[[Mapping[str, float]], bool] | None = None
+
+
+class Evaluations:
+    """Evaluates at the times asked for, and stops the run at its target.
+
+    Args:
+        times: when to evaluate.
+        engine: simulated time.
+        plane: executes the evaluations; None for timing-only runs.
+    """
+
+    def __init__(self, times: EvaluationTimes, engine: Engine, plane: LearningPlane | None) -> None:
+        self._times = times
+        self._engine = engine
+        self._plane = plane
+        self._version = self._round = 0
+        self._evaluated_version = -1
+        self._steps_since = 0
+        self._timed = 0
+
+    def start(self) -> None:
+        """Evaluate the initial model, if asked for, and set the clock of timed evaluations."""
+        if self._times.at_start:
+            self._evaluate()
+        if self._times.every_ns is not None:
+            self._engine.call_at(self._times.every_ns, self._evaluate_on_time, EVALUATION_ORDER)
+
+    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
+        """A version has been made from the updates of these dispatches."""
+        self._version, self._round = version, round_
+        times = self._times
+        if times.every_versions is not None and version % times.every_versions == 0:
+            self._evaluate()
+        elif times.every_steps is not None:
+            self._steps_since += sum(dispatch.steps_done for dispatch in dispatches)
+            if self._steps_since >= times.every_steps:
+                self._evaluate()
+
+    def on_round(self, round_: int) -> None:
+        """A round has closed without a version."""
+        self._round = round_
+
+    def finish(self) -> None:
+        """Evaluate the final model, unless that has been done."""
+        if self._evaluated_version != self._version:
+            self._evaluate()
+
+    def _evaluate_on_time(self) -> None:
+        every_ns = self._times.every_ns
+        assert every_ns is not None
+        now = self._engine.now_ns
+        if self._timed == MOST_EVALUATIONS:
+            # If stop.simulated_time is given, the scenario is refused before it runs.
+            raise UserError(
+                f"{every_ns / NS_PER_S:g} s between evaluations has made {MOST_EVALUATIONS:,} of them, the most "
+                f"that a run makes, after {now / NS_PER_S:g} simulated seconds",
+                where="evaluation.every",
+                hint="measure less often, or give stop.simulated_time",
+            )
+        self._timed += 1
+        self._evaluate()
+        if not self._engine.idle:
+            self._engine.call_at(now + every_ns, self._evaluate_on_time, EVALUATION_ORDER)
+
+    def _evaluate(self) -> None:
+        self._evaluated_version = self._version
+        self._steps_since = 0
+        if self._plane is None:
+            return
+        instruction = Evaluate(self._version, self._engine.now_ns / NS_PER_S, self._round)
+        self._plane.submit(instruction)
+        reached = self._times.reached
+        if reached is not None and reached(self._plane.evaluate(instruction)):
+            self._engine.stop()

@@ -1,0 +1,117 @@
+"""The facts of a run that its server knows before the first event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.devices.population import Population
+from fedsim.randomness import Purpose, Stream
+from fedsim.scheduling.base import Schedule, Selection, ServerPort
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How much a client is asked to do.
+
+    Attributes:
+        steps: local steps of a full workload per client, (N,) int64.
+        time_budget_ns: compute time instead; each client does the whole steps that fit, at least one.
+    """
+
+    steps: npt.NDArray[np.int64]
+    time_budget_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The clients of a run.
+
+    Attributes:
+        population: their devices.
+        samples: training samples per client, (N,).
+        work: what a dispatch asks them to do.
+        expected_duration_s: duration of a client's full workload at nominal speed and rates.
+    """
+
+    population: Population
+    samples: npt.NDArray[np.int64]
+    work: Work
+    expected_duration_s: Callable[[int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a server. Schedule and selection act through the server, so each run makes its own.
+
+    Attributes:
+        selection: makes the selection.
+        schedule: makes the schedule.
+        failure_detection_ns: how long after a failure the server notices it; None if it never does.
+        aggregation_ns: duration of an aggregation.
+        has_prologue: whether version 0 is that of the method's prologue.
+        trains_lost_work: whether clients keep what they learned even if the server never uses it.
+    """
+
+    selection: Callable[[ServerPort], Selection]
+    schedule: Callable[[ServerPort, Selection], Schedule]
+    failure_detection_ns: int | None = 0
+    aggregation_ns: int = 0
+    has_prologue: bool = False
+    trains_lost_work: bool = False
+
+
+class Facts:
+    """The part of :class:`fedsim.scheduling.base.ServerPort` that holds from before the first event on."""
+
+    def __init__(self, clients: Clients, rules: Rules, seed: int) -> None:
+        self._clients = clients
+        self._rules = rules
+        self._seed = seed
+
+    @property
+    def clients(self) -> int:
+        """Number of clients N."""
+        return self._clients.population.clients
+
+    @property
+    def samples(self) -> npt.NDArray[np.int64]:
+        """Training samples per client, (N,)."""
+        return self._clients.samples
+
+    @property
+    def default_steps(self) -> npt.NDArray[np.int64]:
+        """Local steps of a full workload per client, (N,)."""
+        return self._clients.work.steps
+
+    @property
+    def has_prologue(self) -> bool:
+        """Whether version 0 goes to all clients first."""
+        return self._rules.has_prologue
+
+    @property
+    def detects_failures(self) -> bool:
+        """Whether the server learns that a client at work is gone."""
+        return self._rules.failure_detection_ns is not None
+
+    def expected_duration_s(self, client: int) -> float:
+        """Duration of a client's full workload at nominal speed and rates."""
+        return self._clients.expected_duration_s(client)
+
+    def stream(self, purpose: Purpose, *keys: int) -> Stream:
+        """A random stream of this run."""
+        return Stream(self._seed, purpose, *keys)
+
+
+def check_rules(clients: Clients, rules: Rules, seed: int) -> None:
+    """Check that schedule and selection accept their parameters and the facts of the run.
+
+    Raises:
+        UserError: they do not.
+    """
+    facts = cast(ServerPort, Facts(clients, rules, seed))
+    rules.schedule(facts, rules.selection(facts))

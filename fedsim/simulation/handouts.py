@@ -1,0 +1,227 @@
+"""Hand-outs: which clients have work, which wait for it, and which can be given some now.
+
+A client is *engaged* from the moment at which work is promised to it until it is done with all of it. Only clients that
+are online and not engaged are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError
+from fedsim.randomness import Stream
+from fedsim.scheduling.base import Dispatch, Timer
+from fedsim.simulation.engine import Engine
+from fedsim.traces.availability import NEVER, AvailabilityIndex, OnlineSampler
+from fedsim.units import NS_PER_S
+
+_PATIENCE_NS = 366 * 86_400 * NS_PER_S
+
+Steps = int | Callable[[], int] | None
+OnDispatched = Callable[[Dispatch], None] | None
+Begin = Callable[[int, int, int, Steps, int | None, OnDispatched], None]
+"""Hands work to a client: client, current time, end of its time online, steps, deadline and callback."""
+
+
+class _Waiting:
+    """Work that waits to be handed to a client."""
+
+    __slots__ = ("_handouts", "client", "deadline_ns", "on_dispatched", "steps")
+
+    def __init__(
+        self,
+        handouts: HandOuts,
+        client: int,
+        steps: Steps,
+        deadline_ns: int | None,
+        on_dispatched: OnDispatched,
+    ) -> None:
+        self._handouts = handouts
+        self.client = client
+        self.steps = steps
+        self.deadline_ns = deadline_ns
+        self.on_dispatched = on_dispatched
+
+    def cancel(self) -> None:
+        self._handouts.take_back(self)
+
+
+class _Done:
+    """A hand-out that has happened: there is nothing to take back."""
+
+    def cancel(self) -> None:
+        pass
+
+
+_DONE = _Done()
+
+
+class HandOuts:
+    """Hands work to clients, now or when it becomes possible.
+
+    Args:
+        engine: simulated time.
+        availability: when clients are online.
+        stream: random numbers of uniform draws.
+        begin: called for each hand-out that happens.
+        next_change_ns: when the selection may draw other clients although nobody checks in; None if never.
+        is_patient: whether the server may wait for clients for as long as it takes.
+
+    Attributes:
+        busy_until_ns: nothing is handed out before; set when an aggregation takes time.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        availability: AvailabilityIndex,
+        stream: Stream,
+        begin: Begin,
+        next_change_ns: Callable[[], int | None],
+        *,
+        is_patient: bool,
+    ) -> None:
+        self.busy_until_ns = 0
+        self._engine = engine
+        self._clock = engine.clock
+        self._availability = availability
+        self._sampler = OnlineSampler(availability, stream)
+        self._begin = begin
+        self._next_change_ns = next_change_ns
+        self._is_patient = is_patient
+        self._draws = 0
+        # The client drawn last, and when it was.
+        self._drawn = self._drawn_ns = -1
+        self._at_work = bytearray(availability.clients)
+        self._engaged = np.zeros(availability.clients, dtype=np.bool_)
+        # Single clients are read and written through a view, which is cheaper than numpy's own access.
+        self._is_engaged = self._engaged.data
+        self._waiting: dict[int, _Waiting] = {}
+        self._callbacks: list[Callable[[], None]] = []
+        self._last_handout_ns = 0
+        self._wake_ns = -1
+        self._wake_due = False
+
+    # -- who can be drawn -----------------------------------------------------------------------------------------
+
+    def is_engaged(self, client: int) -> bool:
+        """Whether the client is at work, or work is waiting for it."""
+        return bool(self._is_engaged[client])
+
+    def online_clients(self) -> npt.NDArray[np.int64]:
+        """Clients that are online and not engaged, ascending."""
+        online = self._availability.online_clients(self._clock.now)
+        return online[~self._engaged[online]]
+
+    def sample_online(self, count: int) -> list[int]:
+        """Up to ``count`` different clients that are online and not engaged, uniformly."""
+        self._draws += 1
+        now = self._clock.now
+        if count == 1:
+            self._drawn = client = self._sampler.sample_one(now, self._engaged, self._draws)
+            self._drawn_ns = now
+            return [client] if client >= 0 else []
+        clients: list[int] = self._sampler.sample(count, now, self._engaged, self._draws).tolist()
+        return clients
+
+    # -- handing out ----------------------------------------------------------------------------------------------
+
+    def hand_out(
+        self, client: int, steps: Steps, deadline_ns: int | None, on_dispatched: OnDispatched
+    ) -> Timer:
+        """Hand work to a client now, or as soon as it is online and done with its last work."""
+        now = self._clock.now
+        if not self._is_engaged[client] and now >= self.busy_until_ns:
+            if client == self._drawn and now == self._drawn_ns:
+                online_until_ns = self._sampler.online_until_ns
+            else:
+                online_until_ns = self._availability.online_until(client, now)
+            if online_until_ns > now:
+                self._at_work[client] = self._is_engaged[client] = True
+                self._last_handout_ns = now
+                self._begin(client, now, online_until_ns, steps, deadline_ns, on_dispatched)
+                return _DONE
+        if client in self._waiting:
+            raise RuntimeError(f"work for client {client} is waiting already")
+        waiting = _Waiting(self, client, steps, deadline_ns, on_dispatched)
+        self._waiting[client] = waiting
+        self._is_engaged[client] = True
+        self._try_again(waiting)
+        return waiting
+
+    def _try_again(self, waiting: _Waiting) -> None:
+        """Hand out work that waits, if that is possible now; otherwise when the client checks in, or is done."""
+        client = waiting.client
+        if self._waiting.get(client) is not waiting or self._at_work[client]:
+            return
+        now = self._clock.now
+        if now >= self.busy_until_ns:
+            online_until_ns = self._availability.online_until(client, now)
+            if online_until_ns > now:
+                del self._waiting[client]
+                self._at_work[client] = True
+                self._last_handout_ns = now
+                self._begin(
+                    client,
+                    now,
+                    online_until_ns,
+                    waiting.steps,
+                    waiting.deadline_ns,
+                    waiting.on_dispatched,
+                )
+                return
+        due_ns = self._availability.next_online(client, max(now, self.busy_until_ns))
+        if due_ns < NEVER:
+            self._engine.call_at(due_ns, lambda: self._try_again(waiting))
+
+    def take_back(self, waiting: _Waiting) -> None:
+        """Forget work that has not been handed out."""
+        client = waiting.client
+        if self._waiting.get(client) is waiting:
+            del self._waiting[client]
+            self._is_engaged[client] = bool(self._at_work[client])
+
+    def release(self, client: int) -> None:
+        """The client is done with its dispatch and can be given work again."""
+        self._at_work[client] = False
+        self._is_engaged[client] = client in self._waiting
+
+    # -- waiting for clients --------------------------------------------------------------------------------------
+
+    def call_when_available(self, callback: Callable[[], None]) -> None:
+        """Call back once, when next a client can be drawn that cannot be drawn now."""
+        self._callbacks.append(callback)
+        now = self._clock.now
+        if self._wake_ns <= now:
+            self._wake_ns = self._availability.next_arrival(now)
+            change_ns = self._next_change_ns()
+            if change_ns is not None:
+                self._wake_ns = min(self._wake_ns, change_ns)
+            if self._wake_ns < NEVER:
+                self._engine.call_at(self._wake_ns, self._wake)
+
+    def look_again(self, client: int) -> None:
+        """After a client's work has ended: hand out what waits for it, and wake those who wait for a client."""
+        if self._waiting:
+            waiting = self._waiting.get(client)
+            if waiting is not None:
+                self._engine.call_at(self._clock.now, lambda: self._try_again(waiting))
+        if self._callbacks and not self._wake_due:
+            self._wake_due = True
+            self._engine.call_at(self._clock.now, self._wake)
+
+    def _wake(self) -> None:
+        self._wake_due = False
+        if not self._is_patient and self._clock.now > self._last_handout_ns + _PATIENCE_NS:
+            raise UserError(
+                f"the server has waited {_PATIENCE_NS // (86_400 * NS_PER_S)} simulated days without finding enough "
+                "clients to work",
+                where="server.schedule",
+                hint="check availability and memory of the devices and the cohort's size, or give stop.simulated_time",
+            )
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()

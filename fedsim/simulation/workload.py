@@ -1,0 +1,209 @@
+"""The rules of a client's work: how many steps it does, how long they take, and what goes wrong.
+
+:mod:`fedsim.simulation.life` applies these rules in order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from fedsim.devices.population import Population
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Failures
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.drawn_work import DrawnWork
+from fedsim.traces.availability import NEVER
+from fedsim.units import NS_PER_S
+
+_NS_PER_HOUR = 3600 * NS_PER_S
+
+
+class Workload:
+    """The rules of dispatches of one size.
+
+    Args:
+        population: the devices.
+        failures: crashes and lost uploads.
+        bytes_down: bytes per download.
+        bytes_up: bytes per upload.
+        send_partial_work: whether a client that cannot finish before a deadline stops in time to send what it has.
+        seed: the scenario's seed.
+        partial_unit: local steps of the smallest unit that a client sends, (N,), such as an epoch; single steps if
+            None.
+        drawn: draws how much limited clients do; None if every client does what it is asked to do.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        failures: Failures,
+        bytes_down: float,
+        bytes_up: float,
+        *,
+        send_partial_work: bool,
+        seed: int,
+        partial_unit: Sequence[int] | None = None,
+        drawn: DrawnWork | None = None,
+    ) -> None:
+        self.population = population
+        self.bytes_down = bytes_down
+        self.bytes_up = bytes_up
+        self.drops = population.on_disconnect == "drop"
+        self.shortens = send_partial_work or drawn is not None
+        self.crashes = failures.crash_rate > 0
+        self.loses_uploads = failures.upload_loss > 0
+        self.upload_attempts = failures.upload_retries + 1
+        self._policy = population.on_disconnect
+        self._compute = population.compute
+        self._availability = population.availability
+        self._failures = failures
+        self._send_partial_work = send_partial_work
+        self._partial_unit = partial_unit
+        self._drawn = drawn
+        self._crash_stream = Stream(seed, Purpose.FAILURE, 0)
+        self._loss_stream = Stream(seed, Purpose.FAILURE, 1)
+
+    # -- failures -------------------------------------------------------------------------------------------------
+
+    def crash_ns(self, client: int, sequence: int, start_ns: int) -> int:
+        """When this dispatch would crash; NEVER without crashes."""
+        if not self.crashes:
+            return NEVER
+        u = self._crash_stream.uniform(client, sequence)
+        after_ns = -math.log(u) / self._failures.crash_rate * _NS_PER_HOUR
+        return start_ns + int(after_ns) if after_ns < NEVER else NEVER
+
+    def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
+        """Whether this upload of a dispatch (``attempt`` from 0) does not arrive."""
+        if not self.loses_uploads:
+            return False
+        u = self._loss_stream.uniform(client, sequence * self.upload_attempts + attempt)
+        return u < self._failures.upload_loss
+
+    # -- local steps ----------------------------------------------------------------------------------------------
+
+    def affordable_steps(
+        self,
+        client: int,
+        sequence: int,
+        steps: int,
+        downloaded_ns: int,
+        step_ns: int,
+        deadline_ns: int | None,
+    ) -> int:
+        """Local steps that a client sets out to do: those asked for (or drawn), or fewer to meet a deadline.
+
+        With partial work it stops in time for its upload to reach the server by the deadline at the link's nominal
+        rate. A client that has done no whole step by then declines (0).
+        """
+        if self._drawn is not None:
+            steps = self._drawn.steps(client, sequence, steps)
+        if deadline_ns is None or not self._send_partial_work:
+            return steps
+        send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
+        if send_ns < downloaded_ns:
+            return 0
+        worked_ns = self._worked(client, downloaded_ns, send_ns)
+        done = self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+        return self._whole(client, done, steps)
+
+    def local_steps(
+        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
+    ) -> tuple[int, int]:
+        """End of local steps that begin at ``start_ns`` under the disconnect policy, and how many are done then.
+
+        A policy that drops the dispatch when its client leaves is not applied here.
+        """
+        compute, availability = self._compute, self._availability
+        work_ns = compute.work_ns(client, sequence, step_ns, steps)
+        if self._policy == "pause":
+            return self._finish_with_pauses(client, start_ns, work_ns), steps
+        end_ns = compute.finish(client, start_ns, work_ns)
+        if self._policy == "send_partial":
+            # The download may end at the very instant at which the client goes offline: then this is start_ns.
+            off_ns = availability.online_until(client, start_ns)
+            if end_ns > off_ns:
+                worked_ns = compute.worked(client, start_ns, off_ns)
+                done = compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+                return off_ns, self._whole(client, done, steps)
+        return end_ns, steps
+
+    def steps_by(
+        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, until_ns: int
+    ) -> int:
+        """Local steps done by ``until_ns`` of ``steps`` that began at ``start_ns``."""
+        worked_ns = self._worked(client, start_ns, until_ns)
+        return self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+
+    def time_at_work_ns(self, client: int, start_ns: int, until_ns: int) -> int:
+        """Time that a client spends computing between two instants of its local steps."""
+        if self._policy != "pause":
+            return until_ns - start_ns
+        return sum(off - on for on, off in self._online(client, start_ns, until_ns))
+
+    def _whole(self, client: int, done: int, steps: int) -> int:
+        """Steps that a client sends when ``done`` of ``steps`` are done: whole units only."""
+        if self._partial_unit is None or done >= steps:
+            return done
+        return done - done % self._partial_unit[client]
+
+    def _worked(self, client: int, start_ns: int, until_ns: int) -> int:
+        """Work done under the disconnect policy, by a client that is online or works offline."""
+        compute = self._compute
+        if self._policy != "pause":
+            return compute.worked(client, start_ns, until_ns)
+        return sum(
+            compute.worked(client, on, off) for on, off in self._online(client, start_ns, until_ns)
+        )
+
+    def _finish_with_pauses(self, client: int, start_ns: int, work_ns: int) -> int:
+        compute, availability = self._compute, self._availability
+        if compute.steady:
+            return availability.finish_after(client, start_ns, work_ns)
+        left_ns, at = work_ns, availability.next_online(client, start_ns)
+        while at < NEVER:
+            off = availability.online_until(client, at)
+            end = compute.finish(client, at, left_ns)
+            if end <= off:
+                return end
+            left_ns -= compute.worked(client, at, off)
+            at = availability.next_online(client, off)
+        return NEVER
+
+    def _online(self, client: int, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
+        """Spans within the given one in which the client is online."""
+        availability = self._availability
+        at = availability.next_online(client, start_ns)
+        while at < end_ns:
+            off = min(availability.online_until(client, at), end_ns)
+            yield at, off
+            at = availability.next_online(client, off)
+
+
+class Workloads:
+    """The workload of every dispatch of a run.
+
+    Args:
+        usual: of all dispatches that are not named below.
+        prologue: of the dispatches of the method's prologue, which hand out version 0; None without a prologue.
+        first: of each client's first dispatch, if its download is larger.
+    """
+
+    def __init__(
+        self, usual: Workload, prologue: Workload | None = None, first: Workload | None = None
+    ) -> None:
+        self.usual = usual
+        self.prologue = prologue
+        self.first = first
+
+    @property
+    def always_usual(self) -> bool:
+        """Whether all dispatches have the same workload."""
+        return self.prologue is None and self.first is None
+
+    def of(self, dispatch: Dispatch) -> Workload:
+        """The workload of a dispatch."""
+        if self.prologue is not None and not dispatch.version:
+            return self.prologue
+        return self.usual if self.first is None or dispatch.sequence else self.first

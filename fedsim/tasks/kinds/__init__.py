@@ -1,0 +1,11 @@
+"""The kinds of task, one file each."""
+
+from __future__ import annotations
+
+from fedsim.components import discover
+from fedsim.tasks.base import Task
+
+
+def registry() -> dict[str, type[Task]]:
+    """The kinds of task that ship with fedsim, by name."""
+    return discover("fedsim.tasks.kinds", Task)

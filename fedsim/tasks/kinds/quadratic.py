@@ -1,0 +1,290 @@
+"""Analytic tasks: every client minimizes a quadratic (or linear) function with exactly known gradients.
+
+For verification and for theory: the method cards' worked cases run on these and give exact iterates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError
+from fedsim.randomness import Stream
+from fedsim.scenario.model import NoiseEntry
+from fedsim.scenario.model import QuadraticTask as QuadraticParameters
+from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext
+from fedsim.tasks.layout import Layout
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+FloatArray = npt.NDArray[np.float64]
+
+_STEPS = 1 << 24
+
+
+class QuadraticTask(AnalyticTask):
+    """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
+
+    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the
+    numbers are dyadic.
+
+    Raises:
+        UserError: the given lists do not fit together.
+    """
+
+    name: ClassVar[str] = "quadratic"
+    Params = QuadraticParameters
+    model_family = "quadratic"
+
+    def __init__(self, params: QuadraticParameters) -> None:
+        self.params = params
+        centers = _rows(params.centers, "centers")
+        slopes = _rows(params.slopes, "slopes")
+        given = centers if centers is not None else slopes
+        if given is None:
+            raise _wrong("it needs centers or slopes")
+        clients, size = given.shape
+        if slopes is not None and slopes.shape != given.shape:
+            raise _wrong(
+                f"centers have shape {given.shape}, slopes {slopes.shape}; they must be equal"
+            )
+        self._centers = np.zeros_like(given) if centers is None else centers
+        self._slopes = np.zeros_like(given) if slopes is None else slopes
+        curvature_default = 0.0 if centers is None else 1.0
+        self._curvatures = _curvatures(
+            curvature_default if params.curvatures is None else params.curvatures, clients, size
+        )
+        self._noise_std = _vector(params.noise_std, size, "noise_std")
+        if (self._noise_std < 0).any():
+            raise _wrong("noise_std is negative")
+        self._start = _vector(params.initial, size, "initial")
+        self.layout = _layout(params.names, size)
+        self.samples = _samples(params.samples, clients)
+        self._tape = _tape(params.noise_tape, clients, size)
+
+    @classmethod
+    def build(cls, params: QuadraticParameters, context: TaskContext) -> QuadraticTask:
+        """The task; nothing else of the scenario matters to it."""
+        return cls(params)
+
+    @cached_property
+    def centers(self) -> Tensor:
+        """b_i, (N, d) float64."""
+        return _tensor(self._centers)
+
+    @cached_property
+    def curvatures(self) -> Tensor:
+        """Diagonals of A_i, (N, d), or full matrices, (N, d, d), float64."""
+        return _tensor(self._curvatures)
+
+    @cached_property
+    def slopes(self) -> Tensor:
+        """s_i, (N, d) float64."""
+        return _tensor(self._slopes)
+
+    @cached_property
+    def noise_std(self) -> Tensor:
+        """Standard deviation of the gradient noise in each dimension, (d,) float64."""
+        return _tensor(self._noise_std)
+
+    def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
+        """The given start, in float64 if ``dtype`` is None; ``stream`` is not used."""
+        start = _tensor(self._start)
+        return start if dtype is None else start.to(dtype)
+
+    def activations_per_sample(self) -> int:
+        """None: the gradient follows from the model alone."""
+        return 0
+
+    def flops_per_sample(self) -> int:
+        """Operations of one gradient."""
+        return 2 * int(self._curvatures[0].size) + 2 * self.layout.size
+
+    def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
+        """Exact gradients of the clients' objectives (B of them), each at its own row of ``points`` (B, d)."""
+        centers, curvatures, slopes = self._of(clients, points)
+        return _curve(curvatures, points - centers) + slopes
+
+    def losses(self, clients: IntArray, points: Tensor) -> Tensor:
+        """Objectives of the clients (B of them), each at its own row of ``points`` (B, d); (B,)."""
+        centers, curvatures, slopes = self._of(clients, points)
+        distance = points - centers
+        curved = _curve(curvatures, distance)
+        return 0.5 * (distance * curved).sum(-1) + (slopes * points).sum(-1)
+
+    def _of(self, clients: IntArray, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Centers, curvatures and slopes of these clients, with device and precision of ``points``."""
+        import torch
+
+        rows = torch.as_tensor(clients)
+        return (
+            self.centers[rows].to(points),
+            self.curvatures[rows].to(points),
+            self.slopes[rows].to(points),
+        )
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any gradient carries noise."""
+        return bool(self._tape) or bool((self._noise_std > 0).any())
+
+    def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
+        """Normal noise and the entries of the tape, (B, d) float64."""
+        size = self.layout.size
+        result = np.zeros((len(clients), size))
+        if (self._noise_std > 0).any():
+            draws = (sequences[:, None] * _STEPS + step) * size + np.arange(size)
+            result += stream.normals(clients[:, None], draws) * self._noise_std
+        if self._tape:
+            for row, key in enumerate(zip(clients.tolist(), sequences.tolist(), strict=True)):
+                entry = self._tape.get((*key, step))
+                if entry is not None:
+                    result[row] += entry
+        return _tensor(result)
+
+    def measure(self, model: Tensor) -> dict[str, float]:
+        """Exact metrics in float64.
+
+        ``loss`` is the global objective, the mean of the clients' objectives; ``gradient_norm`` the Euclidean norm of
+        its gradient; ``distance`` the Euclidean distance from its minimizer, if there is one.
+        """
+        import torch
+
+        point = model.to(device="cpu", dtype=torch.float64)
+        points, clients = point.expand(self.clients, -1), np.arange(self.clients)
+        metrics = {
+            "loss": float(self.losses(clients, points).mean()),
+            "gradient_norm": float(self.gradients(clients, points).mean(0).norm()),
+        }
+        if self._minimizer is not None:
+            metrics["distance"] = float((point - self._minimizer).norm())
+        return metrics
+
+    @cached_property
+    def _minimizer(self) -> Tensor | None:
+        try:
+            return self.optimum()
+        except UserError:
+            return None
+
+    def optimum(self) -> Tensor:
+        """The minimizer of the mean objective, (d,) float64; of least norm if it is not unique.
+
+        Raises:
+            UserError: the mean objective has no minimum.
+        """
+        import torch
+
+        curvature = (
+            torch.diag_embed(self.curvatures) if self.curvatures.ndim == 2 else self.curvatures
+        )
+        target = (_curve(self.curvatures, self.centers) - self.slopes).mean(0)
+        mean = curvature.mean(0)
+        solution: Tensor = torch.linalg.pinv(mean, hermitian=True) @ target
+        if not torch.allclose(mean @ solution, target) or bool(
+            (torch.linalg.eigvalsh(mean) < 0).any()
+        ):
+            raise _wrong("the mean of the clients' objectives has no minimum")
+        return solution
+
+
+def _tensor(array: FloatArray) -> Tensor:
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def _curve(curvature: Tensor, distance: Tensor) -> Tensor:
+    """A_i (x_i - b_i) for diagonals (B, d) or matrices (B, d, d)."""
+    if curvature.ndim == 2:
+        return curvature * distance
+    # Written out, not as a batched product: every row is then summed in the same order whatever the group.
+    return (curvature * distance.unsqueeze(-2)).sum(-1)
+
+
+def _wrong(message: str) -> UserError:
+    return UserError(message, where="task quadratic")
+
+
+def _array(values: Any, what: str) -> FloatArray:
+    try:
+        result = np.array(values, dtype=np.float64)
+    except ValueError as error:
+        raise _wrong(f"the rows of {what} have different lengths") from error
+    return result
+
+
+def _rows(values: Any, what: str) -> FloatArray | None:
+    """(N, d) from N vectors or N numbers."""
+    if values is None:
+        return None
+    result = _array(values, what)
+    result = result[:, None] if result.ndim == 1 else result
+    if result.ndim != 2 or not result.size:
+        raise _wrong(f"{what} must be a list of N vectors of equal, positive length")
+    return result
+
+
+def _vector(values: float | list[float], size: int, what: str) -> FloatArray:
+    result = _array(values, what)
+    if result.ndim and result.shape != (size,):
+        raise _wrong(f"{what} has {len(result)} values; the task has {size} dimensions")
+    return np.broadcast_to(result, (size,)).copy()
+
+
+def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
+    """Diagonals (N, d) or matrices (N, d, d)."""
+    result = _array(values, "curvatures")
+    if result.ndim < 2:
+        if result.ndim and len(result) != clients:
+            raise _wrong(f"there are {len(result)} curvatures for {clients} clients")
+        column = np.broadcast_to(result, (clients,))[:, None]
+        return np.broadcast_to(column, (clients, size)).copy()
+    if result.shape not in ((clients, size), (clients, size, size)):
+        raise _wrong(
+            f"curvatures have shape {result.shape}; expected ({clients},), ({clients}, {size}) "
+            f"or ({clients}, {size}, {size})"
+        )
+    if result.ndim == 3 and not np.array_equal(result, result.transpose(0, 2, 1)):
+        raise _wrong("a curvature matrix is not symmetric")
+    return result
+
+
+def _layout(names: Mapping[str, int], size: int) -> Layout:
+    if not names:
+        return Layout.of([("x", (size,))])
+    if any(length < 1 for length in names.values()) or sum(names.values()) != size:
+        raise _wrong(
+            f"the named blocks have lengths {list(names.values())}; they must be positive and add up to {size}"
+        )
+    return Layout.of([(name, (length,)) for name, length in names.items()])
+
+
+def _samples(values: list[int] | None, clients: int) -> IntArray:
+    if values is None:
+        return np.ones(clients, dtype=np.int64)
+    if len(values) != clients or min(values) < 1:
+        raise _wrong(f"samples must be {clients} numbers of at least 1")
+    return np.array(values, dtype=np.int64)
+
+
+def _tape(
+    entries: list[NoiseEntry], clients: int, size: int
+) -> dict[tuple[int, int, int], FloatArray]:
+    tape: dict[tuple[int, int, int], FloatArray] = {}
+    for number, entry in enumerate(entries):
+        if entry.client >= clients or len(entry.noise) != size:
+            raise _wrong(
+                f"noise_tape entry {number} needs a client below {clients} and {size} values"
+            )
+        key = (entry.client, entry.sequence, entry.step)
+        if key in tape:
+            raise _wrong(f"noise_tape entry {number} repeats client, sequence and step {key}")
+        tape[key] = np.array(entry.noise, dtype=np.float64)
+    return tape

@@ -1,0 +1,254 @@
+"""Supervised learning: a dataset, its partition among clients, and a model."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fedsim.errors import UserError
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Evaluation
+from fedsim.scenario.model import SupervisedTask as SupervisedParameters
+from fedsim.scenario.training import Training
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray, Task, TaskContext
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.layout import Layout
+from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.partition import Partition, partition_table
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+_SEED_MASK = (1 << 63) - 1
+# Batch normalization needs more than one sample.
+_PROBE_SAMPLES = 2
+
+
+class SupervisedTask(Task):
+    """A model to be trained on the clients' samples.
+
+    Samples are loaded and the module is built when they are first used. A model that has no outline, as one of the
+    user's own, is built and checked at once.
+
+    Attributes:
+        dataset: the samples.
+        partition: which client holds which.
+        model: the part that builds the module.
+        loss: what it is trained for.
+        offsets, rows: client i trains on ``rows[offsets[i] : offsets[i + 1]]`` of ``train_x``; numpy int64.
+        client_test_offsets, client_test_rows: the same for their own test samples, which index ``client_test_x``; None
+            if clients have none.
+
+    Raises:
+        UserError: the model does not fit the dataset.
+    """
+
+    name: ClassVar[str] = "supervised"
+    Params = SupervisedParameters
+
+    def __init__(self, dataset: Dataset, partition: Partition, model: ModelComponent) -> None:
+        self.dataset = dataset
+        self.partition = partition
+        self.model = model
+        self.model_family = model.family
+        self.loss = model.loss(dataset)
+        self.samples = partition.samples
+        self.offsets: IntArray = partition.train_offsets
+        self.rows: IntArray = partition.train_rows
+        self.client_test_offsets = partition.test_offsets
+        self.client_test_rows = partition.test_rows
+        self._outline = model.outline(dataset)
+        if self._outline is not None:
+            self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
+        else:
+            self.layout = Layout.of_module(self.module)
+
+    @classmethod
+    def build(cls, params: SupervisedParameters, context: TaskContext) -> SupervisedTask:
+        """The task, with the data set loaded and dealt to the clients."""
+        dataset = context.load(params.dataset.create(), context.folder)
+        stream = Stream(context.seed, Purpose.PARTITION)
+        partition = params.partition.create().split(dataset, stream, context.folder)
+        return cls(dataset, partition, params.model.create())
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample of the dataset."""
+        return self.dataset.input_shape
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The network; its parameter values have no meaning, use :meth:`initial`.
+
+        Its dropout layers, if any, are keyed (see :mod:`fedsim.tasks.modules.dropout`); frozen parameters are buffers.
+        """
+        from fedsim.tasks.modules.checks import check_module, refuse_lazy
+        from fedsim.tasks.modules.dropout import key_dropout
+        from fedsim.tasks.modules.frozen import hold_frozen
+        from fedsim.tasks.modules.initialization import isolated_torch_random
+
+        with isolated_torch_random(0):
+            module = key_dropout(self.model.build(self.dataset))
+        if self._outline is not None:
+            return module
+        refuse_lazy(module, self.model.name)
+        if hold_frozen(module):
+            # The other families promise what a model with buffers in it cannot keep.
+            self.model_family = "module"
+        check_module(module, self.model, self.dataset, self.loss, self._probe)
+        return module
+
+    @cached_property
+    def train_x(self) -> Tensor:
+        """All training samples as stored, (n, *input_shape), uint8 or float32, sharing memory with the dataset."""
+        return _tensor(self.dataset.train_x)
+
+    @cached_property
+    def train_y(self) -> Tensor:
+        """Their labels, (n,) int64."""
+        return _tensor(self.dataset.train_y)
+
+    @cached_property
+    def test_x(self) -> Tensor:
+        """The shared test samples, (m, *input_shape)."""
+        return _tensor(self.dataset.test_x)
+
+    @cached_property
+    def test_y(self) -> Tensor:
+        """Their labels, (m,) int64."""
+        return _tensor(self.dataset.test_y)
+
+    @property
+    def client_test_x(self) -> Tensor:
+        """The samples that the clients' own test rows index: the training or the test samples."""
+        return self.train_x if self.partition.test_source == "train" else self.test_x
+
+    @property
+    def client_test_y(self) -> Tensor:
+        """Their labels."""
+        return self.train_y if self.partition.test_source == "train" else self.test_y
+
+    @cached_property
+    def _pixel_map(self) -> tuple[Tensor, Tensor] | None:
+        """Scale and shift of the samples."""
+        if self.dataset.scale is None or self.dataset.shift is None:
+            return None
+        return _tensor(self.dataset.scale), _tensor(self.dataset.shift)
+
+    def inputs(self, raw: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """What the module sees of gathered samples ``raw`` (n, *input_shape), on their device.
+
+        Character codes become int64; everything else becomes ``raw * scale + shift`` in ``dtype`` (float32 if None).
+        """
+        if self.dataset.kind == "next_character":
+            return raw.long()
+        values = raw.float() if dtype is None else raw.to(dtype)
+        if self._pixel_map is None:
+            return values
+        scale, shift = (value.to(values) for value in self._pixel_map)
+        return values * scale + shift
+
+    def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
+        """Initial parameters and buffers; drawn in float32 whatever ``dtype``, so that all precisions start alike."""
+        import torch
+
+        from fedsim.tasks.modules.initialization import isolated_torch_random
+
+        seed = stream.hash(0) & _SEED_MASK
+        generator = torch.Generator().manual_seed(seed)
+        with isolated_torch_random(seed):
+            module = self.model.build(self.dataset)
+            with torch.no_grad():
+                self.model.initialize(module, generator)
+        values = self.layout.flatten(module)
+        return values if dtype is None else values.to(dtype)
+
+    def flops_per_sample(self) -> int:
+        """Counted once by running the module forward and backward; matrix products and convolutions only."""
+        return self._flops_per_sample
+
+    @cached_property
+    def _flops_per_sample(self) -> int:
+        from fedsim.tasks.modules.counting import count_flops
+
+        return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
+
+    def activations_per_sample(self) -> int:
+        """Counted once by running the module forward and recording what torch keeps, parameters left out."""
+        return self._activations_per_sample
+
+    @cached_property
+    def _activations_per_sample(self) -> int:
+        from fedsim.tasks.modules.counting import count_activations
+
+        return count_activations(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
+
+    def _probe(self, samples: int) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of a few training samples."""
+        import torch
+
+        rows = torch.arange(samples) % len(self.train_x)
+        return self.inputs(self.train_x[rows]), self.train_y[rows]
+
+    def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
+        """One for each test sample, and those of a local step for each training sample of the objective."""
+        passes = len(self.dataset.test_y)
+        if per_client and self.client_test_rows is not None:
+            passes += len(self.client_test_rows)
+        if objective:
+            passes += FORWARD_PASSES_PER_STEP * int(self.samples.sum())
+        return passes
+
+    def partition_rows(self) -> dict[str, IntArray] | None:
+        """Clients and labels with the number of training samples, if any; None if labels are characters."""
+        if self.dataset.kind == "next_character":
+            return None
+        table = partition_table(self.dataset, self.partition)
+        clients, labels = np.nonzero(table)
+        return {"client_id": clients, "label": labels, "count": table[clients, labels]}
+
+    def check(self, training: Training, evaluation: Evaluation) -> None:
+        """Refuse augmentation, per-client evaluation or batch sizes that the samples or the model cannot meet."""
+        super().check(training, evaluation)
+        if evaluation.per_client and self.client_test_offsets is None:
+            raise UserError(
+                "clients have no test samples of their own",
+                where="evaluation.per_client",
+                hint="set task.partition.test to split or same_distribution",
+            )
+        self._check_smallest_batch(training)
+
+    def _check_smallest_batch(self, training: Training) -> None:
+        """Refuse a model that cannot be trained on one sample if a client would have a mini-batch of one."""
+        batch_size = training.batch_size
+        alone = (self.samples == 1) | (batch_size == 1)
+        # The last batch of an epoch, if a dispatch gets so far.
+        reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
+        alone |= (self.samples % batch_size == 1) & (reached | (training.time_budget is not None))
+        reason = self.refusal_of_one_sample() if alone.any() else None
+        if reason is not None:
+            client = int(np.argmax(alone))
+            raise UserError(
+                f"{int(alone.sum()):,} clients have a mini-batch of one sample (client {client}: "
+                f"{self.samples[client]:,} samples in batches of {batch_size:,}), on which model {self.model.name} "
+                f"cannot be trained: {reason}",
+                where="training.batch_size",
+                hint="use another batch_size, fewer clients, or another normalization, such as group norm",
+            )
+
+    def refusal_of_one_sample(self) -> str | None:
+        """Why the module cannot be trained on a mini-batch of one sample; None if it can."""
+        if self._outline is not None and not self._outline.batch_statistics:
+            return None
+        from fedsim.tasks.modules.checks import refusal_of_one_sample
+
+        return refusal_of_one_sample(self.module, self.loss, self._probe)
+
+
+def _tensor(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Tensor:
+    import torch
+
+    return torch.from_numpy(array)

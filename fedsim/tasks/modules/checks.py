@@ -1,0 +1,146 @@
+"""Checks that a module fits its data and can be trained, made by using it on a few samples before the run begins."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from fedsim.components import users_line
+from fedsim.errors import UserError
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.losses import Loss
+from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.modules.dropout import seed_dropout
+from fedsim.tasks.modules.initialization import isolated_torch_random
+
+_WHERE = "task.model"
+
+Probe = Callable[[int], tuple[Tensor, Tensor]]
+"""Gives inputs as the module sees them and labels of a given number of training samples."""
+
+
+def refuse_lazy(module: nn.Module, name: str) -> None:
+    """Refuse a module with parameters whose shapes are not known yet.
+
+    Raises:
+        UserError: it has such parameters.
+    """
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    lazy = [key for key, value in tensors if is_lazy(value)]
+    if lazy:
+        raise UserError(
+            f"the shape of {', '.join(lazy)} of model {name} is not known before its first use",
+            where=_WHERE,
+            hint="use layers with all their sizes (nn.Linear, not nn.LazyLinear); a constructor with the arguments "
+            "input_shape and classes is given both",
+        )
+
+
+def check_module(
+    module: nn.Module, model: ModelComponent, dataset: Dataset, loss: Loss, probe: Probe
+) -> None:
+    """Run and train the module once, so that a model that does not fit fails here and not in mid-run.
+
+    Raises:
+        UserError: it cannot work on the samples, its outputs do not fit the labels, or it cannot be trained.
+    """
+    _check_output(module, model, dataset, loss, probe)
+    _check_gradients(module, model, loss, probe)
+
+
+def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | None:
+    """Why the module cannot be trained on a mini-batch of one sample; None if it can.
+
+    Batch normalization may need several values per channel.
+    """
+    with isolated_torch_random(0):
+        try:
+            _training_loss(module, loss, probe, 1)
+        except Exception as error:
+            return _in_one_line(error)
+    return None
+
+
+def _check_output(
+    module: nn.Module, model: ModelComponent, dataset: Dataset, loss: Loss, probe: Probe
+) -> None:
+    samples = 2
+    module.eval()
+    try:
+        with torch.no_grad():
+            outputs = module(probe(samples)[0])
+    # A module of the user's may fail in any way; whatever it is, it is the user's to fix.
+    except Exception as error:
+        raise UserError(
+            f"model {model.name} cannot work on samples of shape {dataset.input_shape} "
+            f"of {dataset.name}: {_in_one_line(error)}",
+            where=_WHERE,
+            hint=f"it is given float32 tensors (n, {', '.join(map(str, dataset.input_shape))})"
+            if dataset.kind != "next_character"
+            else f"it is given int64 character codes (n, {dataset.input_shape[0]})",
+        ) from error
+    finally:
+        module.train()
+    width = dataset.classes if loss.kind == "cross_entropy" else 1
+    expected = (samples, width)
+    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != expected:
+        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise UserError(
+            f"model {model.name} gives {shape} for {samples} samples, expected {expected}",
+            where=_WHERE,
+            hint=f"its last layer needs {width} outputs for dataset {dataset.name}",
+        )
+    if not outputs.is_floating_point():
+        raise UserError(
+            f"model {model.name} gives numbers of type {outputs.dtype}",
+            where=_WHERE,
+            hint="it must give a floating-point score for each class",
+        )
+
+
+def _check_gradients(module: nn.Module, model: ModelComponent, loss: Loss, probe: Probe) -> None:
+    if not any(True for _ in module.parameters()):
+        raise UserError(
+            f"model {model.name} has no trainable parameters",
+            where=_WHERE,
+            hint="leave requires_grad of some of its parameters as it is"
+            if any(value.is_floating_point() for value in module.state_dict().values())
+            else "its parameters must be attributes of its modules",
+        )
+    with isolated_torch_random(0):
+        try:
+            trained, mean_loss = _training_loss(module, loss, probe, 2)
+            if mean_loss.requires_grad:
+                # Other samples may use other parameters, as behind a gate.
+                torch.autograd.grad(mean_loss, list(trained.parameters()), allow_unused=True)
+        except Exception as error:
+            raise UserError(
+                f"model {model.name} cannot be trained: {_in_one_line(error)}", where=_WHERE
+            ) from error
+    if not mean_loss.requires_grad:
+        raise UserError(
+            f"the outputs of model {model.name} have no gradient by any of its parameters",
+            where=_WHERE,
+            hint="use them in forward without detach or no_grad",
+        )
+
+
+def _training_loss(
+    module: nn.Module, loss: Loss, probe: Probe, samples: int
+) -> tuple[nn.Module, Tensor]:
+    """A copy of the module in training, and its mean loss on this many samples."""
+    trained = copy.deepcopy(module).train()
+    seed_dropout(trained, 0)
+    inputs, labels = probe(samples)
+    return trained, loss.per_sample(trained(inputs), labels).mean()
+
+
+def _in_one_line(error: Exception) -> str:
+    """An error of a module in one line, with the line of the user's file that it passed through, if any."""
+    kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
+    line = users_line(error)
+    return f"{kind}{error}" + (f" ({line})" if line else "")

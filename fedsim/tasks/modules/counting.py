@@ -1,0 +1,82 @@
+"""Operations and memory of a module's training step, counted by running it on a few samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from fedsim.tasks.losses import Loss
+
+
+def count_flops(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
+    """Operations of a forward and backward pass per sample; matrix products, convolutions and attention only."""
+    parameters = [value for value in module.parameters() if value.requires_grad]
+    counter = FlopCounter()
+    was_training = module.training
+    module.eval()
+    with counter:
+        outputs = module(inputs)
+        total_loss = loss.per_sample(outputs, labels).sum()
+        torch.autograd.grad(total_loss, parameters, allow_unused=True)
+    module.train(was_training)
+    return counter.total // inputs.shape[0]
+
+
+def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
+    """Numbers per sample that torch keeps for the backward pass, parameters left out."""
+    parameters = {value.untyped_storage().data_ptr() for value in module.parameters()}
+    sizes: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        # Layers keep views of one tensor, such as an output that is the next layer's input: it is counted once.
+        storage = tensor.untyped_storage().data_ptr()
+        if storage not in parameters:
+            sizes.setdefault(storage, tensor.numel())
+        # Detached: a node that held its own output would hold itself, out of the garbage collector's sight.
+        return tensor.detach()
+
+    was_training = module.training
+    module.eval()
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss.per_sample(module(inputs), labels).sum()
+    module.train(was_training)
+    return sum(sizes.values()) // len(inputs)
+
+
+class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds up the operations of everything that is executed inside it, by torch's own formulas.
+
+    These are matrix products, convolutions and attention, forward and backward. The count is that of
+    ``torch.utils.flop_counter.FlopCounterMode``, whose first use takes seconds, for it imports the compiler.
+
+    Attributes:
+        total: operations so far (a multiply-add is two).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total: int = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # True would wrap __torch_dispatch__ in what imports the compiler.
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Execute ``func``, in its parts where it has any, and count it."""
+        kwargs = kwargs or {}
+        with self:
+            result = func.decompose(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+        result = func(*args, **kwargs)
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            self.total += formula(*args, **kwargs, out_val=result)
+        return result

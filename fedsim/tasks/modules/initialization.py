@@ -1,0 +1,64 @@
+"""Initial parameters of a module, drawn from a given generator alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Generator, nn
+from torch.nn import init
+
+
+def initialize(module: nn.Module, generator: Generator) -> None:
+    """Redraw all parameters by torch's standard rule of each layer, from ``generator`` alone.
+
+    A module may have a method ``draw(generator)`` for parameters it holds itself.
+
+    Raises:
+        TypeError: a layer with parameters has no known rule.
+    """
+    for layer in module.modules():
+        own = dict(layer.named_parameters(recurse=False))
+        if hasattr(layer, "draw"):
+            layer.draw(generator)  # type: ignore[operator]
+        elif isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
+            init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
+            if layer.bias is not None:
+                bound = 1 / math.sqrt(layer.weight[0].numel())
+                init.uniform_(layer.bias, -bound, bound, generator=generator)
+        elif isinstance(layer, nn.Embedding):
+            init.normal_(layer.weight, generator=generator)
+        elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.BatchNorm1d | nn.BatchNorm2d):
+            state = {**own, **dict(layer.named_buffers(recurse=False))}
+            for name, value in state.items():
+                value.fill_(1.0 if name in ("weight", "running_var") else 0.0)
+        elif own:
+            raise TypeError(f"no rule to initialize {type(layer).__name__}")
+
+
+def initialize_for_relu(module: nn.Module, generator: Generator) -> None:
+    """As :func:`initialize`, but all linear and convolutional layers except the last start as He et al. 2015
+    derive for ReLU.
+
+    Their weights are normal with variance 2 / (inputs of a unit) and their biases zero; a network of several
+    such layers starts to learn at once, where torch's standard rule can keep it on a plateau for hundreds of steps.
+    """
+    initialize(module, generator)
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    for layer in layers[:-1]:
+        init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
+        if layer.bias is not None:
+            init.zeros_(layer.bias)
+
+
+@contextmanager
+def isolated_torch_random(seed: int) -> Iterator[None]:
+    """Inside, torch's global CPU generator starts from ``seed``; outside, it is as if nothing had happened.
+
+    For constructors of modules, which draw from the global generator whether or not the numbers are used.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

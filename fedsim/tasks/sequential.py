@@ -1,0 +1,101 @@
+"""Convolutional networks that are a plain sequence of layers, described without torch.
+
+One description gives both the outline and the module, whose tensors are named ``<number of the layer>.weight`` and
+``.bias`` as in ``torch.nn.Sequential``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.model import ModelComponent, NamedShapes, Outline, linear
+
+if TYPE_CHECKING:
+    from torch import Generator, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A square convolution with bias and stride 1."""
+
+    channels: int
+    kernel: int
+    padding: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear layer with bias."""
+
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """Dropout of single values."""
+
+    probability: float
+
+
+Layer = Conv | Linear | Dropout | Literal["relu", "pool", "flatten"]
+"""``pool`` is 2 x 2 max-pooling."""
+
+
+class SequentialModel(ModelComponent):
+    """A network of layers one after the other, with a linear layer to the classes at the end.
+
+    Attributes:
+        least: smallest height and width of images that the layers can work on.
+        for_relu: whether layers before ReLU start with He's initialization, and not by torch's standard rule.
+    """
+
+    least: ClassVar[int] = 4
+    for_relu: ClassVar[bool] = False
+
+    @abstractmethod
+    def layers(self) -> list[Layer]:
+        """All layers but the last."""
+
+    def build(self, dataset: Dataset) -> nn.Module:
+        """The layers for this dataset's images."""
+        from fedsim.tasks.modules.sequential import sequential
+
+        return sequential(self._sized(dataset))
+
+    def outline(self, dataset: Dataset) -> Outline:
+        """Weights and biases of the layers, in order."""
+        tensors: NamedShapes = ()
+        for number, (layer, inputs) in enumerate(self._sized(dataset)):
+            if isinstance(layer, Conv):
+                shape = (layer.channels, inputs, layer.kernel, layer.kernel)
+                tensors += ((f"{number}.weight", shape), (f"{number}.bias", (layer.channels,)))
+            elif isinstance(layer, Linear):
+                tensors += linear(str(number), inputs, layer.units)
+        return Outline(tensors)
+
+    def initialize(self, module: nn.Module, generator: Generator) -> None:
+        """Torch's standard rule; or Kaiming normal weights and zero biases before ReLU."""
+        from fedsim.tasks.modules.initialization import initialize, initialize_for_relu
+
+        (initialize_for_relu if self.for_relu else initialize)(module, generator)
+
+    def _sized(self, dataset: Dataset) -> list[tuple[Layer, int]]:
+        """Each layer with its number of input channels, or of input values once they are flattened."""
+        size = self.image_shape(dataset, self.least)
+        result: list[tuple[Layer, int]] = []
+        for layer in (*self.layers(), Linear(dataset.classes)):
+            result.append((layer, size[0]))
+            if isinstance(layer, Conv):
+                grown = 2 * layer.padding - layer.kernel + 1
+                size = (layer.channels, size[1] + grown, size[2] + grown)
+            elif isinstance(layer, Linear):
+                size = (layer.units, 1, 1)
+            elif layer == "pool":
+                size = (size[0], size[1] // 2, size[2] // 2)
+            elif layer == "flatten":
+                size = (math.prod(size), 1, 1)
+        return result

@@ -1,0 +1,100 @@
+"""Numbers in source files, declared once per column: what a cell may hold, and the error if it holds anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.errors import UserError
+from fedsim.traces.tables import NOT_NEGATIVE, Bounds
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+# The clock counts 2**62 us, 146,000 years.
+TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column or field of numbers.
+
+    Args:
+        name: its name in the source.
+        unit: unit of the values, for messages.
+        bounds: what a number must lie within.
+        missing: values that stand for an unknown number, such as ``""`` in text and ``None`` in JSON.
+        whole: only integers.
+    """
+
+    name: str
+    unit: str = ""
+    bounds: Bounds = NOT_NEGATIVE
+    missing: tuple[str | None, ...] = ()
+    whole: bool = False
+
+    def read(self, values: Sequence[Any], where: Callable[[int], str]) -> Floats:
+        """``values``, numbers or texts, as float64; NaN where missing. Shape of ``values``.
+
+        Args:
+            values: the cells.
+            where: location of the cell with this index, for messages.
+
+        Raises:
+            UserError: a cell is not a number, not finite or out of bounds; names the first one.
+        """
+        plain = not self.whole and len(values) and not isinstance(values[0], str)
+        cells = values if plain else map(self._parsed, values)
+        try:
+            numbers = np.fromiter(cells, np.float64, len(values))
+        except (TypeError, ValueError, OverflowError):
+            numbers = np.array([self._parsed_or_nan(value) for value in values], np.float64)
+        good = self.bounds.contain(numbers)
+        for row in np.flatnonzero(~good).tolist():
+            if values[row] not in self.missing:
+                raise UserError(
+                    f"{self.name} is {_shown(values[row])}", where=where(row), hint=self.rule
+                )
+        return numbers
+
+    @property
+    def rule(self) -> str:
+        """What a cell must hold, as a hint."""
+        kind = "whole number" if self.whole else "number"
+        bounds = f" {'' if self.bounds.words else 'of '}{self.bounds}"
+        unit = f" ({self.unit})" if self.unit else ""
+        words = " or ".join(repr(word) if word else "empty" for word in self.missing)
+        return f"it must be a {kind}{bounds}{unit}" + (f", or {words} if unknown" if words else "")
+
+    def _parsed(self, value: Any) -> float:
+        if self.missing and value in self.missing:
+            return np.nan
+        if self.whole:
+            return int(value) if isinstance(value, str | int) else _no_number()
+        if isinstance(value, str) and "_" in value:
+            return _no_number()
+        return float(value)
+
+    def _parsed_or_nan(self, value: Any) -> float:
+        try:
+            return self._parsed(value)
+        except (TypeError, ValueError, OverflowError):
+            return np.nan
+
+
+def _no_number() -> float:
+    raise ValueError
+
+
+def _shown(value: Any) -> str:
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def microseconds(seconds: Floats) -> Ints:
+    """Integer microseconds nearest to ``seconds``, which must be finite and within 146,000 years."""
+    return np.asarray(np.rint(seconds * 1e6).astype(np.int64))

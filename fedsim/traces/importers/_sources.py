@@ -1,0 +1,280 @@
+"""Source files: folders, zip archives, gzip, text, JSON and pickles, with errors that say where."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from fedsim.errors import UserError
+from fedsim.unpickling import DamagedPickle, RefusedPickle, load_plain
+
+# Companions of a data set that lie beside its files.
+_COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)
+_CHUNK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a source, unpacked.
+
+    Args:
+        name: path inside the folder or archive that was given, or the file's own name; without ``.gz``.
+        where: what messages call it.
+        data: its content.
+    """
+
+    name: str
+    where: str
+    data: bytes
+
+    def text(self) -> str:
+        """The content as text.
+
+        Raises:
+            UserError: not UTF-8.
+        """
+        try:
+            return self.data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = self.data.count(b"\n", 0, error.start) + 1
+            raise UserError(
+                f"is not a text file: {error.reason} at byte {error.start}",
+                where=self.line(line),
+                hint="give a text file in UTF-8",
+            ) from error
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The lines that are not blank, each with its number from 1."""
+        for number, text in enumerate(self.text().splitlines(), start=1):
+            if text.strip():
+                yield number, text
+
+    def table(self) -> tuple[dict[str, list[str]], list[int]]:
+        """Columns of a comma-separated file by the names in its header, cells stripped, and the line of each row.
+
+        Raises:
+            UserError: the file is empty, has no rows, repeats a column, or a row has another number of cells.
+        """
+        reader = csv.reader(io.StringIO(self.text()), skipinitialspace=True)
+        rows, lines = [], []
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            for row in reader:
+                if not any(cell.strip() for cell in row):
+                    continue
+                if len(row) != len(header):
+                    raise UserError(
+                        f"has {len(row)} cells, the header {len(header)}",
+                        where=self.line(reader.line_num),
+                        hint="every row needs as many cells as the header",
+                    )
+                rows.append(row)
+                lines.append(reader.line_num)
+        except csv.Error as error:
+            raise UserError(f"is not CSV: {error}", where=self.line(reader.line_num)) from error
+        if not header:
+            raise UserError("is empty", where=self.where)
+        for name in header:
+            if header.count(name) > 1:
+                raise UserError(f"has the column '{name}' twice", where=self.line(1))
+        cells = zip(*rows, strict=True) if rows else [()] * len(header)
+        columns = [[cell.strip() for cell in column] for column in cells]
+        return dict(zip(header, columns, strict=True)), lines
+
+    def json(self) -> Any:
+        """The content as JSON.
+
+        Raises:
+            UserError: not JSON.
+        """
+        text = self.text()
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"is not JSON: {error.msg}",
+                where=f"{self.where}:{error.lineno}:{error.colno}",
+                hint="the file is truncated or of another format",
+            ) from error
+        except RecursionError as error:
+            raise UserError("is nested too deeply to be a trace", where=self.where) from error
+
+    def records(self) -> Any:
+        """The content of a file of JSON or of a pickle of plain data.
+
+        Raises:
+            UserError: the file is neither, or the pickle names a class or function. Nothing that it names is called.
+        """
+        if self.data[:1] != b"\x80" and self.data[:2] not in (b"(d", b"}q", b"(l", b"]q"):
+            return self.json()
+        try:
+            return load_plain(self.data)
+        except RefusedPickle as error:
+            raise UserError(
+                f"the pickle asks for {error}, which is not plain data; it was not loaded",
+                where=self.where,
+                hint="a pickle can run any program: load it on a machine you can spare and save it as JSON",
+            ) from error
+        except DamagedPickle as error:
+            raise UserError(
+                f"the pickle is truncated or damaged: {error}",
+                where=self.where,
+                hint="copy the file again, or give the JSON form",
+            ) from error
+
+    def objects(self, what: str) -> dict[str, Mapping[str, Any]]:
+        """:meth:`records` as an object of objects with text keys.
+
+        Args:
+            what: what its records are, in the plural.
+
+        Raises:
+            UserError: not an object, empty, or a record is not an object.
+        """
+        content = self.records()
+        if not isinstance(content, dict) or not content:
+            kind = "empty" if content == {} else f"a {type(content).__name__}"
+            raise UserError(
+                f"is {kind}; an object of {what} by id is expected",
+                where=self.where,
+                hint="check that the file is of the named format",
+            )
+        records: dict[str, Mapping[str, Any]] = {}
+        for key, record in content.items():
+            if not isinstance(record, dict):
+                raise UserError(
+                    f"record {key!r} is a {type(record).__name__}, not an object",
+                    where=f"{self.where}, record {key}",
+                    hint="check that the file is of the named format",
+                )
+            if str(key) in records:
+                raise UserError(f"record {key!r} appears twice", where=self.where)
+            records[str(key)] = record
+        return records
+
+    def line(self, number: int) -> str:
+        """``file:line``, for messages."""
+        return f"{self.where}:{number}"
+
+
+class Sources:
+    """The files that paths name, unpacked one at a time while they are iterated over.
+
+    They come in the order of the paths; those of folders and archives sorted by name, without READMEs and the like.
+
+    Args:
+        paths: files, folders of files, or zip archives.
+        max_unpacked: most bytes that all compressed files together may unpack to.
+    """
+
+    def __init__(self, paths: Sequence[Path], max_unpacked: float = float("inf")) -> None:
+        self.paths = tuple(paths)
+        self.max_unpacked = max_unpacked
+
+    @property
+    def where(self) -> str:
+        """All paths, for messages."""
+        return ", ".join(map(str, self.paths))
+
+    def describe(self) -> str:
+        """Names of the files with their SHA-256, as the ``source`` of a manifest."""
+        parts = []
+        for path in self.paths:
+            digest = ""
+            if path.is_file():
+                with path.open("rb") as file:
+                    digest = f" (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()})"
+            parts.append(path.name + digest)
+        return ", ".join(parts)
+
+    def __iter__(self) -> Iterator[SourceFile]:
+        """The files.
+
+        Raises:
+            UserError: a path is missing, unreadable, damaged or unpacks to too much, or nothing is left.
+        """
+        self._left = self.max_unpacked
+        empty = True
+        for path in self.paths:
+            if path.is_dir():
+                files = self._folder(path)
+            elif path.suffix == ".zip" and path.exists():
+                files = self._archive(path)
+            else:
+                files = iter([self._file(path, path.name)])
+            for file in files:
+                empty = False
+                yield file
+        if empty:
+            raise UserError("no files to import", where=self.where or None, hint="name a file")
+
+    def _folder(self, path: Path) -> Iterator[SourceFile]:
+        for file in sorted(item for item in path.rglob("*") if item.is_file()):
+            if not _COMPANION.match(file.name):
+                yield self._file(file, file.relative_to(path).as_posix())
+
+    def _file(self, path: Path, name: str) -> SourceFile:
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise UserError("no such file", where=str(path)) from error
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        return self._gunzipped(SourceFile(name, str(path), data))
+
+    def _archive(self, path: Path) -> Iterator[SourceFile]:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for name in sorted(archive.namelist()):
+                    if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
+                        continue
+                    with archive.open(name) as member:
+                        data = self._unpacked(member, f"{path}!{name}")
+                    yield self._gunzipped(SourceFile(name, f"{path}!{name}", data))
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
+            raise UserError(
+                f"is not a whole zip archive: {error}", where=str(path), hint="copy the file again"
+            ) from error
+
+    def _gunzipped(self, file: SourceFile) -> SourceFile:
+        if not file.name.endswith(".gz"):
+            return file
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(file.data)) as content:
+                data = self._unpacked(content, file.where)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UserError(
+                f"is not a whole gzip file: {error}", where=file.where, hint="copy the file again"
+            ) from error
+        return SourceFile(file.name.removesuffix(".gz"), file.where, data)
+
+    def _unpacked(self, content: IO[bytes] | gzip.GzipFile, where: str) -> bytes:
+        """What ``content`` unpacks to, as long as all files stay within the bound."""
+        parts = []
+        while part := content.read(_CHUNK_BYTES):
+            self._left -= len(part)
+            if self._left < 0:
+                raise UserError(
+                    f"unpacks to more than {self.max_unpacked / 2**30:.3g} GiB",
+                    where=where,
+                    hint="if the file is what it should be, allow more: -s max_unpacked=16GiB",
+                )
+            parts.append(part)
+        return b"".join(parts)

@@ -1,0 +1,175 @@
+"""What a comparison says of itself: cautions, places that several share, few seeds, a baseline that never got there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from fedsim.analysis.comparison import Comparison, Target, figures, findings
+from fedsim.analysis.comparison.cautions import cautions
+from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.headline import headline
+from fedsim.analysis.comparison.loading import Loaded
+from fedsim.analysis.comparison.page import title
+from fedsim.analysis.comparison.plots import plot_curves
+from tests.analysis.comparison.test_groups import facts, server
+
+GOAL = Target("accuracy", 0.8)
+
+
+def of(*runs: RunFacts, baseline: str | None = None, goals: tuple[Target, ...] = ()) -> Comparison:
+    return Comparison(Loaded(runs, (), None), targets=goals, baseline=baseline)
+
+
+def run(
+    method: str, seed: int = 0, accuracy: tuple[float, ...] = (0.1, 0.9), **more: Any
+) -> RunFacts:
+    times = tuple(10.0 * (place + seed) for place in range(len(accuracy)))
+    return facts({**server(method), **more}, seed, f"{method}{seed}", times, accuracy)
+
+
+def data(name: str, alpha: float = 1.0) -> dict[str, Any]:
+    return {"dataset": {"name": name}, "partition": {"alpha": alpha}}
+
+
+# -- cautions -------------------------------------------------------------------------------------------------------
+
+
+def test_variants_of_one_world_need_no_caution() -> None:
+    tasks = [data("digits", alpha) for alpha in (0.1, 1.0)]
+    runs = [run(method, task=task) for method in ("fedavg", "mifa") for task in tasks]
+    assert cautions(of(*runs)) == []
+    # What is swept besides is a setting, and a parameter of training may be tuned.
+    tuned = [run(m, training={"lr": lr}) for m, lr in (("fedavg", 0.1), ("mifa", 0.2))]
+    assert cautions(of(*tuned)) == []
+    assert cautions(of(*[run("fedavg", task=task) for task in tasks])) == []
+
+
+def test_other_data_are_told_of() -> None:
+    (caution,) = cautions(of(run("fedavg", task=data("digits")), run("mifa", task=data("cifar10"))))
+    assert caution == (
+        "Variants learn different data: task.dataset.name is digits for fedavg; cifar10 for mifa."
+    )
+    # Also where nothing else differs.
+    assert cautions(of(run("fedavg", task=data("digits")), run("fedavg", task=data("cifar10"))))
+
+
+def test_a_world_that_differs_with_the_method_is_told_of() -> None:
+    runs = [run("fedavg", task=data("digits", 0.1)), run("mifa", task=data("digits", 1.0))]
+    (caution,) = cautions(of(*runs, run("fedvarp", task=data("digits", 1.0))))
+    assert caution == (
+        "Variants differ in more than the server: task.partition.alpha is 0.1 for fedavg; 1.0 for mifa, fedvarp."
+    )
+
+
+def test_a_metric_that_only_some_measured_is_told_of() -> None:
+    measured = run("ditto")
+    measured.progress["client_accuracy"] = [0.1, 0.9]
+    measured = dataclasses.replace(measured, metrics=("accuracy", "client_accuracy"))
+    comparison = of(run("fedavg"), measured, goals=(Target("client_accuracy", 0.8),))
+    assert cautions(comparison) == [
+        "Client accuracy was not measured for fedavg; set evaluation.per_client: true."
+    ]
+    assert comparison.metrics == ("client_accuracy", "accuracy")
+
+
+# -- what is said of targets ------------------------------------------------------------------------------------------
+
+
+def test_a_mean_over_some_of_the_runs_says_so() -> None:
+    lucky = [run("mifa", seed, (0.1, 0.9) if seed == 0 else (0.1, 0.2)) for seed in (0, 1)]
+    steady = [run("fedavg", seed) for seed in (0, 1)]
+    comparison = of(*steady, *lucky, goals=(GOAL,))
+    assert headline(comparison).startswith(
+        "mifa reached 80% accuracy first, after 10 s (1 of 2 runs)"
+    )
+    finding = figures.target_figure(comparison, GOAL, 0).finding
+    assert finding == "mifa was first, after 10 s (1 of 2 runs)."
+
+
+def test_a_baseline_that_never_got_there_is_named() -> None:
+    comparison = of(run("fedavg", accuracy=(0.1, 0.2)), run("mifa"), goals=(GOAL,))
+    assert comparison.targets["relative"].isna().all()
+    assert "The baseline fedavg is one of them, so there are no relative times" in (
+        figures.target_figure(comparison, GOAL, 0).finding
+    )
+    reached = of(run("fedavg"), run("mifa"), goals=(GOAL,))
+    assert "baseline" not in figures.target_figure(reached, GOAL, 0).finding
+
+
+@pytest.mark.parametrize(
+    ("seeds", "times", "differences"),
+    [
+        (2, "An interval needs at least 3 runs.", "Fewer than 3 seeds: there are no intervals"),
+        (
+            3,
+            "With 3 seeds an interval is little more than the range of the runs.",
+            "one of 4 pairs",
+        ),
+        (6, "", ""),
+    ],
+)
+def test_few_seeds_are_told_of(seeds: int, times: str, differences: str) -> None:
+    runs = [run(m, seed) for m in ("fedavg", "mifa") for seed in range(seeds)]
+    comparison = of(*runs, goals=(GOAL,))
+    assert times in figures.target_figure(comparison, GOAL, 0).extra["note"]
+    pairs = figures.pairs(comparison)
+    assert pairs is not None
+    assert differences in pairs.finding + pairs.extra["note"]
+    assert comparison.targets["time_low_s"].isna().all() == (seeds < 3)
+    if seeds == 6:
+        assert "little more" not in figures.target_figure(comparison, GOAL, 0).extra["note"]
+        assert "chance" not in pairs.finding + pairs.extra["note"]
+
+
+def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
+    runs = [run(name, accuracy=(0.1, end)) for name, end in (("a", 0.5), ("b", 0.7), ("c", 0.4))]
+    comparison = of(*runs, baseline="b", goals=(Target("accuracy", 0.99),))
+    pairs = comparison.pairs[comparison.pairs["quantity"] == "final accuracy"]
+    names = list(zip(pairs["first"], pairs["second"], strict=True))
+    assert names == [("a", "b"), ("c", "b"), ("a", "c")]
+    figure = figures.pairs(comparison)
+    assert figure is not None
+    # Nobody reached the target: nothing to subtract, no row.
+    shown = next(column for column in figure.columns if column.key == "difference")
+    assert shown.values == ["−20.0 pp", "−30.0 pp", "+10.0 pp"]
+
+
+def test_who_is_alike_is_not_ranked() -> None:
+    finding = figures.learning(of(run("fedavg"), run("mifa")))
+    assert finding is not None
+    assert finding.finding == "All tied: 90.0% accuracy."
+    frame = of(run("fedavg", accuracy=(0.1, 0.5)), run("mifa")).summary
+    assert findings.leader(frame, "final_accuracy", "{:.1f}".format) == "mifa"
+    assert findings.leader(frame, "runs", "{:.1f}".format) == ""
+
+
+def test_a_target_that_nobody_measured_is_no_target() -> None:
+    timed = facts({**server("fedavg"), "stop": {"target": {"accuracy": 0.9}}})
+    assert of(timed).goals == ()
+
+
+# -- many variants --------------------------------------------------------------------------------------------------
+
+
+def test_a_dozen_variants_are_told_apart_in_print() -> None:
+    runs = [run(f"method{number}", seed) for number in range(12) for seed in (0, 1)]
+    figure = plot_curves(of(*runs), "accuracy", "time_s")
+    lines = figure.axes[0].get_lines()
+    assert (
+        len({(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in lines})
+        == 12
+    )
+    assert len({(str(line.get_linestyle()), line.get_marker()) for line in lines[:8]}) == 8
+    assert not figure.axes[0].collections
+    few = plot_curves(of(*runs[:10]), "accuracy", "time_s")
+    assert len(few.axes[0].collections) == 5
+
+
+def test_the_title_names_up_to_three_in_their_order() -> None:
+    assert title(["b"]) == "b"
+    assert title(["b", "a"]) == "b and a"
+    assert title(["c", "b", "a"]) == "c, b and a"
+    assert title(["d", "c", "b", "a"]) == "4 variants compared"

@@ -1,0 +1,115 @@
+"""Comparing runs: choices, runs that are left out, the command, and the interface in Python."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from synthetic_runs import build_run
+
+import fedsim
+from fedsim.analysis.comparison import Target, compare
+from fedsim.analysis.comparison.headline import headline
+from fedsim.analysis.comparison.page import render
+from fedsim.cli.compare import command
+from fedsim.errors import UserError
+from fedsim.runs import RunFolder
+from fedsim.sweeps import Sweep
+from tests.analysis.comparison.compared import GROUPS, SETTINGS, folders, parquet, row
+
+
+def test_baseline_can_be_chosen(sweep: Sweep) -> None:
+    chosen = compare(sweep.path, targets=["accuracy=0.5"], baseline="fedbuff")
+    assert row(chosen.targets, SETTINGS[0], "fedbuff")["relative"] == 1
+    times = chosen.targets.set_index(["setting", "label"])["time_s"]
+    expected = times[SETTINGS[0], "fedavg"] / times[SETTINGS[0], "fedbuff"]
+    assert row(chosen.targets, SETTINGS[0], "fedavg")["relative"] == pytest.approx(expected)
+    with pytest.raises(UserError, match="there is no variant 'fedprox'"):
+        compare(sweep.path, baseline="fedprox")
+
+
+def test_targets_are_checked_and_have_a_default(sweep: Sweep) -> None:
+    with pytest.raises(UserError, match="no run measured 'f2'"):
+        compare(sweep.path, targets=["f2=0.5"])
+    with pytest.raises(UserError, match="write a metric, '=' and a number"):
+        compare(sweep.path, targets=["accuracy:0.5"])
+    levels = [goal.value for goal in compare(sweep.path).goals]
+    best = max(parquet(path, "metrics")["accuracy"].max() for path in sweep.path.glob("*seed*"))
+    assert levels == sorted(levels)
+    assert levels[-1] <= best < levels[-1] + 0.05
+    assert str(Target("accuracy", 0.9)) == "accuracy=0.9"
+
+
+def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(sweep.path, tmp_path / "sweep")
+    for name, status in (("failed", "failed"), ("killed", "running")):
+        path = next((tmp_path / "sweep").glob(f"alpha5.0_fedavg_*seed{int(name == 'killed')}"))
+        RunFolder(path).update_info(status=status, error="no luck")
+    shutil.rmtree(next((tmp_path / "sweep").glob("alpha5.0_fedavg_*seed2")))
+    found = compare(tmp_path / "sweep")
+    assert [(g.setting, g.label) for g in found.groups] == GROUPS[1:2] + GROUPS[2:]
+    assert [item.reason for item in found.left_out] == [
+        "failed (no luck)",
+        "is in progress or was killed",
+        "was not started",
+    ]
+    assert "3 runs left out" in render(found)
+    output = CliRunner().invoke(command, [str(tmp_path / "sweep")]).output
+    assert "3 runs left out" in output
+
+
+def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        compare(tmp_path / "nothing")
+    with pytest.raises(UserError, match="the folder holds no run"):
+        compare(tmp_path)
+    build_run(tmp_path / "killed", hours=3, finish=False)
+    with pytest.raises(UserError, match="no complete run"):
+        compare(tmp_path)
+
+
+def test_timing_only_runs_are_compared_without_learning(tmp_path: Path) -> None:
+    runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
+    found = compare(runs)
+    page = found.write(tmp_path / "out").read_text()
+    assert "timing-only runs" in page
+    assert not (tmp_path / "out" / "curves.pdf").exists()
+    assert found.summary["runs"].tolist() == [2]
+    with pytest.raises(UserError, match="timing-only"):
+        found.plot()
+
+
+def test_command(sweep: Sweep, tmp_path: Path) -> None:
+    args = [str(sweep.path), "-o", str(tmp_path / "out"), "--target", "accuracy=0.5"]
+    result = CliRunner().invoke(command, [*args, "--baseline", "fedbuff", "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["baseline"] == "fedbuff"
+    assert Path(document["page"]) == tmp_path / "out" / "compare.html"
+    expected = compare(sweep.path, targets=["accuracy=0.5"], baseline="fedbuff")
+    for shown, known in zip(document["targets"], expected.targets.to_dict("records"), strict=True):
+        assert shown["time_s"] == pytest.approx(known["time_s"])
+        assert shown["relative"] == pytest.approx(known["relative"])
+    assert document["headline"] == headline(expected)
+    shown = CliRunner().invoke(command, args).output
+    for line in expected.summary.itertuples():
+        assert f"{100 * line.final_accuracy:.1f}% ± {100 * line.final_accuracy_sd:.1f}%" in shown
+    never = CliRunner().invoke(command, [*args[:-1], "accuracy=0.99"]).output
+    assert "– [0 of 3]" in never
+    assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
+
+
+def test_run_and_comparison_in_python(sweep: Sweep) -> None:
+    run = fedsim.load(folders(sweep, *GROUPS[0])[0])
+    assert run.plot().axes[0].get_lines()[0].get_ydata()[-1] == pytest.approx(
+        100 * run.metrics["accuracy"].iloc[-1]
+    )
+    found = sweep.compare(targets=["accuracy=0.5"])
+    assert isinstance(found, fedsim.Comparison)
+    assert "time_s" in found._repr_html_()
+    assert repr(found) == "<Comparison: 12 runs, 4 groups>"
+    with pytest.raises(UserError, match="nothing to draw against 'joules'"):
+        found.curves("accuracy", "joules")

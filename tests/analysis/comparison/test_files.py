@@ -1,0 +1,64 @@
+"""The files of a comparison: tables, LaTeX, and the figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedsim.analysis.comparison import Comparison, compare
+from fedsim.sweeps import Sweep
+from tests.analysis.comparison.compared import SETTINGS, TARGETS, VARIANTS, row
+
+
+def test_files(sweep: Sweep, comparison: Comparison, tmp_path: Path) -> None:
+    page = comparison.write(tmp_path / "out")
+    assert sorted(path.name for path in page.parent.iterdir()) == [
+        "compare.html",
+        "curves.pdf",
+        "curves.svg",
+        "summary.csv",
+        "summary.parquet",
+        "table.tex",
+        "targets.csv",
+        "targets.parquet",
+    ]
+    for name in ("summary", "targets"):
+        frame = getattr(comparison, name)
+        pd.testing.assert_frame_equal(pd.read_parquet(page.parent / f"{name}.parquet"), frame)
+        back = pd.read_csv(page.parent / f"{name}.csv", keep_default_na=True)
+        pd.testing.assert_frame_equal(back, frame, check_dtype=False)
+    first = {path.name: path.read_bytes() for path in page.parent.iterdir()}
+    compare(sweep.path, targets=[f"accuracy={value}" for value in TARGETS]).write(
+        tmp_path / "again"
+    )
+    assert first == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+
+
+def test_latex_table(comparison: Comparison, tmp_path: Path) -> None:
+    comparison.write(tmp_path)
+    lines = (tmp_path / "table.tex").read_text().splitlines()
+    assert lines[1] == r"\begin{tabular}{lrrrrrr}"
+    assert r"\multicolumn{3}{c}{alpha=5}" in lines[3]
+    body = [line for line in lines if line.startswith(VARIANTS)]
+    assert len(body) == 2
+    shown = row(comparison.targets, SETTINGS[0], "fedbuff", target=0.5)
+    assert (
+        f"{shown['time_s']:.2f} [{shown['time_low_s']:.2f}, {shown['time_high_s']:.2f}]" in body[1]
+    )
+    assert rf"({shown['relative']:.2f}$\times$)" in body[1]
+    assert body[1].endswith(r"& -- \\")
+
+
+def test_figure_is_told_apart_without_colour(comparison: Comparison) -> None:
+    figure = comparison.plot("accuracy", "bytes")
+    assert [axes.get_title() for axes in figure.axes] == list(SETTINGS)
+    lines = figure.axes[0].get_lines()
+    assert [line.get_label() for line in lines] == list(VARIANTS)
+    assert len({(line.get_linestyle(), line.get_marker()) for line in lines}) == 2
+    frame = comparison.curves("accuracy", "bytes")
+    known = frame[(frame["setting"] == SETTINGS[0]) & (frame["label"] == "fedavg")].dropna(
+        subset="mean"
+    )
+    assert lines[0].get_ydata().tolist() == pytest.approx((100 * known["mean"]).tolist())

@@ -1,0 +1,185 @@
+"""Names of groups, on scenarios made by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.groups import Grouping, group_runs
+
+NAN = math.nan
+
+
+def facts(
+    scenario: dict[str, Any],
+    seed: int = 0,
+    folder: str = "run",
+    times: tuple[float, ...] = (),
+    accuracy: tuple[float, ...] = (),
+) -> RunFacts:
+    progress = pd.DataFrame({"time_s": times, "accuracy": accuracy})
+    for name in ("version", "round", "bytes", "compute_s"):
+        progress[name] = progress["time_s"] * 2
+    return RunFacts(
+        path=Path("/runs") / folder,
+        scenario={"name": folder, "seed": seed, **scenario},
+        replicate=(seed, seed),
+        progress=progress,
+        metrics=("accuracy",) if accuracy else (),
+        figures={},
+        spent_s={},
+        client_accuracy=np.zeros(0),
+        lorenz=np.zeros(0),
+        digest=folder,
+    )
+
+
+def server(method: str, **more: Any) -> dict[str, Any]:
+    return {"server": {"method": {"name": method, **more}}}
+
+
+def names(grouping: Grouping) -> list[tuple[str, str, int]]:
+    return [(group.setting, group.label, len(group.runs)) for group in grouping.groups]
+
+
+def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
+    runs = [facts(server("fedavg"), seed, f"run{seed}") for seed in (2, 0, 1)]
+    grouping = group_runs(runs)
+    assert names(grouping) == [("", "fedavg", 3)]
+    assert [run.seed for run in grouping.groups[0].runs] == [0, 1, 2]
+    assert grouping.differing == ()
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "expected"),
+    [
+        ([server("fedavg"), server("fedprox", mu=0.1)], ["fedavg", "fedprox"]),
+        (
+            [server("fedavg"), server("fedprox", mu=0.1), server("fedprox", mu=1.0)],
+            ["fedavg", "fedprox, mu=0.1", "fedprox, mu=1"],
+        ),
+        (
+            [server("fedavg", deadline=None), server("fedavg", deadline=60.0)],
+            ["deadline=none", "deadline=60"],
+        ),
+        (
+            [{"training": {"optimizer": {"name": "sgd", "lr": lr}}} for lr in (0.1, 0.01)],
+            ["lr=0.1", "lr=0.01"],
+        ),
+        (
+            [{"devices": {"trace": f"/data/{name}"}} for name in ("phones", "labs")],
+            ["trace=phones", "trace=labs"],
+        ),
+        ([server("my.py:First"), server("my.py:Second")], ["First", "Second"]),
+        (
+            [server("fedavg", deadline=None), server("fedavg", deadline=8.0), server("mifa")],
+            ["fedavg", "fedavg, deadline=8", "mifa"],
+        ),
+        # Runs that differ in everything are called by their method.
+        (
+            [
+                {"devices": {"compute": {"name": speed}}, **server(method)}
+                for speed, method in (("trace", "fedavg"), ("lognormal", "ditto"))
+            ],
+            ["fedavg", "ditto"],
+        ),
+        # A key that is null here and a whole part there: each says what it has.
+        (
+            [{"training": {"limited": limited}} for limited in (None, {"share": 0.5, "most": 2})],
+            ["limited=none", "limited.share=0.5"],
+        ),
+        (
+            [
+                {"training": {"limited": limited}}
+                for limited in ({"share": 0.5, "most": 2}, {"share": 0.5, "most": 3}, None)
+            ],
+            ["limited.most=2", "limited.most=3", "limited=none"],
+        ),
+        (
+            [{"stop": {"target": target}} for target in ({"accuracy": 0.9}, {"loss": 0.1}, None)],
+            ["target.accuracy=0.9", "target.loss=0.1", "target=none"],
+        ),
+        # ... but what is switched off need not be said beside something else.
+        (
+            [server("fedavg", limited=None), server("fedprox", limited={"share": 0.5})],
+            ["fedavg", "fedprox"],
+        ),
+        # Keys of one name are told apart by what they are in.
+        (
+            [
+                {"server": {"a": {"x": a}, "b": {"x": b}}}
+                for a, b in ((1, 1), (1, 2), (2, 1), (2, 2))
+            ],
+            ["a.x=1, b.x=1", "a.x=1, b.x=2", "a.x=2, b.x=1", "a.x=2, b.x=2"],
+        ),
+    ],
+)
+def test_labels_say_what_differs_in_the_fewest_words(
+    scenarios: list[dict[str, Any]], expected: list[str]
+) -> None:
+    runs = [facts(scenario, 0, f"run{number}") for number, scenario in enumerate(scenarios)]
+    assert [group.label for group in group_runs(runs).groups] == expected
+
+
+def crossed(method: str, alpha: float) -> dict[str, Any]:
+    return {**server(method), "task": {"partition": {"alpha": alpha}}}
+
+
+def test_what_is_crossed_with_the_server_section_is_a_setting() -> None:
+    runs = [facts(crossed(m, a), 0, f"{m}{a}") for m in ("fedavg", "mifa") for a in (0.1, 1.0)]
+    assert names(group_runs(runs)) == [
+        ("alpha=0.1", "fedavg", 1),
+        ("alpha=0.1", "mifa", 1),
+        ("alpha=1", "fedavg", 1),
+        ("alpha=1", "mifa", 1),
+    ]
+
+
+def test_a_setting_that_is_nothing_in_some_runs_has_a_name() -> None:
+    runs = [
+        facts({**server(method), "training": {"limited": limited}}, 0, method)
+        for method in ("fedavg", "fedlga")
+        for limited in (None, {"share": 0.5, "most": 2})
+    ]
+    assert names(group_runs(runs)) == [
+        ("limited=none", "fedavg", 1),
+        ("limited=none", "fedlga", 1),
+        ("limited.share=0.5", "fedavg", 1),
+        ("limited.share=0.5", "fedlga", 1),
+    ]
+
+
+def test_what_is_tuned_for_each_variant_belongs_to_it() -> None:
+    runs = [facts(crossed(m, a), 0, m) for m, a in (("fedavg", 0.1), ("mifa", 1.0))]
+    assert names(group_runs(runs)) == [("", "fedavg", 1), ("", "mifa", 1)]
+
+
+def test_a_failed_run_does_not_change_the_names() -> None:
+    runs = [facts(crossed("fedavg", 0.1), 0, "a"), facts(crossed("mifa", 0.1), 0, "b")]
+    runs.append(facts(crossed("fedavg", 1.0), 0, "c"))
+    complete = group_runs(runs, others=[{"seed": 0, **crossed("mifa", 1.0)}])
+    assert names(complete) == [
+        ("alpha=0.1", "fedavg", 1),
+        ("alpha=0.1", "mifa", 1),
+        ("alpha=1", "fedavg", 1),
+    ]
+
+
+def test_equal_runs_of_one_seed_are_not_averaged() -> None:
+    runs = [facts(server("fedavg"), 0, folder) for folder in ("a/run", "b/run")]
+    assert names(group_runs(runs)) == [("", "a/run", 1), ("", "b/run", 1)]
+
+
+def test_other_names_can_be_given() -> None:
+    runs = [facts(crossed(m, a), 0, f"{m}{a}") for m in ("fedavg", "mifa") for a in (0.1, 1.0)]
+    renamed = group_runs(runs, renamed={"mifa": "MIFA", "alpha=1": "mild"})
+    assert [(group.setting, group.label) for group in renamed.groups][1::2] == [
+        ("alpha=0.1", "MIFA"),
+        ("mild", "MIFA"),
+    ]

@@ -1,0 +1,227 @@
+"""The comparison page in a real browser: silent, offline, usable with a keyboard, readable in both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from synthetic_runs import build_run
+
+from fedsim.analysis.comparison import Comparison, compare
+from tests.analysis.browser import CHROMIUM, Page, browser
+from tests.analysis.comparison import compared
+from tests.analysis.test_report_browser import CONTRASTS, WIDEST
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to open pages with"),
+]
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    sweep = compared.build(tmp_path_factory.mktemp("browser") / "sweep", seeds=(0, 1))
+    (sweep.path / "reference.yaml").write_text(
+        "source: A. Author 2024\ntables:\n"
+        "  - {title: Table 1, quantity: final, values: {alpha=5: {fedavg: 0.9, fedbuff: 0.8}}}\n"
+    )
+    return compare(sweep.path, targets=["accuracy=0.5", "accuracy=0.99"])
+
+
+@pytest.fixture(scope="module")
+def written(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return comparison.write(tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Page]:
+    with browser() as page:
+        yield page
+
+
+@pytest.fixture
+def page(chromium: Page, written: Path) -> Page:
+    chromium.open(written)
+    return chromium
+
+
+def test_loads_in_silence_and_without_network(page: Page, written: Path) -> None:
+    assert page.complaints == []
+    own = written.as_uri()
+    assert [url for url in page.urls if url != own and not url.startswith("data:")] == []
+    assert page.run("document.querySelectorAll('.chart svg path').length") > 12
+    text = page.run("document.body.innerText")
+    assert "undefined" not in text
+    assert "NaN" not in text
+
+
+def test_timing_only_runs_have_a_page_too(page: Page, tmp_path: Path) -> None:
+    runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
+    page.open(compare(runs).write(tmp_path / "out"))
+    assert page.complaints == []
+    assert page.run("document.getElementById('learning')") is None
+    assert "NaN" not in page.run("document.body.innerText")
+
+
+@pytest.mark.parametrize("width", [400, 1100, 1600])
+def test_fits_every_width(page: Page, width: int) -> None:
+    page.resize(width)
+    page.settle()
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run(WIDEST) <= width
+
+
+def test_tab_reaches_every_control(page: Page) -> None:
+    expected = page.run(
+        """(() => {
+            const all = "a[href], button, select, input, summary, .chart svg, .scroll";
+            const visible = [...document.querySelectorAll(all)]
+                .filter((e) => e.checkVisibility() && !(e.type === "radio" && !e.checked));
+            visible.forEach((e, number) => { e.dataset.stop = number; });
+            return visible.length;
+        })()"""
+    )
+    reached = set()
+    for _ in range(expected + 10):
+        page.press("Tab")
+        stop, outlined = page.run(
+            """[document.activeElement.dataset.stop ?? null,
+                getComputedStyle(document.activeElement).outlineStyle !== "none"]"""
+        )
+        if stop is not None:
+            reached.add(int(stop))
+            assert outlined, stop
+    assert expected > 25
+    assert reached == set(range(expected))
+
+
+def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
+    page.run("document.querySelector('#chart-curves svg').focus()")
+    page.press("ArrowRight")
+    page.press("ArrowRight")
+    frame = comparison.curves("accuracy", "time_s")
+    here = frame[frame["setting"] == "alpha=5"]
+    place = sorted(here["x"].unique())[1]
+    said = page.run("document.getElementById('live').textContent")
+    for row in here[here["x"] == place].itertuples():
+        low, high = 100 * row.low, 100 * row.high
+        assert f"{row.label} {100 * row.mean:.1f}% ({low:.1f}% to {high:.1f}%)" in said
+
+
+def choose(page: Page, control: str, value: str) -> None:
+    page.run(f"document.getElementById('{control}').value = '{value}'")
+    page.run(f"document.getElementById('{control}').dispatchEvent(new Event('change'))")
+    page.settle()
+
+
+CURVES = "document.querySelector('#chart-curves').innerHTML"
+
+
+def test_setting_metric_and_axis_can_be_chosen(page: Page) -> None:
+    pictures = {page.run(CURVES)}
+    page.run("document.querySelector('input[value=compute_s]').click()")
+    page.settle()
+    pictures.add(page.run(CURVES))
+    assert "client compute time" in page.run("document.querySelector('#chart-curves').textContent")
+    choose(page, "metric", "loss")
+    pictures.add(page.run(CURVES))
+    lorenz = page.run("document.querySelector('#chart-lorenz').innerHTML")
+    choose(page, "setting", "alpha=0.2")
+    pictures.add(page.run(CURVES))
+    assert len(pictures) == 4
+    # Who takes part does not depend on the data split; the accuracy of the clients does.
+    assert page.run("document.querySelector('#chart-lorenz').innerHTML") == lorenz
+    assert page.complaints == []
+
+
+def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
+    bands = "document.querySelectorAll('#chart-curves path[style*=opacity]').length"
+    assert page.run(bands) == 2
+    page.run("document.getElementById('bands').click()")
+    page.settle()
+    assert page.run(bands) == 0
+    drawn = "document.querySelector('#chart-curves svg').textContent"
+    assert "target 50%" in page.run(drawn)
+    choose(page, "metric", "loss")
+    assert "target" not in page.run(drawn)
+
+
+def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
+    faded = "[...document.querySelectorAll('#chart-curves g.faded')].map((g) => g.dataset.label)"
+    button = "document.querySelector('[data-legend=curves] button')"
+    page.run(f"{button}.dispatchEvent(new PointerEvent('pointerenter'))")
+    assert set(page.run(faded)) == {"fedbuff"}
+    page.run(f"{button}.dispatchEvent(new PointerEvent('pointerleave'))")
+    assert page.run(faded) == []
+
+
+def test_a_variant_can_be_hidden_with_the_keyboard(page: Page) -> None:
+    button = "document.querySelector('[data-legend=curves] button')"
+    before = page.run(CURVES)
+    page.run(f"{button}.focus()")
+    page.press("Enter")
+    page.settle()
+    assert page.run(f"{button}.getAttribute('aria-pressed')") == "false"
+    assert page.run(f"document.activeElement === {button}")
+    assert "fedavg" not in page.run("document.querySelector('#chart-curves svg').textContent")
+    hidden = page.run(CURVES)
+    assert hidden != before
+    page.press("Enter")
+    page.settle()
+    assert page.run(f"{button}.getAttribute('aria-pressed')") == "true"
+    assert len(page.run(CURVES)) == len(before)
+
+
+def test_numbers_follow_what_is_chosen(page: Page, comparison: Comparison) -> None:
+    page.run("document.querySelector('[data-table=curves]').open = true")
+    page.settle()
+    read = "[...document.querySelectorAll('[data-table=curves] tbody tr')].map((r) => r.children[1].textContent)"
+    for setting in ("alpha=5", "alpha=0.2"):
+        choose(page, "setting", setting)
+        frame = comparison.curves("accuracy", "time_s")
+        known = frame[(frame["setting"] == setting) & (frame["label"] == "fedavg")]["mean"]
+        assert page.run(read) == [f"{100 * value:.1f}%" for value in known]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_in_both_themes(page: Page, scheme: str) -> None:
+    page.prefer(scheme)
+    found = page.run(CONTRASTS)
+    page.prefer("light")
+    assert found["checked"] > 200
+    assert found["poor"] == []
+
+
+LINES = r"""(() => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const light = (text) => {
+        canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v / 255)
+            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    };
+    const probe = document.createElement("span");
+    document.body.append(probe);
+    const of = (name) => { probe.style.color = `var(--${name})`; return light(getComputedStyle(probe).color); };
+    const card = of("card");
+    return Array.from({ length: 8 }, (_, k) => of(`g${k}`))
+        .map((ink) => (Math.max(ink, card) + 0.05) / (Math.min(ink, card) + 0.05));
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lines_stand_out_from_their_ground(page: Page, scheme: str) -> None:
+    page.prefer(scheme)
+    ratios = page.run(LINES)
+    page.prefer("light")
+    assert min(ratios) >= 3.0
+
+
+def test_prints_in_light_without_controls(page: Page) -> None:
+    page.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.run("getComputedStyle(document.querySelector('.top')).display") == "none"
+    page.call("Emulation.setEmulatedMedia", media="", features=[])
+    assert len(page.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
+    assert page.complaints == []

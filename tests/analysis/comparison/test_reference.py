@@ -1,0 +1,59 @@
+"""A paper's figures beside ours."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedsim.analysis.comparison import compare
+from fedsim.analysis.comparison.page import render
+from fedsim.errors import UserError
+from fedsim.sweeps import Sweep
+from tests.analysis.comparison.compared import cells, row
+
+
+def test_a_paper_stands_beside_our_figures(sweep: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(sweep.path, tmp_path / "sweep")
+    (tmp_path / "sweep" / "reference.yaml").write_text(
+        """
+source: A. Author 2024, Table 1
+baseline: Buffered
+targets: [accuracy=0.5]
+labels: {fedavg: FedAvg, fedbuff: Buffered, alpha=5: mild, alpha=0.2: harsh}
+tables:
+  - title: Table 1
+    quantity: relative_time
+    target: accuracy=0.5
+    values:
+      mild: {FedAvg: 1.4, Buffered: 1, FedNova: 2}
+      harsh: {FedAvg: "-", Buffered: 1.0}
+  - {title: Table 2, quantity: final, values: {mild: {FedAvg: 0.97}}}
+"""
+    )
+    found = compare(tmp_path / "sweep")
+    assert (found.baseline, [str(goal) for goal in found.goals]) == ("Buffered", ["accuracy=0.5"])
+    page = render(found)
+    ours = {
+        setting: row(found.targets, setting, "FedAvg")["relative"] for setting in ("mild", "harsh")
+    }
+    assert cells(page, "reference-0") == [
+        ["FedAvg", "1.40×", f"{ours['mild']:.2f}×", "–", f"{ours['harsh']:.2f}×"],
+        ["Buffered", "1.00×", "1.00×", "1.00×", "1.00×"],
+        ["FedNova", "2.00×", "not run", "–", "not run"],
+    ]
+    final = row(found.summary, "mild", "FedAvg")["final_accuracy"]
+    assert cells(page, "reference-1") == [["FedAvg", "97.0%", f"{100 * final:.1f}%"]]
+    assert compare(tmp_path / "sweep", baseline="FedAvg").baseline == "FedAvg"
+
+
+def test_a_wrong_reference_is_refused_with_its_place(sweep: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(sweep.path, tmp_path / "sweep")
+    path = tmp_path / "sweep" / "reference.yaml"
+    path.write_text("source: x\ntables:\n  - {title: T, quantity: seconds, values: {a: 1}}\n")
+    with pytest.raises(UserError, match=r"reference\.yaml:3:26"):
+        compare(tmp_path / "sweep")
+    path.write_text("source: x\ntables:\n  - {title: T, quantity: time_s, values: {a: 1}}\n")
+    with pytest.raises(UserError, match="a table of time_s needs a target"):
+        compare(tmp_path / "sweep")

@@ -1,0 +1,273 @@
+"""The tables of a comparison: every number against an independent query of the Parquet files."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fedsim.analysis.comparison import Comparison
+from fedsim.analysis.comparison.facts import COSTS
+from fedsim.randomness import Purpose, Stream
+from fedsim.sweeps import Sweep
+from tests.analysis.comparison.compared import (
+    GROUPS,
+    SEEDS,
+    SETTINGS,
+    TARGETS,
+    VARIANTS,
+    cost,
+    first_reaching,
+    folders,
+    parquet,
+    row,
+    value_at,
+)
+
+
+def drawn_seeds() -> npt.NDArray[np.int64]:
+    """The seeds of each bootstrap resample, (2000, 3)."""
+    return Stream(0, Purpose.ANALYSIS).generator().integers(0, 3, (2000, 3))
+
+
+def test_groups_are_named_after_what_differs(comparison: Comparison) -> None:
+    assert [(group.setting, group.label) for group in comparison.groups] == GROUPS
+    for group in comparison.groups:
+        assert [run.seed for run in group.runs] == list(SEEDS)
+    assert "task.partition.alpha" in comparison.grouping.differing
+    assert "server.method.name" in comparison.grouping.differing
+
+
+@pytest.mark.parametrize("against", list(COSTS))
+@pytest.mark.parametrize("metric", ["accuracy", "loss"])
+def test_curves_carry_the_last_value_forward(
+    sweep: Sweep, comparison: Comparison, document: dict[str, Any], metric: str, against: str
+) -> None:
+    frame = comparison.curves(metric, against)
+    checked = 0
+    for (setting, variant), number in zip(GROUPS, (0, 1, 0, 1), strict=True):
+        group = frame[(frame["setting"] == setting) & (frame["label"] == variant)]
+        runs = folders(sweep, setting, variant)
+        end = max(cost(run, against).max() for run in runs)
+        shown = document["charts"]["settings"][setting][metric][against]
+        for place in range(0, len(group), max(1, len(group) // 7)):
+            x = float(group["x"].iloc[place])
+            values = np.array([value_at(run, metric, against, x) for run in runs])
+            if x > end * (1 + 1e-9):
+                values[:] = np.nan
+            expected = values.mean()
+            assert group["mean"].iloc[place] == pytest.approx(expected, nan_ok=True)
+            spread = values.std(ddof=1)
+            assert group["low"].iloc[place] == pytest.approx(expected - spread, nan_ok=True)
+            assert group["high"].iloc[place] == pytest.approx(expected + spread, nan_ok=True)
+            assert shown["x"][place] == x
+            drawn = shown["groups"][number]["mean"][place]
+            assert drawn == (None if math.isnan(expected) else pytest.approx(expected))
+            checked += not math.isnan(expected)
+    assert checked > 16
+
+
+@pytest.mark.parametrize("value", TARGETS)
+def test_times_to_target(sweep: Sweep, comparison: Comparison, value: float) -> None:
+    resamples = drawn_seeds()
+    for setting, variant in GROUPS:
+        shown = row(comparison.targets, setting, variant, target=value)
+        runs = folders(sweep, setting, variant)
+        times = np.array([first_reaching(run, "accuracy", value) for run in runs])
+        reached = int(np.isfinite(times).sum())
+        assert (shown["runs"], shown["reached"]) == (3, reached)
+        if reached < 1.5:
+            numbers = shown[["time_s", "time_low_s", "time_median_s", "relative", "bytes"]]
+            assert numbers.isna().all()
+            continue
+        assert shown["time_s"] == pytest.approx(np.nanmean(times))
+        ordered = np.sort(np.where(np.isnan(times), np.inf, times))
+        assert shown["time_median_s"] == ordered[1]
+        if reached == 3:
+            means = [times[draw].mean() for draw in resamples]
+            assert shown["time_low_s"] == pytest.approx(np.quantile(means, 0.025))
+            assert shown["time_high_s"] == pytest.approx(np.quantile(means, 0.975))
+        else:
+            assert math.isnan(shown["time_low_s"])
+        base = np.array(
+            [first_reaching(run, "accuracy", value) for run in folders(sweep, setting, "fedavg")]
+        )
+        if np.isfinite(base).sum() < 1.5:
+            assert math.isnan(shown["relative"])
+        else:
+            assert shown["relative"] == pytest.approx(np.nanmean(times) / np.nanmean(base))
+        if variant != "fedavg" and np.isfinite([*times, *base]).all():
+            ratios = [times[draw].mean() / base[draw].mean() for draw in resamples]
+            assert shown["relative_low"] == pytest.approx(np.quantile(ratios, 0.025))
+            assert shown["relative_high"] == pytest.approx(np.quantile(ratios, 0.975))
+        for against in ("round", "version", "bytes", "compute_s"):
+            at = [
+                cost(run, against)[
+                    (parquet(run, "metrics")["accuracy"] >= value).to_numpy().argmax()
+                ]
+                for run, time_s in zip(runs, times, strict=True)
+                if math.isfinite(time_s)
+            ]
+            assert shown[against] == pytest.approx(np.mean(at))
+
+
+def test_the_sample_reaches_every_case(comparison: Comparison) -> None:
+    """Otherwise the test above would test less than it says."""
+    frame = comparison.targets
+    assert set(frame["reached"]) >= {0, 3}
+    assert frame["relative_low"].notna().any()
+    assert frame[frame["reached"] == 0]["time_s"].isna().all()
+
+
+def test_final_and_best_values(sweep: Sweep, comparison: Comparison) -> None:
+    for setting, variant in GROUPS:
+        shown = row(comparison.summary, setting, variant)
+        tables = [parquet(run, "metrics") for run in folders(sweep, setting, variant)]
+        for metric, best in (("accuracy", "max"), ("loss", "min")):
+            ends = np.array([table[metric].iloc[-1] for table in tables])
+            assert shown[f"final_{metric}"] == pytest.approx(ends.mean())
+            assert shown[f"final_{metric}_sd"] == pytest.approx(ends.std(ddof=1))
+            bests = [getattr(table[metric], best)() for table in tables]
+            assert shown[f"best_{metric}"] == pytest.approx(np.mean(bests))
+
+
+def test_differences_are_taken_seed_by_seed(sweep: Sweep, comparison: Comparison) -> None:
+    resamples = drawn_seeds()
+    for setting in SETTINGS:
+        first, second = (
+            np.array(
+                [parquet(run, "metrics")["accuracy"].iloc[-1] for run in folders(sweep, setting, v)]
+            )
+            for v in reversed(VARIANTS)  # the baseline is the second
+        )
+        frame = comparison.pairs
+        shown = frame[(frame["setting"] == setting) & (frame["quantity"] == "final accuracy")].iloc[
+            0
+        ]
+        gaps = first - second
+        assert (shown["first"], shown["second"], shown["seeds"]) == (*reversed(VARIANTS), 3)
+        assert shown["difference"] == pytest.approx(gaps.mean())
+        means = gaps[resamples].mean(axis=1)
+        assert shown["low"] == pytest.approx(np.quantile(means, 0.025))
+        assert shown["high"] == pytest.approx(np.quantile(means, 0.975))
+        assert shown["better"] == (gaps > 0).sum()
+        for value in TARGETS:
+            quantity = f"time to accuracy={value:g}"
+            shown = frame[(frame["setting"] == setting) & (frame["quantity"] == quantity)].iloc[0]
+            pairs = [
+                [first_reaching(run, "accuracy", value) for run in both]
+                for both in zip(
+                    *(folders(sweep, setting, v) for v in reversed(VARIANTS)), strict=True
+                )
+            ]
+            gaps = np.array([a - b for a, b in pairs if math.isfinite(a) and math.isfinite(b)])
+            assert shown["seeds"] == len(gaps)
+            assert shown["difference"] == pytest.approx(
+                gaps.mean() if len(gaps) else np.nan, nan_ok=True
+            )
+            assert shown["better"] == (gaps < 0).sum()
+
+
+def test_time_spent(sweep: Sweep, comparison: Comparison) -> None:
+    for setting, variant in GROUPS:
+        tables = [parquet(run, "clients") for run in folders(sweep, setting, variant)]
+        whole = 0.0
+        for part in ("download", "compute", "upload", "waiting", "idle", "offline"):
+            shown = row(comparison.spent, setting, variant, part=part)
+            seconds = np.mean([table[f"{part}_s"].sum() for table in tables])
+            assert shown["seconds"] == pytest.approx(seconds)
+            whole += shown["share"]
+        assert whole == pytest.approx(1.0)
+
+
+def test_work_and_what_was_lost(sweep: Sweep, comparison: Comparison) -> None:
+    lost_anything = 0.0
+    for setting, variant in GROUPS:
+        shown = row(comparison.summary, setting, variant)
+        shares = []
+        for run in folders(sweep, setting, variant):
+            table = parquet(run, "dispatches")
+            lost = table["outcome"].isin(["late", "dropped", "cut", "discarded"])
+            busy = table["ended_s"] - table["dispatched_s"]
+            moved = table["bytes_down"] + table["bytes_up"]
+            shares.append(
+                [
+                    lost.mean(),
+                    table["steps_done"][lost].sum() / table["steps_done"].sum(),
+                    moved[lost].sum() / moved.sum(),
+                    busy[lost].sum() / busy.sum(),
+                ]
+            )
+        names = ["lost_dispatches", "lost_steps", "lost_bytes", "lost_seconds"]
+        assert shown[names].tolist() == pytest.approx(np.mean(shares, axis=0))
+        lost_anything += shown["lost_steps"]
+        tables = [parquet(run, "dispatches") for run in folders(sweep, setting, variant)]
+        assert shown["dispatches"] == pytest.approx(np.mean([len(table) for table in tables]))
+        assert shown["energy_j"] == pytest.approx(np.mean([t["energy_j"].sum() for t in tables]))
+        assert shown["bytes"] == pytest.approx(
+            np.mean([(t["bytes_down"] + t["bytes_up"]).sum() for t in tables])
+        )
+    assert lost_anything > 0
+
+
+def test_participation_and_delay(sweep: Sweep, comparison: Comparison) -> None:
+    for setting, variant in GROUPS:
+        shown = row(comparison.summary, setting, variant)
+        expected: dict[str, list[float]] = {}
+        for run in folders(sweep, setting, variant):
+            table, updates = parquet(run, "dispatches"), parquet(run, "aggregations")
+            taken = table[table["outcome"] == "aggregated"]
+            given = taken.groupby("client_id").size().reindex(range(12), fill_value=0)
+            pairs = np.abs(given.to_numpy()[:, None] - given.to_numpy()).mean()
+            made = taken["aggregated_version"].map(updates.set_index("version")["time_s"])
+            for name, value in {
+                "updates": len(updates),
+                "per_update": updates["contributors"].mean(),
+                "contributed": (given > 0).mean(),
+                "gini": pairs / 2 / given.mean(),
+                "staleness_mean": taken["staleness"].mean(),
+                "staleness_max": taken["staleness"].max(),
+                "age_s": (made - taken["dispatched_s"]).mean(),
+                "tau_avg": updates["delay_max"].mean(),
+                "tau_max": updates["delay_max"].max(),
+            }.items():
+                expected.setdefault(name, []).append(float(value))
+        for name, values in expected.items():
+            assert shown[name] == pytest.approx(np.mean(values)), name
+
+
+def test_lorenz_curves(sweep: Sweep, document: dict[str, Any]) -> None:
+    for number, (setting, variant) in enumerate(GROUPS):
+        curves = []
+        for run in folders(sweep, setting, variant):
+            taken = parquet(run, "dispatches").query("outcome == 'aggregated'")
+            given = np.sort(taken.groupby("client_id").size().reindex(range(12), fill_value=0))
+            curves.append(np.r_[0, given.cumsum()] / given.sum())
+        mean = np.mean(curves, axis=0)
+        shown = document["lorenz"]["groups"][number]
+        places = document["lorenz"]["columns"][0]["values"]
+        assert shown == pytest.approx(np.interp(places, np.arange(13) / 12, mean).tolist())
+
+
+def test_fairness_over_clients(
+    sweep: Sweep, comparison: Comparison, document: dict[str, Any]
+) -> None:
+    for number, (setting, variant) in enumerate(GROUPS):
+        shown = row(comparison.fairness, setting, variant)
+        each, below = [], []
+        for run in folders(sweep, setting, variant):
+            own = parquet(run, "clients")["last_accuracy"].dropna().to_numpy()
+            worst = np.sort(own)[: math.ceil(len(own) / 10)].mean()
+            jain = own.sum() ** 2 / len(own) / (own**2).sum()
+            each.append(
+                [len(own), own.mean(), own.std(), worst, *np.quantile(own, [0.1, 0.5, 0.9]), jain]
+            )
+            below.append([(own <= place / 40).mean() for place in range(41)])
+        names = ["clients", "mean", "sd", "worst_tenth", "p10", "median", "p90", "jain"]
+        assert shown[names].tolist() == pytest.approx(np.mean(each, axis=0).tolist())
+        assert document["client_accuracy"]["groups"][number] == pytest.approx(
+            np.mean(below, axis=0).tolist()
+        )

@@ -1,0 +1,133 @@
+"""Times to targets and their bootstrap intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from fedsim.analysis.comparison.targets import (
+    Target,
+    enough,
+    mean_difference,
+    mean_of_reached,
+    median_of_reached,
+    ratio_of_means,
+    reaching,
+)
+from fedsim.metrics import MetricDefinition
+from tests.analysis.comparison.test_groups import facts, server
+
+NAN = math.nan
+
+
+def test_the_first_evaluation_that_reaches_the_target_counts() -> None:
+    run = facts(server("fedavg"), 0, "a", (0.0, 1.0, 2.0, 3.0), (0.1, 0.7, 0.6, 0.8))
+    assert reaching(run, Target("accuracy", 0.7))["time_s"] == 1.0
+    assert reaching(run, Target("accuracy", 0.7))["bytes"] == 2.0
+    assert reaching(run, Target("accuracy", 0.75))["time_s"] == 3.0
+    assert math.isnan(reaching(run, Target("accuracy", 0.9))["time_s"])
+    assert math.isnan(reaching(run, Target("f1", 0.1))["time_s"])
+
+
+@pytest.mark.parametrize(
+    ("values", "is_enough", "median"),
+    [
+        ([1.0, 2.0, 3.0], True, 2.0),
+        ([3.0, NAN, 1.0], True, 3.0),
+        ([NAN, 1.0, NAN], False, NAN),
+        ([4.0, NAN, NAN, 2.0], True, 4.0),
+        ([NAN, NAN], False, NAN),
+        ([7.0], True, 7.0),
+    ],
+)
+def test_half_of_the_runs_are_enough(values: list[float], is_enough: bool, median: float) -> None:
+    """The median exists exactly where the mean is shown: both take at least half of the runs."""
+    array = np.array(values)
+    assert enough(array) is is_enough
+    assert median_of_reached(array) == pytest.approx(median, nan_ok=True)
+    assert math.isnan(median) is not is_enough
+
+
+def test_intervals_of_the_mean() -> None:
+    estimate = mean_of_reached(np.array([1.0, 2.0, 3.0, NAN]))
+    assert estimate.mean == 2.0
+    assert 1.0 <= estimate.low < 2.0 < estimate.high <= 3.0
+    alone = mean_of_reached(np.array([5.0]))
+    assert (alone.mean, math.isnan(alone.low)) == (5.0, True)
+    assert math.isnan(mean_of_reached(np.array([NAN, NAN])).mean)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    """Percentile intervals of ten normal values are a little short: near 0.9 for a nominal 0.95."""
+    random = np.random.default_rng(5)
+    samples = random.normal(10.0, 2.0, (300, 10))
+    estimates = [mean_of_reached(sample) for sample in samples]
+    covered = np.mean([estimate.low <= 10.0 <= estimate.high for estimate in estimates])
+    assert 0.85 <= covered <= 0.97
+
+
+def test_pairing_removes_what_the_seeds_have_in_common() -> None:
+    """Times of two variants that move together: the paired interval of the ratio is far narrower."""
+    days = np.array([1.0, 5.0, 9.0, 13.0, 17.0, 21.0])
+    slow = 2.0 * days + np.array([0.1, -0.1, 0.05, 0.0, -0.05, 0.1])
+    paired = ratio_of_means(slow, days, paired=True)
+    alone = ratio_of_means(slow, days, paired=False)
+    assert paired.mean == alone.mean == pytest.approx(slow.mean() / days.mean())
+    assert paired.high - paired.low < 0.05 * (alone.high - alone.low)
+    gap = mean_difference(slow, 2.0 * days)
+    assert -0.06 < gap.low < gap.mean < gap.high < 0.1
+
+
+def test_no_interval_of_fewer_than_three() -> None:
+    """Of two values the resamples have only three means: the interval would be their range."""
+    for few in ([5.0], [5.0, 6.0], [5.0, 6.0, NAN, NAN]):
+        estimate = mean_of_reached(np.array(few))
+        assert estimate.mean == np.nanmean(few)
+        assert math.isnan(estimate.low)
+        assert math.isnan(mean_difference(np.array([1.0, 3.0]), np.array([2.0, 2.5])).low)
+    three, two = np.array([3.0, 4.0, 5.0]), np.array([2.0, NAN, 3.0])
+    assert math.isfinite(ratio_of_means(three, three + 1, paired=True).low)
+    assert math.isnan(ratio_of_means(three, two, paired=True).low)
+    assert math.isnan(ratio_of_means(two, three, paired=False).high)
+
+
+def test_no_ratio_without_a_baseline_that_got_there() -> None:
+    assert math.isnan(ratio_of_means(np.array([1.0]), np.array([NAN]), paired=True).mean)
+    assert math.isnan(ratio_of_means(np.array([1.0]), np.array([0.0]), paired=True).mean)
+    single = ratio_of_means(np.array([3.0]), np.array([2.0]), paired=True)
+    assert (single.mean, math.isnan(single.low)) == (1.5, True)
+
+
+def test_the_interval_of_equal_values_is_a_point() -> None:
+    """Where a bias-corrected bootstrap is not defined, the percentile method is."""
+    estimate = mean_of_reached(np.array([4.0, 4.0, 4.0]))
+    assert (estimate.low, estimate.mean, estimate.high) == (4.0, 4.0, 4.0)
+    ratio = ratio_of_means(np.full(3, 6.0), np.full(3, 4.0), paired=True)
+    assert (ratio.low, ratio.mean, ratio.high) == (1.5, 1.5, 1.5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_resamples_that_reached_nothing_are_left_out_in_silence() -> None:
+    estimate = mean_of_reached(np.array([1.0, 2.0, 3.0, *[NAN] * 9]))
+    assert 1.0 <= estimate.low < 2.0 < estimate.high <= 3.0
+
+
+def test_intervals_come_close_to_all_possible_resamples() -> None:
+    """Brute force: of three values there are 27 resamples, all equally likely."""
+    values = np.array([1.0, 2.0, 10.0])
+    means = [values[list(draw)].mean() for draw in itertools.product(range(3), repeat=3)]
+    low, high = np.quantile(means, [0.025, 0.975], method="inverted_cdf")
+    estimate = mean_of_reached(values)
+    assert (estimate.low, estimate.high) == pytest.approx((low, high))
+
+
+def test_a_metric_of_the_user_is_reached_in_its_own_direction() -> None:
+    run = dataclasses.replace(
+        facts(server("fedavg"), 0, "a", (0.0, 1.0, 2.0), (0.9, 0.7, 0.2)),
+        definitions={"accuracy": MetricDefinition("accuracy", higher_is_better=False)},
+    )
+    assert reaching(run, Target("accuracy", 0.5))["time_s"] == 2.0

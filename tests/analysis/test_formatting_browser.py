@@ -1,0 +1,91 @@
+"""The rules of numbers in JavaScript: the same cases as in Python, and ticks that can be told apart."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim.analysis.pages import TEMPLATES
+from fedsim.analysis.run import Run
+from fedsim.formatting import format_level, format_value
+from tests.analysis.browser import CHROMIUM, Page, browser
+from tests.test_formatting import CASES, LEVELS
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to open pages with"),
+]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    path = tmp_path_factory.mktemp("formatting") / "page.html"
+    script = (TEMPLATES / "formatting.js").read_text(encoding="utf-8")
+    path.write_text(f"<!doctype html><meta charset=utf-8><script>{script}</script>")
+    with browser() as opened:
+        opened.open(path)
+        yield opened
+
+
+def written(page: Page, function: str, items: list[tuple[str, float]]) -> list[str]:
+    cases = json.dumps([[k, float(v) if math.isfinite(v) else None] for k, v in items])
+    texts: list[str] = page.run(f"{cases}.map(([kind, value]) => format.{function}(kind, value))")
+    return texts
+
+
+def test_the_cases_are_written_as_in_python(page: Page) -> None:
+    assert written(page, "value", [(kind, value) for kind, value, _ in CASES]) == [
+        text for _, _, text in CASES
+    ]
+    assert written(page, "level", [(kind, value) for kind, value, _ in LEVELS]) == [
+        text for _, _, text in LEVELS
+    ]
+
+
+def test_random_values_are_written_as_in_python(page: Page) -> None:
+    random = np.random.default_rng(3)
+    values = [
+        (kind, float(value))
+        for kind in ("time", "count", "share", "number", "bytes", "energy")
+        for value in random.choice([-1, 1], 400) * 10.0 ** random.uniform(-9, 14, 400)
+    ]
+    assert written(page, "value", values) == [format_value(v, k) for k, v in values]  # type: ignore[arg-type]
+    assert written(page, "level", values) == [format_level(v, k) for k, v in values]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("start", [0, 35.5 * 3600, 4000 * 86_400])
+@pytest.mark.parametrize("step", [1e-6, 0.0005, 0.05, 1, 5, 60, 1800, 3 * 3600, 86_400])
+def test_ticks_are_exact(page: Page, start: float, step: float) -> None:
+    """No two ticks of an axis read alike, however far it is zoomed."""
+    first = math.ceil(start / step)
+    ticks = [("time", (first + k) * step) for k in range(1, 12)]
+    if step < 1e-5 and start:
+        pytest.skip("beyond what a double holds of so long a time")
+    texts = written(page, "tick", ticks)
+    assert len(set(texts)) == len(texts)
+    assert not [text for text in texts if "0000" in text or "9999" in text]
+    assert written(page, "tick", [("time", 35.5 * 3600), ("share", 0.2), ("count", 0)]) == [
+        "1 d 11 h 30 min",
+        "20%",
+        "0",
+    ]
+
+
+@pytest.mark.parametrize("width", [500, 1300])
+def test_labels_of_a_zoomed_axis_do_not_overlap(page: Page, width: int, tmp_path: Path) -> None:
+    """The page's own choice of ticks, asked for a stretch of half an hour on the second day."""
+    from synthetic_runs import build_run
+
+    run: Run = build_run(tmp_path / "run", clients=6, hours=40)
+    page.open(run.report())
+    texts = page.run(
+        f"fedsim.ticksThatFit('time', 127000, 128800, {width}, 84).map((t) => fedsim.onAxis('time', t))"
+    )
+    assert len(texts) >= 2
+    assert len(set(texts)) == len(texts)
+    assert sum(7.2 * len(text) + 14 for text in texts[1:]) <= width

@@ -1,0 +1,97 @@
+"""What must not happen to a run folder: two owners, an edited scenario, a crash in the first or last moments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedsim
+from fedsim.composition.execution import Progress
+from fedsim.errors import UserError
+from fedsim.runs import RunFolder, Status
+from fedsim.runs.verification import verify_run_folder
+from tests.composition.worlds import digits
+
+GOING = """
+import sys
+import fedsim
+from ruamel.yaml import YAML
+from pathlib import Path
+world = YAML(typ="safe").load(Path(sys.argv[1]).read_text())
+def on_progress(progress):
+    print("going", flush=True)
+fedsim.run(world, sys.argv[2], on_progress=on_progress)
+"""
+
+
+def interrupted(path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fedsim.run(digits(stop={"rounds": 50}), path, on_progress=interrupt)
+
+
+def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(tmp_path: Path) -> None:
+    from ruamel.yaml import YAML
+
+    scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
+    YAML(typ="safe").dump(digits(stop={"rounds": 100_000}), scenario)
+    process = subprocess.Popen(
+        [sys.executable, "-c", GOING, str(scenario), str(path)], stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"going\n"
+        before = sorted(item.name for item in path.iterdir())
+        with pytest.raises(UserError, match=f"process {process.pid} on"):
+            fedsim.resume(path)
+        with pytest.raises(UserError, match=f"process {process.pid} on"):
+            fedsim.run(digits(), path, overwrite=True)
+        assert sorted(item.name for item in path.iterdir()) == before
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert fedsim.load(path).status is Status.RUNNING
+    fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
+    assert verify_run_folder(path).state == "intact"
+
+
+def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    interrupted(path)
+    assert verify_run_folder(path).state == "unfinished"
+    scenario = path / "scenario.yaml"
+    text = scenario.read_text()
+    scenario.write_text(text.replace("lr: 0.1", "lr: 0.2"))
+    assert scenario.read_text() != text
+    with pytest.raises(UserError, match=r"training\.optimizer\.lr was 0\.1 and is 0\.2"):
+        fedsim.resume(path)
+    scenario.write_text(text)
+    assert fedsim.resume(path).status is Status.COMPLETE
+
+
+def test_a_run_killed_before_it_began_can_be_run_again(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    interrupted(path)
+    folder = RunFolder(path)
+    info = folder.read_info()
+    folder.write_info(info | {"files": {}})
+    folder.scenario.unlink()
+    with pytest.raises(UserError, match="before it began"):
+        fedsim.resume(path)
+    assert fedsim.run(digits(stop={"rounds": 1}), path).status is Status.COMPLETE
+
+
+def test_a_failed_run_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / "run.json").write_text('{"format": 1, "status": "failed"}')
+    with pytest.raises(UserError, match="not written by fedsim"):
+        fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
+    assert [item.name for item in path.iterdir()] == ["run.json"]

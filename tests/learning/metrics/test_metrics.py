@@ -1,0 +1,181 @@
+"""Metrics as parts: values worked out by hand, a user's file, and what the run says about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.learning.evaluation import SupervisedEvaluator
+from fedsim.learning.metrics import Metric, Predictions, default_metrics, registry
+from fedsim.learning.metrics.top_k_accuracy import TopKAccuracy, TopKAccuracyParams
+from tests.composition.worlds import digits
+from tests.learning.problems import make_training, supervised_task
+from tests.learning.test_evaluation import EXECUTION, a_model, outputs_of
+
+CONFUSION = np.array([[3.0, 1.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+
+OWN = '''\
+from fedsim.learning.metrics import Metric
+
+
+class Brier(Metric):
+    """Mean squared distance between probabilities and labels."""
+
+    name = "brier"
+    higher_is_better = False
+
+    def compute(self, predictions):
+        probabilities = predictions.outputs.softmax(1)
+        labels = predictions.labels.unsqueeze(1)
+        chosen = probabilities.gather(1, labels).squeeze(1)
+        return (probabilities.square().sum(1) - 2 * chosen + 1).mean()
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("accuracy", 5 / 8),
+        ("loss", 0.5),
+        ("macro_f1", (2 * 3 / 9 + 2 * 2 / 7) / 2),
+        ("balanced_accuracy", (3 / 4 + 2 / 4) / 2),
+        ("perplexity", np.exp(0.5)),
+    ],
+)
+def test_values_by_hand(name: str, value: float) -> None:
+    metric = registry()[name](None)
+    assert metric.compute(Predictions(0.5, CONFUSION)) == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize(("k", "expected"), [(1, 0.25), (2, 0.75), (3, 1.0), (9, 1.0)])
+def test_top_k_by_hand(k: int, expected: float) -> None:
+    outputs = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0], [3.0, 2.0, 1.0], [1.0, 3.0, 2.0]])
+    labels = torch.tensor([0, 1, 2, 2])
+    metric = TopKAccuracy(TopKAccuracyParams(k=k))
+    assert metric.column == f"top_{k}_accuracy"
+    assert metric.compute(Predictions(0.0, CONFUSION, outputs, labels)) == expected
+
+
+def test_top_k_needs_several_outputs() -> None:
+    predictions = Predictions(0.0, CONFUSION, torch.zeros(2, 1), torch.zeros(2).long())
+    with pytest.raises(UserError, match="one output per class"):
+        TopKAccuracy(TopKAccuracyParams()).compute(predictions)
+
+
+class Outputs(Metric):
+    """Keeps what it was given."""
+
+    name = "outputs"
+
+    def compute(self, predictions: Predictions) -> float:
+        self.predictions = predictions
+        return 1.0
+
+
+@pytest.mark.parametrize("batch", [7, 512])
+def test_a_metric_is_given_all_outputs_in_order(batch: int) -> None:
+    task, metric = supervised_task("mlp"), Outputs(None)
+    model = a_model(task)
+    SupervisedEvaluator(task, EXECUTION, batch, [metric]).measure(model)
+    assert torch.equal(metric.predictions.labels, task.test_y)
+    expected = outputs_of(task, model, task.test_x)
+    torch.testing.assert_close(metric.predictions.outputs, expected, rtol=1e-12, atol=1e-12)
+    assert metric.predictions.confusion.sum() == len(task.test_y)
+
+
+def test_further_metrics_change_no_other() -> None:
+    task = supervised_task("conv")
+    model = a_model(task)
+    plain = SupervisedEvaluator(task, EXECUTION).measure(model)
+    more = SupervisedEvaluator(task, EXECUTION, None, [Outputs(None)]).measure(model)
+    assert list(more.items()) == [*plain.items(), ("outputs", 1.0)]
+
+
+def test_a_metric_asked_for_twice_is_measured_once() -> None:
+    twice = [registry()["accuracy"](None), *[TopKAccuracy(TopKAccuracyParams())] * 2]
+    columns = [metric.column for metric in default_metrics(False, twice)]
+    assert columns == ["accuracy", "loss", "macro_f1", "balanced_accuracy", "top_5_accuracy"]
+
+
+def scenario(**changes: Any) -> dict[str, Any]:
+    return {**digits(), "stop": {"rounds": 2}, **changes}
+
+
+def test_metrics_of_a_scenario(tmp_path: Path) -> None:
+    """A bare name, a part with parameters and a class in the user's own file; what they mean is in run.json."""
+    (tmp_path / "own.py").write_text(OWN)
+    asked = ["perplexity", {"name": "top_k_accuracy", "k": 3}, "own.py:Brier"]
+    path = tmp_path / "own.yaml"
+    path.write_text(fedsim.read_scenario(scenario(evaluation={"every_rounds": 1})).resolved_yaml())
+    text = path.read_text().replace("metrics: []", f"metrics: {asked!r}")
+    path.write_text(text)
+    run = fedsim.run(path, tmp_path / "run")
+    table = run.metrics
+    assert {"perplexity", "top_3_accuracy", "brier"} <= set(table.columns)
+    np.testing.assert_allclose(table["perplexity"], np.exp(table["loss"]), rtol=1e-12)
+    assert (table["top_3_accuracy"] >= table["accuracy"]).all()
+    assert table["brier"].between(0, 2).all()
+    meaning = run.info["metric_definitions"]
+    assert meaning["brier"] == {"higher_is_better": False, "unit": "number"}
+    assert meaning["top_3_accuracy"] == {"higher_is_better": True, "unit": "share"}
+    assert meaning["loss"] == {"higher_is_better": False, "unit": "number"}
+    assert "client_accuracy" not in meaning
+    again = fedsim.run(tmp_path / "run" / "scenario.yaml", tmp_path / "again")
+    assert again.metrics.equals(table)
+
+
+def test_a_target_of_ones_own_metric_is_reached_in_its_direction(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    loaded = fedsim.read_scenario(
+        scenario(
+            evaluation={"every_rounds": 1, "metrics": [f"{tmp_path}/own.py:Brier"]},
+            stop={"rounds": 3, "target": {"brier": 2.0}},
+        )
+    )
+    run = fedsim.run(loaded, tmp_path / "run")
+    assert run.info["versions_made"] == 0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (["acuracy"], "there is no metric named 'acuracy'"),
+        ([{"name": "top_k_accuracy", "k": 0}], "greater than or equal to 1|at least 1"),
+    ],
+)
+def test_mistakes(metrics: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fedsim.read_scenario(scenario(evaluation={"metrics": metrics}))
+
+
+def test_a_task_without_test_samples_has_no_such_metrics(tmp_path: Path) -> None:
+    quadratic = scenario(
+        task={"name": "quadratic", "centers": [1.0, -1.0]},
+        evaluation={"metrics": ["accuracy"]},
+        devices={"compute": {"name": "values", "step": [1.0, 1.0]}},
+        server={"method": {"name": "fedavg"}},
+    )
+    with pytest.raises(UserError, match="no test samples"):
+        fedsim.run(quadratic, tmp_path / "run")
+
+
+def test_verification_gives_the_same_run(tmp_path: Path) -> None:
+    """``training.verify: eager`` is the oracle of deferred execution."""
+    deferred = fedsim.run(scenario(), tmp_path / "deferred")
+    given = scenario()
+    given["training"] = {**given.get("training", {}), "verify": "eager"}
+    eager = fedsim.run(given, tmp_path / "eager")
+    assert eager.metrics.equals(deferred.metrics)
+    for name, value in deferred.model().items():
+        np.testing.assert_array_equal(value, eager.model()[name])
+
+
+def test_verify_is_a_choice() -> None:
+    with pytest.raises(ValueError, match="eager"):
+        make_training(verify="never")

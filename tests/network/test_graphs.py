@@ -1,0 +1,176 @@
+"""Generated graphs and graph files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.network.base import Direction
+from fedsim.network.graphs import read_graph
+from tests.composition.worlds import quadratic
+from tests.network.graphs import diamond, make, named
+
+DOWN, UP = Direction.DOWN, Direction.UP
+
+
+MS = 1_000_000
+
+
+def test_generated_trees_and_stars() -> None:
+    tree = make(
+        {
+            "name": "tree",
+            "fan_out": [2, 3],
+            "capacity": ["1Gbps", "100Mbps"],
+            "latency": ["2ms", "8ms"],
+        }
+    )
+    assert tree.access == tuple(f"n{leaf}" for leaf in range(2, 8))
+    assert named(tree, "n5", DOWN) == [("server", "n1"), ("n1", "n5")]
+    assert tree.capacity_bps[tree.route(3, UP)].tolist() == [1e8, 1e9]
+    assert set(tree.routes[UP].latency_ns.tolist()) == {10 * MS}
+    star = make({"name": "star", "sites": 4, "capacity": 5e6, "latency": 0})
+    assert [named(star, site, UP) for site in star.access] == [
+        [(f"n{site}", "server")] for site in range(4)
+    ]
+    direct = make({"name": "direct"})
+    assert (direct.access, direct.route(0, UP)) == (("server",), [])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "barabasi_albert", "nodes": 30, "links": 2},
+        {"name": "waxman", "nodes": 30},
+        {"name": "watts_strogatz", "nodes": 30, "neighbors": 6},
+    ],
+)
+def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
+    spec = spec | {"capacity": {"name": "lognormal", "median": "1Gbps", "sigma": 0.5}}
+    one, same, other = make(spec), make(spec), make(spec, seed=1)
+    assert one.links == same.links
+    assert (one.capacity_bps == same.capacity_bps).all()
+    assert one.links != other.links
+    degree = dict.fromkeys([one.server, *one.access], 0)
+    for start, _ in one.links:
+        degree[start] += 1
+    assert degree["server"] == max(degree.values())
+    assert len(np.unique(one.capacity_bps)) == len(one.links) / 2  # one for both ways
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"name": "tree", "fan_out": [2, 3], "capacity": [1e9]}, "1 values for 2 levels"),
+        ({"name": "barabasi_albert", "nodes": 3, "links": 5}, "m"),
+        ({"name": "waxman", "nodes": 3, "beta": 1e-9}, "no links"),
+        ({"name": "file", "path": "absent.gml"}, "no such file"),
+    ],
+)
+def test_graphs_that_cannot_be_made(spec: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        make(spec, tmp_path)
+
+
+def write_graphml(path: Path) -> None:
+    nx.write_graphml(diamond(), path)
+
+
+def write_gml(path: Path) -> None:
+    nx.write_gml(diamond(), path)
+
+
+def write_edges(path: Path) -> None:
+    path.write_text(
+        "# a diamond\nserver b 1Mbps 10ms\nb, a, 1e6, 0.01\nserver a 1Mbps 25ms  # direct\n\n"
+        "server c 1e6 5ms\nc d 1e6 5ms\nd a 1e6 5ms\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("net.graphml", write_graphml), ("net.gml", write_gml), ("net.edges", write_edges)],
+)
+def test_graph_files(name: str, write: Callable[[Path], None], tmp_path: Path) -> None:
+    write(tmp_path / name)
+    topology = make({"name": "file", "path": name}, tmp_path)
+    assert sorted(topology.access) == ["a", "b", "c", "d"]
+    assert named(topology, "a", UP) == [("a", "d"), ("d", "c"), ("c", "server")]
+    assert topology.routes[UP].latency_ns[topology.access.index("a")] == 15 * MS
+
+
+def test_roles_and_defaults_of_a_graph_file(tmp_path: Path) -> None:
+    graph = nx.path_graph(4)
+    nx.set_node_attributes(graph, {0: "server", 3: "access"}, "role")
+    graph.edges[1, 2]["capacity_bps"] = 5e6
+    nx.write_graphml(graph, tmp_path / "line.graphml")
+    spec = {"name": "file", "path": "line.graphml", "capacity": "1Gbps", "latency": "1ms"}
+    topology = make(spec, tmp_path)
+    assert (topology.server, topology.access) == ("0", ("3",))
+    assert topology.capacity_bps[topology.route(0, DOWN)].tolist() == [1e9, 5e6, 1e9]
+    assert make(spec | {"server": "1", "access": ["2", "3"]}, tmp_path).access == ("2", "3")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "net.edges",
+            "a b 1e6 1ms\na c 1e6 1ms d\nb\nb a 1e6 1ms\nb c -1 1ms\n",
+            "net.edges:2: .*\n",
+        ),
+        ("net.graphml", "<graphml><edge", "cannot be read"),
+        ("net.gml", "graph [ node [ ", "cannot be read"),
+        ("net.json", "{}", "is not a known extension"),
+        ("net.txt", "a b 1e6 1ms", "has no server node"),
+    ],
+)
+def test_bad_graph_files(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=message):
+        make({"name": "file", "path": name}, tmp_path)
+
+
+def test_every_bad_line_of_an_edge_list_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "net.edges"
+    path.write_text("a b 1e6 1ms\na c 1e6 1ms d\nb\nb a 1e6 1ms\nb c -1 1ms\n")
+    with pytest.raises(UserError) as caught:
+        read_graph(path)
+    assert [
+        line.partition(":")[2].partition(":")[0] for line in str(caught.value).splitlines()
+    ] == [
+        "2",
+        "3",
+        "4",
+        "5",
+    ]
+
+
+def test_the_british_key_of_a_small_world_is_still_read() -> None:
+    spec = {"name": "watts_strogatz", "nodes": 30}
+    american, british = make(spec | {"neighbors": 6}), make(spec | {"neighbours": 6})
+    assert american.links == british.links
+    assert len(american.links) == 30 * 6
+
+
+def test_the_path_of_a_graph_is_absolute_in_a_resolved_scenario(tmp_path: Path) -> None:
+    """So that a run can be resumed from its folder."""
+    write_edges(tmp_path / "net.edges")
+    scenario = quadratic([[0]])
+    scenario["devices"]["network"] = {
+        "name": "shared",
+        "down": "1Mbps",
+        "topology": {"name": "file", "path": "net.edges"},
+    }
+    (tmp_path / "scenario.yaml").write_text(json.dumps(scenario))
+    loaded = fedsim.read_scenario(tmp_path / "scenario.yaml")
+    topology = loaded.resolved()["devices"]["network"]["topology"]
+    assert topology["path"] == str(tmp_path / "net.edges")

@@ -1,0 +1,99 @@
+"""Every flipped bit is noticed, by ``fedsim verify`` and by the reader of the file."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import fedsim
+from fedsim.cli import cli
+from fedsim.errors import UserError
+from fedsim.runs.verification import verify_run_folder
+from tests.composition.worlds import digits
+
+FLIPS = 6
+
+
+def verify(*folders: Path) -> tuple[int, Any]:
+    result = CliRunner().invoke(cli, ["verify", *map(str, folders), "--json"])
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("verification") / "run"
+    fedsim.run(digits(stop={"rounds": 3}), path)
+    return path
+
+
+def read_everything(path: Path) -> None:
+    run = fedsim.load(path)
+    tables = (run.dispatches, run.aggregations, run.metrics, run.clients, run.online, run.partition)
+    assert all(table is not None for table in tables)
+    assert run.scenario
+    assert run.model()
+
+
+def test_a_run_as_written_is_intact_and_its_page_does_not_count(complete: Path) -> None:
+    read_everything(complete)
+    assert verify(complete)[0] == 0
+    (complete / "report.html").write_text("rewritten")
+    (complete / "notes.txt").write_text("mine")
+    code, rows = verify(complete)
+    assert (code, rows[0]["state"]) == (0, "intact")
+    assert rows[0]["files"] == len(list(complete.iterdir())) - 3  # the page, the notes, the lock
+
+
+def test_every_flipped_bit_and_every_missing_file_is_noticed(
+    complete: Path, tmp_path: Path
+) -> None:
+    draw = random.Random(1)
+    names = sorted(
+        path.name
+        for path in complete.iterdir()
+        if path.name not in ("report.html", "notes.txt", ".lock")
+    )
+    assert len(names) == 9
+    for name in names:
+        path = tmp_path / "run"
+        content = (complete / name).read_bytes()
+        for flip in range(FLIPS + 1):
+            shutil.copytree(complete, path)
+            if flip == FLIPS:
+                (path / name).unlink()
+            else:
+                changed = bytearray(content)
+                changed[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+                (path / name).write_bytes(changed)
+            assert verify_run_folder(path).state == "damaged", (name, flip)
+            assert verify(path)[0] == 2
+            with pytest.raises(UserError):
+                read_everything(path)
+            with pytest.raises(UserError):
+                fedsim.resume(path)
+            shutil.rmtree(path)
+
+
+def test_folders_of_the_first_version_are_not_verifiable(complete: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(complete, path)
+    info = json.loads((path / "run.json").read_text()) | {"format": 1}
+    del info["files"], info["sha256"]
+    (path / "run.json").write_text(json.dumps(info))
+    code, rows = verify(path)
+    assert (code, rows[0]["state"]) == (0, "not verifiable")
+    read_everything(path)
+
+
+def test_a_run_whose_page_is_missing_gets_it_by_resuming(complete: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(complete, path)
+    (path / "report.html").unlink()
+    fedsim.resume(path)
+    assert (path / "report.html").stat().st_size > 10_000

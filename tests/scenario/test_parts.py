@@ -1,0 +1,161 @@
+"""Parts in every form in which a scenario may give them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import DirectoryPath, Field, FilePath
+
+from fedsim.catalog import Catalog
+from fedsim.components import Component
+from fedsim.errors import UserError
+from fedsim.parameters import Parameters, descriptions
+from fedsim.scenario.loading import load_part, load_scenario, load_scenario_dict
+from tests.scenario.conftest import Mixing, kind, part
+
+TASK = {"dataset": "digits", "partition": "iid", "model": "mlp"}
+
+
+class Pathy(Parameters):
+    """Paths in every place where a type can hold one."""
+
+    one: FilePath
+    """An existing file."""
+    maybe: FilePath | None = None
+    many: list[FilePath] = []
+    pair: tuple[Path, Path] | None = None
+    named: dict[str, DirectoryPath] = {}
+    word: Path | str = "auto"
+    choice: Path | None = Field(default=None, alias="lambda")
+
+
+class MyMixing(Mixing):
+    """Parameters of a class in this module."""
+
+
+class MyMethod(Component):
+    """A method of a test."""
+
+    Params = MyMixing
+
+    def __init__(self, params: MyMixing) -> None:
+        self.params = params
+
+
+def scenario(catalog: Catalog, tmp_path: Path, **server: Any) -> Any:
+    data = {"task": TASK, "server": server, "stop": {"rounds": 1}}
+    return load_scenario_dict(data, tmp_path, catalog).scenario
+
+
+@pytest.mark.parametrize("written", ["fedbuff", {"name": "fedbuff"}])
+def test_a_name_stands_for_a_part(catalog: Catalog, tmp_path: Path, written: Any) -> None:
+    server = scenario(catalog, tmp_path, method=written).server
+    assert server.method.name == "fedbuff"
+    assert server.schedule.name == "buffered"
+    assert server.selection.name == "uniform"
+
+
+def test_a_short_form_takes_parameters_from_outside(catalog: Catalog, tmp_path: Path) -> None:
+    data = {"task": TASK, "server": {"method": "fedavg"}, "stop": {"rounds": 1}}
+    loaded = load_scenario_dict(data, tmp_path, catalog, ["server.method.alpha=2"])
+    assert (loaded.scenario.server.method.name, loaded.scenario.server.method.params.alpha) == (
+        "fedavg",
+        2.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "alpha"),
+    [
+        (MyMethod, 0.5),
+        ({"name": MyMethod, "alpha": 3}, 3.0),
+        (MyMethod(MyMixing(alpha=4.0)), 4.0),
+    ],
+)
+def test_classes_and_instances_are_parts(
+    catalog: Catalog, tmp_path: Path, given: Any, alpha: float
+) -> None:
+    method = scenario(catalog, tmp_path, method=given).server.method
+    assert method.type is MyMethod
+    assert method.params.alpha == alpha
+    assert method.name == f"{Path(__file__).resolve()}:MyMethod"
+    again = load_part("method", method.data(), tmp_path, catalog)
+    assert again.params.alpha == alpha
+
+
+def test_a_class_that_ships_with_fedsim_keeps_its_name(catalog: Catalog, tmp_path: Path) -> None:
+    shipped = catalog.kinds["method"].registry()["fedbuff"]
+    assert scenario(catalog, tmp_path, method=shipped).server.method.name == "fedbuff"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "server.method: must be the name of a method, or a mapping of its name and parameters"),
+        ({"name": 3}, "server.method.name: must be text, not 3"),
+        (int, "server.method: int is not a method\n  derive it from fedsim.components.Component"),
+        ({"name": MyMethod, "alpha": 0}, "server.method.alpha: must be greater than 0"),
+        ({"name": MyMethod, "beta": 0}, "server.method.beta: unknown key"),
+        ("fedavgg", "server.method: there is no method named 'fedavgg'\n  did you mean 'fedavg'?"),
+    ],
+)
+def test_mistakes_in_parts(catalog: Catalog, tmp_path: Path, given: Any, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        scenario(catalog, tmp_path, method=given)
+    assert str(caught.value).startswith(f"scenario: {message}")
+
+
+def test_described_user_code_is_not_imported(catalog: Catalog, tmp_path: Path) -> None:
+    code = tmp_path / "untouched.py"
+    code.write_text("raise AssertionError('imported')\n")
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "task: {dataset: digits, partition: iid, model: mlp}\n"
+        "server: {method: {name: untouched.py:Mine, mu: 0.5}}\nstop: {rounds: 1}\n"
+    )
+    described = load_scenario(file, catalog, user_code="describe").scenario
+    method = described.server.method
+    assert (method.component, method.params) == (None, None)
+    assert method.user is not None
+    assert (method.user.file, method.user.class_name) == (code, "Mine")
+    assert method.data() == {"name": f"{code}:Mine", "mu": 0.5}
+    assert described.server.schedule.data() is None, "only the class knows its companions"
+    assert described.server.selection.data() is None
+    assert not [name for name in sys.modules if name.startswith("fedsim_user_untouched")]
+    with pytest.raises(UserError, match=r"s.yaml:2:18: .*Mine was not imported"):
+        _ = method.type
+    with pytest.raises(UserError, match="imported"):
+        load_scenario(file, catalog)
+
+
+def test_paths_are_absolute_whatever_holds_them(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.kinds["dataset"] = kind(part("pathy", Pathy))
+    (tmp_path / "a").write_text("")
+    (tmp_path / "d").mkdir()
+    written = {
+        "name": "pathy",
+        "one": "a",
+        "maybe": "a",
+        "many": ["a", "d/../a"],
+        "pair": ["a", "nowhere"],
+        "named": {"x": "d"},
+        "word": "b",
+        "lambda": "~/c",
+    }
+    params = load_part("dataset", written, tmp_path, catalog).params
+    a = tmp_path / "a"
+    assert (params.one, params.maybe, params.many) == (a, a, [a, a])
+    assert params.pair == (a, tmp_path / "nowhere")
+    assert params.named == {"x": tmp_path / "d"}
+    assert params.word == tmp_path / "b"
+    assert params.choice == Path.home() / "c"
+    with pytest.raises(UserError, match=r"dataset: many\.1: path does not point to a file"):
+        load_part("dataset", {"name": "pathy", "one": "a", "many": ["a", "b"]}, tmp_path, catalog)
+
+
+def test_fields_are_described_by_their_docstrings() -> None:
+    assert descriptions(Pathy) == {"one": "An existing file."}
+    assert descriptions(MyMixing)["lambda"] == "A name that Python reserves."

@@ -1,0 +1,48 @@
+"""Exactly the clients of the script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedsim.errors import UserError
+from tests.scheduling.drawing import by_round, draws
+from tests.simulation.harness import online
+
+
+def test_the_script_is_followed_and_starts_again() -> None:
+    script = {"name": "scripted", "rounds": [[0, 2], [1]]}
+    assert by_round(draws(script, clients=3, rounds=4)) == [[0, 2], [1], [0, 2], [1]]
+
+
+def test_without_rounds_the_script_is_a_queue() -> None:
+    script = {"name": "scripted", "rounds": [[0, 2], [1]]}
+    book = draws(script, clients=3, rounds=6, schedule={"name": "async", "concurrency": 1})
+    rows = sorted(book.rows, key=lambda row: int(row["dispatch_id"]))
+    assert [row["client"] for row in rows[:6]] == [0, 2, 1, 0, 2, 1]
+
+
+def test_an_offline_client_gets_its_work_at_its_check_in() -> None:
+    book = draws(
+        {"name": "scripted", "rounds": [[0, 1]]},
+        clients=2,
+        rounds=1,
+        availability=online([(0.0, 1e6)], [(7.0, 1e6)]),
+    )
+    assert [(row["client"], row["dispatched"]) for row in book.rows] == [(0, 0), (1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "message"),
+    [([[0, 9]], "round 0 names client 9"), ([[0], [1, 1]], "round 1")],
+)
+def test_scripts_that_cannot_be_followed_are_refused(rounds: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        draws({"name": "scripted", "rounds": rounds}, clients=3, rounds=1)
+
+
+def test_tiers_cannot_follow_a_script() -> None:
+    script = {"name": "scripted", "rounds": [[0]]}
+    with pytest.raises(UserError, match="the scripted selection fixes the clients of each round"):
+        draws(script, clients=3, rounds=1, schedule={"name": "tiered"})

@@ -1,0 +1,16 @@
+"""Tiers of like speed."""
+
+from __future__ import annotations
+
+from fedsim.scheduling.tiers import equal_tiers, tiers_by_ratio
+
+
+def test_a_tier_ends_where_a_client_takes_more_than_the_ratio_of_its_fastest() -> None:
+    # 1 and 2 are within the ratio 2; 2.1 begins a tier that holds 4.2, and 4.3 the next.
+    assert tiers_by_ratio([4.2, 1.0, 2.1, 4.3, 2.0], 2.0).tolist() == [1, 0, 1, 2, 0]
+    assert tiers_by_ratio([3.0, 3.0], 1.0).tolist() == [0, 0]
+
+
+def test_equal_tiers_differ_by_one_client_at_most_and_ties_go_by_number() -> None:
+    assert equal_tiers([5.0, 1.0, 1.0, 3.0, 4.0], 2).tolist() == [1, 0, 0, 0, 1]
+    assert equal_tiers([1.0, 1.0], 5).tolist() == [0, 1]

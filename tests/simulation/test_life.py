@@ -1,0 +1,246 @@
+"""The life of a dispatch on links whose rates change, against a simulation that advances by milliseconds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.compute.values import Values, ValuesParams
+from fedsim.devices.context import DeviceContext
+from fedsim.devices.population import Population, Power
+from fedsim.network.traced import RateSeries, Ride, TracedNetwork
+from fedsim.scenario.model import Failures
+from fedsim.simulation.plan import Planner
+from fedsim.simulation.workload import Workload
+from fedsim.traces.availability import NEVER
+from tests.simulation.harness import online
+
+MS = 1_000_000
+END_MS = 400
+"""After this the client is offline forever."""
+
+
+@dataclass(frozen=True)
+class World:
+    """One client: alternating times online and offline (ms), and bytes per millisecond down and up, repeated."""
+
+    policy: str
+    runs: tuple[int, ...]
+    stays: bool
+    down: list[int]
+    up: list[int]
+    latency: int
+    step: int
+    steps: int
+    bytes_down: int
+    bytes_up: int
+
+    @cached_property
+    def is_online(self) -> list[bool]:
+        """For each millisecond."""
+        states = [turn % 2 == 0 for turn, length in enumerate(self.runs) for _ in range(length)]
+        return (states + [self.stays] * END_MS)[:END_MS]
+
+
+class _Gone(Exception):
+    """The dispatch is over before its end."""
+
+
+@dataclass
+class Walk:
+    """A dispatch lived through tick by tick, in rational milliseconds."""
+
+    world: World
+    until: int = END_MS
+    now: Fraction = Fraction(0)
+    moved: dict[str, Fraction] = field(default_factory=dict)
+    marks: dict[str, Fraction] = field(default_factory=dict)
+    steps_done: int = 0
+    arrives: bool = False
+    ended: Fraction | None = None
+
+    def live(self) -> None:
+        """From download to arrival, or as far as it comes."""
+        try:
+            self._transfer("down", self.world.down, self.world.bytes_down)
+            self.marks["downloaded"] = self.now
+            self._compute()
+            self.marks["computed"] = self.now
+            self._transfer("up", self.world.up, self.world.bytes_up)
+            self.arrives, self.ended = True, self.now
+        except _Gone:
+            pass
+
+    def _online(self) -> bool:
+        tick = math.floor(self.now)
+        if tick >= self.until:
+            self.ended = self.now if self.world.policy == "drop" else None
+            raise _Gone
+        return self.world.is_online[tick]
+
+    def _offline(self) -> None:
+        """The client is offline now: the end of the work, or of the tick."""
+        if self.world.policy == "drop":
+            self.ended = self.now
+            raise _Gone
+        self.now = Fraction(math.floor(self.now) + 1)
+
+    def _transfer(self, way: str, rates: list[int], size: int) -> None:
+        left, self.moved[way] = Fraction(size), Fraction(0)
+        arrival: Fraction | None = None
+        while True:
+            if not self._online():
+                # What was still in the air has to be sent for again.
+                arrival = None
+                self._offline()
+                continue
+            tick = math.floor(self.now)
+            rate, end = rates[tick % len(rates)], Fraction(tick + 1)
+            sent = min(left, rate * (end - self.now))
+            if left and sent == left:
+                self.now += left / rate
+                arrival = self.now + self.world.latency
+            elif left:
+                self.now = end
+            elif arrival is None:
+                arrival = self.now + self.world.latency
+            left -= sent
+            self.moved[way] += sent
+            if not left:
+                assert arrival is not None
+                if arrival <= end:
+                    self.now = arrival
+                    return
+                self.now = end
+
+    def _compute(self) -> None:
+        world, work = self.world, Fraction(0)
+        whole = Fraction(world.step * world.steps)
+        while work < whole:
+            leaves = world.policy == "send_partial"
+            if leaves and (math.floor(self.now) >= self.until or not self._online()):
+                break
+            if world.policy in ("drop", "pause") and not self._online():
+                self._offline()
+                continue
+            time = min(Fraction(math.floor(self.now) + 1) - self.now, whole - work)
+            self.now, work = self.now + time, work + time
+            self.steps_done = math.floor(work / world.step)
+        if not self.steps_done:
+            self.ended = self.now
+            raise _Gone
+
+
+def planned(world: World) -> Planner:
+    edges = np.flatnonzero(np.diff([0, *world.is_online, 0]))
+    context = DeviceContext(
+        clients=1,
+        seed=0,
+        folder=Path(),
+        bundle=None,
+        device_rows=np.empty(0, dtype=np.int64),
+        batch_samples=np.ones(1, dtype=np.int64),
+        flops_per_sample=None,
+        eligible=np.ones(1, dtype=np.bool_),
+    )
+    params = ValuesParams(step=world.step / 1000)
+    lengths = [len(world.down), len(world.up)]
+    series = RateSeries(
+        series=np.repeat([0, 1], lengths),
+        start_ns=np.concatenate([np.arange(length) for length in lengths]) * MS,
+        duration_ns=np.full(sum(lengths), MS),
+        rate_bps=np.array(world.down + world.up) * 8000.0,
+        on_end="wrap",
+        names=["down", "up"],
+    )
+    down, up = (Ride(np.array([row]), np.zeros(1, np.int64), np.ones(1)) for row in (0, 1))
+    population = Population(
+        clients=1,
+        availability=online(list(zip(edges[::2] / 1000, edges[1::2] / 1000, strict=True))),
+        on_disconnect=world.policy,  # type: ignore[arg-type]
+        compute=ComputeTimes(Values(params, context)),
+        network=TracedNetwork(series, down=down, up=up, latency_s=world.latency / 1000),
+        power=Power(np.ones((1, 3)), np.zeros(1, dtype=np.uint8)),
+        batteries=None,
+        eligible=context.eligible,
+    )
+    workload = Workload(
+        population,
+        Failures(),
+        world.bytes_down,
+        world.bytes_up,
+        send_partial_work=False,
+        seed=0,
+    )
+    return Planner(workload)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    rates = st.lists(st.sampled_from([0, 0, 1, 2, 5, 10]), min_size=1, max_size=9).filter(any)
+    return World(
+        policy=draw(st.sampled_from(["drop", "pause", "finish", "send_partial"])),
+        runs=tuple(draw(st.lists(st.integers(1, 60), min_size=1, max_size=12))),
+        stays=draw(st.booleans()),
+        down=draw(rates),
+        up=draw(rates),
+        latency=draw(st.sampled_from([0, 0, 3, 20])),
+        step=draw(st.sampled_from([1, 4, 15])),
+        steps=draw(st.integers(1, 8)),
+        bytes_down=10 * draw(st.integers(1, 12)),
+        bytes_up=10 * draw(st.integers(1, 12)),
+    )
+
+
+@settings(max_examples=150)
+@given(world=worlds())
+def test_a_plan_is_what_a_client_lives_through(world: World) -> None:
+    planner = planned(world)
+    plan = planner.live(0, 0, 0, world.steps, None)
+    walk = Walk(world)
+    walk.live()
+    assert plan.arrives == walk.arrives
+    if walk.ended is None:
+        assert plan.end_ns == NEVER
+        # A plan without an end is looked at when the run ends.
+        plan = planner.live(0, 0, 0, world.steps, None, stop_ns=10 * END_MS * MS)
+    else:
+        assert plan.end_ns == pytest.approx(float(walk.ended * MS), abs=5)
+    for mark, found in (("downloaded", plan.downloaded_ns), ("computed", plan.computed_ns)):
+        if mark in walk.marks:
+            assert found == pytest.approx(float(walk.marks[mark] * MS), abs=5)
+        else:
+            assert found == -1
+    assert plan.steps_done == walk.steps_done
+    assert plan.bytes_down == pytest.approx(float(walk.moved.get("down", 0)), abs=1e-3)
+    assert plan.bytes_up == pytest.approx(float(walk.moved.get("up", 0)), abs=1e-3)
+
+
+@settings(max_examples=80)
+@given(world=worlds(), cut=st.integers(0, END_MS))
+def test_what_is_done_by_a_cut_is_what_was_done_by_then(world: World, cut: int) -> None:
+    """A plan that is cut has gone as far as the client had; one that had ended before is not changed."""
+    planner = planned(world)
+    whole = planner.live(0, 0, 0, world.steps, None)
+    plan = planner.live(0, 0, 0, world.steps, None, stop_ns=cut * MS)
+    if whole.end_ns <= cut * MS:
+        assert plan == whole
+        return
+    assert (plan.end_ns, plan.arrives) == (cut * MS, False)
+    assert plan.steps_done <= whole.steps_done
+    for name in ("downloaded_ns", "computed_ns"):
+        mark = getattr(whole, name)
+        assert getattr(plan, name) == (mark if 0 <= mark <= cut * MS else -1)
+    walk = Walk(world, until=cut)
+    walk.live()
+    assert plan.bytes_down == pytest.approx(float(walk.moved.get("down", 0)), abs=1e-3)
+    assert plan.bytes_up == pytest.approx(float(walk.moved.get("up", 0)), abs=1e-3)

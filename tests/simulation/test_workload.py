@@ -1,0 +1,105 @@
+"""Crashes and lost uploads in numbers, on plain and on shared links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import expon, kstest
+
+from fedsim.outcomes import Outcome
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.workload import Workloads
+from tests.simulation.harness import Book, simulate
+
+CLIENTS = 1500
+
+
+def one_round(**changes: Any) -> Book:
+    """All clients once: 1 s down, ten steps of 6 minutes, 1 s up."""
+    world: dict[str, Any] = {
+        "step_s": [360.0] * CLIENTS,
+        "selection": {"name": "uniform", "cohort": CLIENTS},
+        "rounds": 1,
+    }
+    return simulate(**{**world, **changes})
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_crashes_come_at_their_rate(shared: bool) -> None:
+    """Of work of 3,602 s a share 1 - exp(-rate x time) crashes, at exponential times cut at its end."""
+    rate_per_hour, work_s = 1.5, 3602.0
+    book = one_round(failures={"crash_rate": rate_per_hour}, shared=shared)
+    assert len(book.rows) == CLIENTS
+    crashed = [row for row in book.rows if row["outcome"] == Outcome.DROPPED]
+    share = 1 - np.exp(-rate_per_hour * work_s / 3600)
+    spread = (share * (1 - share) / CLIENTS) ** 0.5
+    assert len(crashed) / CLIENTS == pytest.approx(share, abs=4 * spread)
+    times = np.array([row["ended"] for row in crashed])
+    assert times.max() < work_s
+    whole = expon(scale=3600 / rate_per_hour)
+    assert kstest(times, lambda t: whole.cdf(t) / whole.cdf(work_s)).pvalue > 0.01
+    for row in crashed:
+        assert row["steps_done"] == min(10, max(0, int((row["ended"] - 1) // 360)))
+        assert row["bytes_down"] == min(1e6, round(row["ended"] * 1e6))
+    others = [row for row in book.rows if row["outcome"] != Outcome.DROPPED]
+    assert {row["arrived"] for row in others} == {work_s}
+
+
+def test_crashes_of_a_client_do_not_depend_on_the_others_or_the_network() -> None:
+    plain = one_round(failures={"crash_rate": 1.5})
+    shared = one_round(failures={"crash_rate": 1.5}, shared=True)
+    ends = [{row["client"]: row["ended"] for row in book.rows} for book in (plain, shared)]
+    assert ends[0] == pytest.approx(ends[1], abs=2e-9)
+    few = simulate(
+        step_s=[360.0] * 20,
+        selection={"name": "scripted", "rounds": [list(range(20))]},
+        rounds=1,
+        failures={"crash_rate": 1.5},
+    )
+    assert {row["client"]: row["ended"] for row in few.rows} == {i: ends[0][i] for i in range(20)}
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_lost_uploads_are_sent_again_and_cost_bytes_time_and_energy(retries: int) -> None:
+    loss = 0.4
+    book = one_round(
+        step_s=[1.0] * CLIENTS, failures={"upload_loss": loss, "upload_retries": retries}
+    )
+    sent = np.array([row["bytes_up"] / 1e6 for row in book.rows])
+    arrived = np.array([row["outcome"] == Outcome.AGGREGATED for row in book.rows])
+    attempts = np.arange(1, retries + 2)
+    # The k-th attempt is made with probability loss^(k-1); the last one is the last whatever comes of it.
+    for attempt in attempts:
+        made = loss ** (attempt - 1)
+        spread = (made * (1 - made) / CLIENTS) ** 0.5
+        assert np.mean(sent >= attempt) == pytest.approx(made, abs=4 * spread + 1e-12)
+    assert set(sent) <= set(attempts.tolist())
+    lost = loss ** (retries + 1)
+    spread = (lost * (1 - lost) / CLIENTS) ** 0.5
+    assert 1 - arrived.mean() == pytest.approx(lost, abs=4 * spread)
+    assert (sent[~arrived] == retries + 1).all()
+    for row in book.rows:
+        seconds = row["bytes_up"] / 1e6
+        assert row["ended"] == pytest.approx(1 + 10 + seconds)
+        assert row["energy"] == pytest.approx(1 * 1 + 2 * 10 + 3 * seconds)
+
+
+def test_which_workload_a_dispatch_has() -> None:
+    usual, prologue, first = (object() for _ in range(3))
+    dispatches = {
+        (sequence, version): Dispatch(0, 0, sequence, version, 0, 1, 0)
+        for sequence in (0, 1)
+        for version in (0, 1)
+    }
+
+    def chosen(**others: Any) -> list[Any]:
+        workloads = Workloads(usual, **others)  # type: ignore[arg-type]
+        return [workloads.of(dispatch) for dispatch in dispatches.values()]
+
+    # In order: first dispatch of version 0 and of version 1, second dispatch of version 0 and of version 1.
+    assert chosen() == [usual] * 4
+    assert chosen(first=first) == [first, first, usual, usual]
+    assert chosen(prologue=prologue) == [prologue, usual, prologue, usual]
+    assert chosen(prologue=prologue, first=first) == [prologue, first, prologue, usual]

@@ -1,0 +1,63 @@
+"""Folders of data sets, and nothing at hand from elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from fedsim.tasks.reading.images import MNIST_FILES
+from tests.tasks.files import Quiet, batch, idx, idx_arrays
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No data folder, an empty download cache."""
+    monkeypatch.delenv("FEDSIM_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def idx_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name, array in zip(MNIST_FILES, idx_arrays(), strict=True):
+        (folder / f"{name}.gz").write_bytes(gzip.compress(idx(array)))
+    return folder
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A web server on this machine and the folder that it serves."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{http.server_port}/", folder
+    http.shutdown()
+    thread.join()
+    http.server_close()
+
+
+@pytest.fixture
+def cifar_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "cifar" / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    for number in (1, 2, 5):
+        content = batch(number, labels=[number] * 6)
+        (folder / f"data_batch_{number}.xz").write_bytes(lzma.compress(content))
+    (folder / "test_batch").write_bytes(batch(9, labels=list(range(6))))
+    return folder.parent
+
+
+@pytest.fixture
+def real(fedsim_data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FEDSIM_DATA", str(fedsim_data))
+    return fedsim_data / "datasets"

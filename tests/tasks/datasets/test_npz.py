@@ -1,0 +1,86 @@
+"""A user's own arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim.errors import UserError
+from tests.tasks.files import equal, rows, save_npz
+from tests.tasks.toys import load
+
+
+def test_npz_arrays_become_a_data_set(tmp_path: Path) -> None:
+    x = np.arange(40, dtype=np.float64).reshape(10, 4)
+    path = save_npz(
+        tmp_path / "own.npz",
+        x=x,
+        y=np.arange(10) % 3,
+        group=np.array(["b", "a"] * 5),
+        is_test=np.arange(10) >= 8,
+    )
+    dataset = load("npz", path=path)
+    assert dataset.name == "own"
+    assert dataset.train_x.dtype == np.float32
+    assert np.array_equal(dataset.train_x, x[:8])
+    assert dataset.test_y.tolist() == [2, 0]
+    assert dataset.group_names == ("a", "b")
+    assert dataset.train_groups is not None
+    assert dataset.train_groups.tolist() == [1, 0] * 4
+    assert dataset.kind == "classification"
+
+
+def test_npz_without_a_split_is_split_by_its_seed(tmp_path: Path) -> None:
+    path = save_npz(
+        tmp_path / "own.npz", x=np.zeros((100, 2, 3, 3), dtype=np.uint8), y=np.arange(100) % 2
+    )
+    dataset = load("npz", path=path, test_share=0.3)
+    assert (len(dataset.train_y), len(dataset.test_y)) == (70, 30)
+    assert dataset.train_x.dtype == np.uint8
+    assert dataset.scale is not None
+    assert dataset.kind == "binary"
+    assert equal(dataset, load("npz", path=path, test_share=0.3))
+    other = load("npz", path=path, test_share=0.3, seed=1)
+    assert not np.array_equal(other.train_y, dataset.train_y)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((3, 2))}, "no array y"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros(2, dtype=int)}, "differ in length"),
+        ({"x": np.zeros(3), "y": np.zeros(3, dtype=int)}, "x must be numbers"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros(3)}, "integer labels"),
+        ({"x": np.array([["a"]]), "y": np.zeros(1, dtype=int)}, "x must be numbers"),
+        ({"x": np.full((9, 2), np.nan), "y": np.zeros(9, dtype=int)}, "sample 0 is not finite"),
+        ({"x": rows(9, wrong=1e300, at=7), "y": np.arange(9)}, "x: sample 7 is not finite"),
+        ({"x": np.zeros((9, 2)), "y": np.full(9, -1)}, "labels run from -1"),
+        ({"x": np.zeros((9, 2)), "y": np.array([3_000_000_000, *range(8)])}, "to 3000000000; .* 9"),
+        ({"x": np.zeros((9, 2)), "y": np.ones(9, dtype=int)}, "one class only, 1"),
+        ({"x": np.zeros((9, 0)), "y": np.arange(9) % 2}, "hold no numbers"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.zeros((9, 2))}, "is_test has 2 dim"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, 2)}, "values than 0 and 1"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, "no")}, "is_test has 1 dim"),
+        ({"x": rows(9), "y": np.arange(9) % 2, "group": np.zeros((9, 2))}, "group has 2 dim"),
+        ({"x": np.array([[object()]]), "y": np.zeros(1, dtype=int)}, "damaged"),
+    ],
+)
+def test_npz_arrays_that_do_not_fit_are_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        load("npz", path=save_npz(tmp_path / "own.npz", **arrays))
+
+
+def test_a_damaged_or_missing_npz_says_so(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    with pytest.raises(UserError, match=r"x\.npy.*not an \.npz archive"):
+        load("npz", path=tmp_path / "x.npy")
+    path = save_npz(tmp_path / "own.npz", x=np.zeros((100, 20)), y=np.zeros(100, dtype=int))
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(UserError, match=r"own\.npz.*damaged"):
+        load("npz", path=path)
+    with pytest.raises(UserError, match="no such file"):
+        load("npz", path=tmp_path / "nowhere.npz")

@@ -1,0 +1,90 @@
+"""A user's own table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.tasks.reading.splitting import held_out
+from tests.tasks.files import equal
+from tests.tasks.toys import load
+
+
+def test_tables_become_data_sets(tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {
+            "age": np.arange(50.0),
+            "dose": np.arange(50) % 7,
+            "outcome": ["ill", "well"] * 25,
+            "hospital": np.arange(50) // 25,
+        }
+    )
+    frame.to_csv(tmp_path / "patients.csv", index=False)
+    frame.to_parquet(tmp_path / "patients.parquet")
+    params = {"target": "outcome", "group": "hospital"}
+    first = load("table", path=tmp_path / "patients.csv", **params)
+    assert equal(first, load("table", path=tmp_path / "patients.parquet", **params))
+    assert first.train_x.shape == (40, 2)
+    assert first.train_x.mean(axis=0) == pytest.approx([0, 0], abs=1e-6)
+    assert first.train_x.std(axis=0) == pytest.approx([1, 1], rel=1e-5)
+    assert first.class_names == ("ill", "well")
+    assert first.kind == "binary"
+    assert first.group_names == ("0", "1")
+    raw = load(
+        "table", path=tmp_path / "patients.csv", standardize=False, features=["age"], **params
+    )
+    is_test = held_out(50, 0.2, 0)
+    assert raw.train_x[:, 0].tolist() == np.arange(50.0)[~is_test].tolist()
+    assert raw.test_y.tolist() == (np.arange(50) % 2)[is_test].tolist()
+    frame["later"] = frame.age >= 45
+    frame.to_parquet(tmp_path / "later.parquet")
+    told = load("table", path=tmp_path / "later.parquet", is_test="later", **params)
+    assert told.train_x.shape == (45, 2), "the column is no feature"
+    assert told.test_y.tolist() == [1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "message"),
+    [
+        ("a,b\n1,x\n2,y\n", {"target": "c"}, "no column 'c'"),
+        ("a,b\n1,x\n2,y\n", {"target": "b", "features": ["z"]}, "no column 'z'"),
+        ("a,b,c\n1,x,q\n2,y,r\n", {"target": "b"}, "columns c are not numbers"),
+        ("a,b\n1,x\n,y\n", {"target": "b"}, "1 cells are empty, the first in column 'a', row 1"),
+        ("a,b\n1,x\n2,x\n", {"target": "b"}, "holds one class only"),
+        ("a,b\n1,0.5\n2,1.5\n", {"target": "b"}, "holds 0.5 in row 0, a quantity"),
+        ("a,b\n1,x\n2,y\n-inf,y\n", {"target": "b"}, "column 'a' holds -inf in row 2"),
+        ("a,b\n1,x\n1e300,y\n", {"target": "b"}, "column 'a' holds 1e\\+300 in row 1"),
+        ("a,b\n1,0\n2,1\n", {"target": "b", "features": ["a", "b"]}, "'b' is a feature and also"),
+        ("a,b,t\n1,x,0\n2,y,2\n", {"target": "b", "is_test": "t"}, "'t' holds values other"),
+        ("a,b,t\n1,x,0\n2,y,\n", {"target": "b", "is_test": "t"}, "empty, the first in column 't'"),
+        ("b\nx\ny\n", {"target": "b"}, "no feature column"),
+        ("a,b\n", {"target": "b"}, "no rows"),
+        ("", {"target": "b"}, "cannot be read"),
+    ],
+)
+def test_a_table_that_does_not_fit_says_why(
+    tmp_path: Path, text: str, params: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "own.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load("table", path=tmp_path / "own.csv", **params)
+
+
+def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    import pandas as pd
+
+    (tmp_path / "own.xlsx").write_bytes(b"")
+    with pytest.raises(UserError, match=r"'\.xlsx' is not a known kind of table"):
+        load("table", path=tmp_path / "own.xlsx", target="y")
+    (tmp_path / "own.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(UserError, match="cannot be read"):
+        load("table", path=tmp_path / "own.parquet", target="y")
+    pd.DataFrame({"a": [1, 2], "y": [[1], [2]]}).to_parquet(tmp_path / "own.parquet")
+    with pytest.raises(UserError, match="values other than text"):
+        load("table", path=tmp_path / "own.parquet", target="y")

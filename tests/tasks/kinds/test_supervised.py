@@ -1,0 +1,43 @@
+"""The supervised task."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from fedsim.tasks import models
+from fedsim.tasks.kinds.supervised import SupervisedTask
+from tests.tasks.toys import characters, split, task, toy_dataset
+
+
+def test_a_task_knows_its_clients() -> None:
+    dataset = toy_dataset(samples=103)
+    problem = task(dataset, "mlp", clients=10)
+    assert problem.clients == 10
+    assert problem.samples.sum() == 103
+    assert problem.steps_per_epoch(4).tolist() == [-(-size // 4) for size in problem.samples]
+    assert problem.steps_per_epoch(1000).tolist() == [1] * 10
+    assert problem.train_x.data_ptr() == torch.from_numpy(dataset.train_x).data_ptr(), "no copy"
+
+
+def test_inputs_are_scaled_in_the_asked_precision() -> None:
+    problem = task(toy_dataset(), "mlp")
+    raw = problem.train_x[:3]
+    assert raw.dtype == torch.uint8
+    assert torch.equal(problem.inputs(raw), raw.float() * np.float32(1 / 255))
+    assert problem.inputs(raw, torch.float64).dtype == torch.float64
+    codes = task(characters(), "char_lstm", hidden=4)
+    assert codes.inputs(codes.train_x[:2]).dtype == torch.int64
+
+
+def test_clients_may_have_test_samples_of_their_own() -> None:
+    dataset = toy_dataset()
+    component = models.registry()["logistic_regression"]
+    for test, source in (("split", "train_x"), ("same_distribution", "test_x")):
+        partition = split(dataset, "iid", clients=5, test=test)
+        problem = SupervisedTask(dataset, partition, component(component.Params()))
+        assert problem.client_test_x is getattr(problem, source)
+        assert problem.client_test_offsets is not None
+        assert problem.client_test_offsets[-1] == len(problem.client_test_rows) > 0
+    plain = task(dataset, "mlp")
+    assert plain.client_test_rows is None

@@ -1,0 +1,75 @@
+"""A partition from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks import partitions
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import Partition
+from tests.tasks.toys import split, toy_dataset
+
+
+def from_file(tmp_path: Path, text: str, dataset: Dataset | None = None) -> Partition:
+    (tmp_path / "dealt.csv").write_text(text)
+    component = partitions.registry()["file"]
+    partitioner = component(component.Params(path=Path("dealt.csv")))
+    return partitioner.split(dataset or toy_dataset(), Stream(0, Purpose.PARTITION), tmp_path)
+
+
+def test_a_file_deals_what_it_says(tmp_path: Path) -> None:
+    partition = from_file(tmp_path, "sample,client\n5,1\n9,0\n2,1\n")
+    assert [partition.train(client).tolist() for client in (0, 1)] == [[9], [2, 5]]
+
+
+def test_a_parquet_file_deals_the_same(tmp_path: Path) -> None:
+    import pandas as pd
+
+    path = tmp_path / "dealt.parquet"
+    pd.DataFrame({"sample": [5, 9, 2], "client": [1, 0, 1]}).to_parquet(path)
+    partition = split(toy_dataset(), "file", path=path)
+    assert [partition.train(client).tolist() for client in (0, 1)] == [[9], [2, 5]]
+
+
+@pytest.mark.parametrize("marks", [("0", "1"), ("False", "True")])
+def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[str, str]) -> None:
+    rows = [(5, 1, 0), (9, 0, 1), (2, 1, 1), (7, 0, 0), (3, 1, 0)]
+    text = "".join(f"{sample},{client},{marks[test]}\n" for sample, client, test in rows)
+    partition = from_file(tmp_path, f"sample,client,is_test\n{text}")
+    assert [partition.train(client).tolist() for client in (0, 1)] == [[7], [3, 5]]
+    assert [partition.test(client).tolist() for client in (0, 1)] == [[9], [2]]
+    assert partition.test_source == "train"
+    with pytest.raises(UserError, match="test is split"):
+        split(toy_dataset(), "file", path=tmp_path / "dealt.csv", test="split")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sample,client\n1,0\n1,1\n", "sample 1 is given twice, the second time in row 2"),
+        ("sample,client\n600,0\n", "there is no sample 600; toy has samples 0 to 599"),
+        ("sample,client\n-1,0\n", "there is no sample -1"),
+        ("sample,client\n1,0\n2,2\n", "client 1 is negative or has no training samples"),
+        ("sample,client\n1,0\n2,1000000000000\n", "client 1 is negative or has no training"),
+        ("sample,client,is_test\n1,0,0\n2,1,1\n", "client 1 is negative or has no training"),
+        ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' holds values other"),
+        ("sample,client,is_test\n1,0,no\n2,0,yes\n", "'is_test' holds values other"),
+        ("sample,client\n1,-1\n2,0\n", "client -1 is negative"),
+        ("row,client\n1,0\n", "no column 'sample' of whole numbers"),
+        ("sample,client\n1,x\n", "no column 'client' of whole numbers"),
+        ("sample,client\n", "it has no rows"),
+        ("", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_a_clear_error(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        from_file(tmp_path, text)
+
+
+def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        split(toy_dataset(), "file", path=tmp_path / "nowhere.csv")

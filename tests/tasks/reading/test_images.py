@@ -1,0 +1,94 @@
+"""Parameters and files of 8-bit images."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsim.catalog import CATALOG
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.tasks.datasets.table import TableParameters
+from fedsim.tasks.reading.idx import promised_shape, read_idx
+from fedsim.tasks.reading.images import MNIST_FILES, ImageParameters
+from tests.tasks.files import idx, idx_arrays
+from tests.tasks.toys import load
+
+
+@pytest.mark.parametrize("key", ["normalize", "normalise"])
+def test_both_spellings_of_normalize_are_read_and_one_is_written(key: str) -> None:
+    params = ImageParameters.model_validate({key: False})
+    assert not params.normalize
+    assert params.model_dump(by_alias=True) == {"root": None, "normalize": False}
+    scenario = {
+        "task": {
+            "dataset": {"name": "mnist", key: False},
+            "partition": {"name": "iid", "clients": 2},
+            "model": {"name": "mlp"},
+        },
+        "stop": {"rounds": 1},
+    }
+    resolved = load_scenario_dict(scenario, Path("/"), CATALOG).resolved()
+    assert resolved["task"]["dataset"] == {"name": "mnist", "root": None, "normalize": False}
+    again = load_scenario_dict(resolved, Path("/"), CATALOG).resolved()
+    assert again == resolved
+
+
+@pytest.mark.parametrize("key", ["standardize", "standardise"])
+def test_both_spellings_of_standardize_are_read_and_one_is_written(key: str) -> None:
+    params = TableParameters.model_validate({"path": "own.csv", "target": "y", key: False})
+    assert not params.standardize
+    written = params.model_dump(by_alias=True)
+    assert "standardise" not in written
+    assert written["standardize"] is False
+
+
+def test_the_schema_names_the_american_key() -> None:
+    assert set(ImageParameters.model_json_schema()["properties"]) == {"root", "normalize"}
+
+
+def test_compressed_images_are_read_when_they_are_used(
+    idx_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    def counted(path: Path, dimensions: int) -> np.ndarray:
+        reads.append(path.name)
+        return read_idx(path, dimensions)
+
+    monkeypatch.setattr("fedsim.tasks.reading.images.read_idx", counted)
+    dataset = load("mnist", root=idx_folder)
+    assert reads == [f"{MNIST_FILES[1]}.gz", f"{MNIST_FILES[3]}.gz"], "the labels alone"
+    assert dataset.input_shape == (1, 28, 28)
+    assert np.array_equal(dataset.train_x[:, 0], idx_arrays()[0])
+    assert reads[2:] == [f"{MNIST_FILES[0]}.gz"]
+
+
+def test_damage_behind_a_right_header_is_noticed_when_images_are_used(idx_folder: Path) -> None:
+    path = idx_folder / f"{MNIST_FILES[0]}.gz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(bytes(content))
+    dataset = load("mnist", root=idx_folder)
+    with pytest.raises(UserError, match="damaged"):
+        _ = dataset.train_x
+
+
+def test_a_promised_shape_agrees_with_the_size_at_the_end(tmp_path: Path) -> None:
+    array = np.zeros((3, 4, 5))
+    path = tmp_path / "images.gz"
+    path.write_bytes(gzip.compress(idx(array)))
+    assert promised_shape(path, 3) == (3, 4, 5)
+    assert promised_shape(path, 1) is None, "other dimensions"
+    path.write_bytes(gzip.compress(idx(array)[:-1]))
+    assert promised_shape(path, 3) is None, "cut off before it was compressed"
+    # Two members after one another are a valid .gz file whose last size says nothing of the whole.
+    whole = idx(array)
+    path.write_bytes(gzip.compress(whole[:20]) + gzip.compress(whole[20:]))
+    assert promised_shape(path, 3) is None
+    assert np.array_equal(read_idx(path, 3), array)
+    (tmp_path / "images").write_bytes(whole)
+    assert promised_shape(tmp_path / "images", 3) is None, "mapped, not read, as it is"

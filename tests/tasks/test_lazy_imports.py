@@ -1,0 +1,62 @@
+"""Parts of tasks are found, and their parameters read, without the heavy libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("torch", "sklearn", "scipy", "PIL", "pandas", "pyarrow")
+
+
+def loaded_after(code: str) -> set[str]:
+    """Which heavy libraries a new process has loaded after ``code``."""
+    script = f"import sys\n{code}\nprint(*[name for name in {HEAVY} if name in sys.modules])"
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    return set(output.split())
+
+
+def test_parameters_of_all_parts_are_read_without_heavy_libraries() -> None:
+    assert not loaded_after(
+        "from fedsim.tasks import datasets, kinds, models, partitions\n"
+        "for package in (datasets, kinds, models, partitions):\n"
+        "    for part in package.registry().values(): part.Params.model_json_schema()"
+    )
+
+
+BUILD = """
+from pathlib import Path
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Evaluation
+from fedsim.scenario.training import Training
+from fedsim.tasks import datasets, models, partitions
+from fedsim.tasks.kinds.supervised import SupervisedTask
+def part(package, name, **params):
+    component = package.registry()[name]
+    return component(component.Params(**params))
+dataset = part(datasets, "digits").load()
+partition = part(partitions, "dirichlet", alpha=0.3, clients=200)
+dealt = partition.split(dataset, Stream(0, Purpose.PARTITION))
+task = SupervisedTask(dataset, dealt, part(models, "mlp"))
+training = Training(batch_size=8)
+task.check(training, Evaluation())
+assert task.local_steps(training).sum() and task.layout.size and task.partition_rows()
+"""
+
+
+def test_a_built_in_task_is_dealt_checked_and_measured_without_torch() -> None:
+    assert not loaded_after(BUILD)
+
+
+def test_quadratic_and_timing_tasks_are_built_without_torch() -> None:
+    assert not loaded_after(
+        "from fedsim.tasks import kinds\n"
+        "quadratic, timing = (kinds.registry()[name] for name in ('quadratic', 'timing'))\n"
+        "assert quadratic(quadratic.Params(centers=[1, 2])).layout.size == 1\n"
+        "assert timing(timing.Params(name='timing', clients=3)).layout.size == 1_000_000"
+    )
+
+
+def test_the_check_can_see_the_libraries() -> None:
+    assert loaded_after(f"{BUILD}\ntask.module") >= {"torch"}

@@ -1,0 +1,69 @@
+"""Plain, slow readings of a bundle that share no code with fedsim's own index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.importers import import_bundle, registry
+from fedsim.traces.validation import validate_bundle
+
+
+def import_(format_: str, *paths: Path, **options: Any) -> TraceBundle:
+    """Import files and check that the bundle is sound."""
+    importer = registry()[format_]
+    bundle = import_bundle(importer, list(paths), importer.Params(**options))
+    assert validate_bundle(bundle) == []
+    return bundle
+
+
+def refused(format_: str, *paths: Path, **options: Any) -> str:
+    """Message of the import of files that must be refused; it must name the file and say how to fix it."""
+    importer = registry()[format_]
+    with pytest.raises(UserError) as caught:
+        import_bundle(importer, list(paths), importer.Params(**options))
+    message = str(caught.value)
+    assert any(path.name in message for path in paths), message
+    return message
+
+
+def intervals(bundle: TraceBundle, *, state: int = 1) -> dict[str, list[tuple[int, int]]]:
+    """Intervals (us) by device, in the order of the table."""
+    result: dict[str, list[tuple[int, int]]] = {
+        str(row["device_id"]): [] for row in bundle.devices.to_pylist()
+    }
+    for row in bundle.tables["availability"].to_pylist():
+        if row.get("state", 1) == state:
+            result[row["device_id"]].append((row["start_us"], row["end_us"]))
+    return result
+
+
+def online(bundle: TraceBundle, time_us: float) -> set[str]:
+    """Devices that are available at a time, each wrapped with its own period from its window's start."""
+    spans = intervals(bundle)
+    result = set()
+    for row in bundle.devices.to_pylist():
+        if not row["valid"]:
+            continue
+        start, end = row["window_start_us"], row["window_end_us"]
+        period = row.get("period_us") or end - start
+        at = (time_us - start) % period + start
+        if any(low <= at < high for low, high in spans[row["device_id"]]):
+            result.add(row["device_id"])
+    return result
+
+
+def series_rows(
+    bundle: TraceBundle, series: str, direction: str
+) -> Sequence[tuple[int, int, float | None]]:
+    """(start_us, dur_us, rate_bps) of a series."""
+    return [
+        (row["start_us"], row["dur_us"], row["rate_bps"])
+        for row in bundle.tables["network_series"].to_pylist()
+        if row["series_id"] == series and row["direction"] == direction
+    ]

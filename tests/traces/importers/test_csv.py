@@ -1,0 +1,230 @@
+"""Importing plain CSV: values, what is dropped and counted, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.traces.importers import import_bundle, registry
+from tests.traces.helpers import import_, intervals, refused
+
+US = 1_000_000
+
+
+def put(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+UNITS: dict[str, Any] = {
+    "time_unit": "s",
+    "compute_unit": "s",
+    "rate_unit": "bps",
+    "latency_unit": "s",
+}
+
+
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("ms", 1000), ("s", US), ("min", 60 * US), ("h", 3600 * US)]
+)
+def test_intervals_in_the_declared_unit(tmp_path: Path, unit: str, factor: int) -> None:
+    path = put(tmp_path / "a.csv", "device,start,end\na,1,2\nb,0.5,3\na,4,6\n")
+    bundle = import_("csv", path, time_unit=unit)
+    assert intervals(bundle) == {
+        "a": [(factor, 2 * factor), (4 * factor, 6 * factor)],
+        "b": [(factor // 2, 3 * factor)],
+    }
+    assert bundle.manifest.horizon_us == 6 * factor
+    assert bundle.manifest.options["time_unit"] == unit
+
+
+@pytest.mark.parametrize(
+    ("header", "option"),
+    [
+        ("start,end", "time_unit"),
+        ("sample_time", "compute_unit"),
+        ("step_time", "compute_unit"),
+        ("down,up", "rate_unit"),
+        ("bandwidth", "rate_unit"),
+        ("rtt", "latency_unit"),
+    ],
+)
+def test_no_unit_is_assumed(tmp_path: Path, header: str, option: str) -> None:
+    cells = ",".join("1" for _ in header.split(","))
+    path = put(tmp_path / "a.csv", f"device,{header}\na,{cells}\n")
+    assert f"give it with -s {option}=..., one of " in refused("csv", path)
+
+
+def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
+    text = "device,start,end\na,5,9\na,1,2\na,8,12\nb,3,3\nb,7,4\nb,90,120\n"
+    bundle = import_("csv", put(tmp_path / "a.csv", text), time_unit="s", window="100s")
+    assert intervals(bundle) == {
+        "a": [(US, 2 * US), (5 * US, 12 * US)],
+        "b": [(90 * US, 100 * US)],
+    }
+    assert bundle.manifest.counts == {
+        "zero_length": 1,
+        "reversed": 1,
+        "out_of_order": 1,
+        "outside_window": 0,
+        "cut_at_window": 1,
+        "overlapping": 1,
+        "never_available": 0,
+    }
+    assert bundle.manifest.caveats == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "bps"),
+    [("kbps", 8e3), ("Mbps", 8e6), ("B/s", 64.0), ("MB/s", 64e6), ("KiB/s", 65536.0)],
+)
+def test_rates_in_bits_bytes_and_1024s(tmp_path: Path, unit: str, bps: float) -> None:
+    path = put(tmp_path / "a.csv", "device,bandwidth\na,8\n")
+    bundle = import_("csv", path, rate_unit=unit)
+    assert bundle.tables["network"].to_pylist() == [
+        {"device_id": "a", "direction": "both", "bandwidth_bps": bps}
+    ]
+
+
+def test_profiles_in_a_second_file(tmp_path: Path) -> None:
+    first = put(tmp_path / "a.csv", "device,start,end\na,0,10\nb,0,5\n")
+    second = put(
+        tmp_path / "p.csv",
+        "Device, model ,sample_time,step_time,ram_bytes,down,up,rtt,loss,radio\n"
+        "b,M1,20,,4000000000,8,2,50,0.5,wifi\n"
+        "\n"
+        "a,,,5,,4,,,,\n"
+        "c,M2,,,,,,,,\n",
+    )
+    units = {"time_unit": "s", "compute_unit": "ms", "rate_unit": "Mbps", "latency_unit": "ms"}
+    bundle = import_("csv", first, second, **units)
+    assert bundle.device_ids.to_pylist() == ["a", "b", "c"]
+    assert bundle.devices.column("model").to_pylist() == [None, "M1", "M2"]
+    assert bundle.manifest.counts["never_available"] == 1
+    assert [
+        (r["device_id"], r["sample_s"], r["step_fixed_s"], r["ram_bytes"], r["phase"])
+        for r in bundle.tables["compute"].to_pylist()
+    ] == [("a", 0.0, 0.005, None, "training"), ("b", 0.02, 0.0, 4_000_000_000, "training")]
+    assert [
+        (r["device_id"], r["direction"], r["bandwidth_bps"], r["rtt_s"], r["loss"], r["radio"])
+        for r in bundle.tables["network"].to_pylist()
+    ] == [
+        ("a", "down", 4e6, None, None, None),
+        ("b", "down", 8e6, 0.05, 0.5, "wifi"),
+        ("b", "up", 2e6, 0.05, 0.5, "wifi"),
+    ]
+
+
+def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
+    good = "device,start,end,score\na,0,1,7\na,2,3,\na,4,5,7\n"
+    bundle = import_("csv", put(tmp_path / "a.csv", good), time_unit="s")
+    assert [r["score"] for r in bundle.tables["compute"].to_pylist()] == [7.0]
+    bad = put(tmp_path / "b.csv", good.replace("4,5,7", "4,5,8"))
+    message = refused("csv", bad, time_unit="s")
+    assert "b.csv:4: gives a different score of the device 'a'" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("device,begin,end\na,1,2\n", "a.csv:1: has the unknown column 'begin'"),
+        ("device,strat,end\na,1,2\n", "did you mean 'start'"),
+        ("device,start\na,1\n", "a.csv:1: has the columns device, start"),
+        ("device\na\n", "a.csv:1: has the columns device"),
+        ("start,end\n1,2\n", "a.csv:1: has the columns"),
+        ("device,start,end\na,1,x\n", "a.csv:2: end is 'x'"),
+        ("device,start,end\n\na,1,inf\n", "a.csv:3: end is 'inf'"),
+        ("device,start,end\na,1,\n", "a.csv:2: has a start without an end"),
+        ("device,start,end\na,1,1e300\n", "it must be a number within 146,000 years"),
+        ("device,start,end\n,1,2\n", "a.csv:2: has no device"),
+        ("device,start,end\na,1,2\n\nb,1,2,3\n", "a.csv:4: has 4 cells, the header 3"),
+        ("device,start,end,start\na,1,2,3\n", "a.csv:1: has the column 'start' twice"),
+        ("device\tscore\na\t1\n", "unknown column"),
+        ("device,start,end\na,-5,-1\n", "no interval after time 0"),
+        ("device,down\na,-3\n", "a.csv:2: down is '-3'"),
+        ("device,down,loss\na,3,1.5\n", "it must be a number of at least 0 and at most 1"),
+        ("device,down,bandwidth\na,3,3\n", "bandwidth as well as down"),
+        ("device,rtt\na,3\n", "none of the columns down, up, bandwidth"),
+        ("device,ram_bytes\na,3\n", "none of the columns sample_time"),
+        ("device,start,end\n", "has no rows"),
+        ("", "is empty"),
+    ],
+)
+def test_malformed(tmp_path: Path, text: str, says: str) -> None:
+    path = put(tmp_path / "a.csv", text)
+    assert says in refused("csv", path, **UNITS)
+
+
+# 2024-03-31 is the day on which Berlin's clocks skip from 02:00 (+01:00) to 03:00 (+02:00). By hand, in UTC:
+# a: 00:30 to 01:30 (half an hour before to half an hour after the change), b: 22:30 of the day before to 06:00.
+TIMESTAMPS = """device,start,end
+a,2024-03-31T01:30:00+01:00,2024-03-31T03:30:00+02:00
+b,2024-03-30T22:30:00Z,2024-03-31T08:00:00+02:00
+b,,
+"""
+MINUTE = 60 * US
+
+
+def test_timestamps_with_offsets(tmp_path: Path) -> None:
+    bundle = import_("csv", put(tmp_path / "a.csv", TIMESTAMPS))
+    # Time 0 is the last midnight, in UTC, before the first start: 2024-03-30T00:00Z, a Saturday.
+    day = 24 * 60
+    assert intervals(bundle) == {
+        "a": [((day + 30) * MINUTE, (day + 90) * MINUTE)],
+        "b": [((22 * 60 + 30) * MINUTE, (day + 360) * MINUTE)],
+    }
+    manifest = bundle.manifest
+    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-03-30T00:00:00+00:00", 5)
+    assert manifest.clock == "utc"
+
+
+def test_timestamps_without_offsets_are_in_the_given_time_zone(tmp_path: Path) -> None:
+    text = TIMESTAMPS.replace("+01:00", "").replace("+02:00", "").replace("22:30:00Z", "23:30:00")
+    bundle = import_("csv", put(tmp_path / "a.csv", text), time_zone="Europe/Berlin")
+    # Time 0 is the local midnight before: 2024-03-30T00:00+01:00, an hour before that of UTC.
+    assert intervals(bundle) == {
+        "a": [((24 * 60 + 90) * MINUTE, (24 * 60 + 150) * MINUTE)],
+        "b": [((23 * 60 + 30) * MINUTE, (24 * 60 + 420) * MINUTE)],
+    }
+    assert bundle.manifest.epoch == "2024-03-30T00:00:00+01:00"
+    assert bundle.manifest.clock == "local"
+    assert "give -s time_zone=" in refused("csv", tmp_path / "a.csv")
+    fixed = import_("csv", tmp_path / "a.csv", time_zone="+01:00")
+    assert intervals(fixed)["a"] == [((24 * 60 + 90) * MINUTE, (24 * 60 + 210) * MINUTE)]
+
+
+def test_an_epoch_of_ones_own_and_fractions_of_a_second(tmp_path: Path) -> None:
+    text = "device,start,end\na,2024-05-01T00:00:00.000001Z,2024-05-01 00:00:02+00:00\n"
+    bundle = import_("csv", put(tmp_path / "a.csv", text), epoch="2024-05-01T02:00:00+02:00")
+    assert intervals(bundle) == {"a": [(1, 2 * US)]}
+    assert bundle.manifest.epoch == "2024-05-01T02:00:00+02:00"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "options", "says"),
+    [
+        ("5", "2024-05-01T00:00:00Z", {"time_unit": "s"}, "end is '2024-05-01T00:00:00Z'"),
+        ("2024-05-01T00:00:00Z", "7", {}, "end is '7', which is not an ISO 8601 timestamp"),
+        ("2024-05-01T25:00:00Z", "2024-05-02T00:00:00Z", {}, "start is '2024-05-01T25"),
+        ("2024-05-01T00:00:00Z", "", {}, "a start without an end"),
+        ("2024-05-01T00:00:00", "2024-05-01T01:00:00", {}, "names no offset"),
+    ],
+)
+def test_bad_timestamps_are_named(
+    tmp_path: Path, start: str, end: str, options: dict[str, Any], says: str
+) -> None:
+    path = put(tmp_path / "a.csv", f"device,start,end\na,{start},{end}\n")
+    message = refused("csv", path, **options)
+    assert says in message
+    assert "a.csv:2" in message
+
+
+@pytest.mark.parametrize("options", [{"time_zone": "Mars/Olympus"}, {"epoch": "yesterday"}])
+def test_bad_time_zones_and_epochs(tmp_path: Path, options: dict[str, Any]) -> None:
+    put(tmp_path / "a.csv", TIMESTAMPS)
+    importer = registry()["csv"]
+    with pytest.raises(UserError, match=next(iter(options.values()))):
+        import_bundle(importer, [tmp_path / "a.csv"], importer.Params(**options))

@@ -1,0 +1,280 @@
+"""Importing FedScale's files: values, what is dropped and counted, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.traces.helpers import import_, intervals, online, refused
+
+US = 1_000_000
+
+
+def client(
+    active: list[int], inactive: list[int], finish: int = 86400, **more: Any
+) -> dict[str, Any]:
+    return {"active": active, "inactive": inactive, "finish_time": finish, "model": "M", **more}
+
+
+def behaviour(path: Path, clients: dict[Any, Any]) -> Path:
+    path.write_text(json.dumps(clients))
+    return path
+
+
+def numpy_1_pickle(value: float) -> bytes:
+    """A pickled float64 as numpy 1 writes it, in a dict by client."""
+    data = pickle.dumps(
+        {1: {"computation": np.float64(value), "communication": np.float64(2.0)}}, protocol=2
+    )
+    return data.replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+
+
+class Bomb:
+    """Unpickling this makes a folder."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = str(target)
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self.target,)
+
+
+def test_behaviour_rows_and_windows(tmp_path: Path) -> None:
+    path = behaviour(tmp_path / "b.json", {"7": client([10, 50], [20, 60], 100)})
+    bundle = import_("fedscale", path)
+    assert intervals(bundle) == {"7": [(10 * US, 20 * US), (50 * US, 60 * US)]}
+    row = bundle.devices.to_pylist()[0]
+    assert (row["window_start_us"], row["window_end_us"], row["period_us"]) == (
+        0,
+        100 * US,
+        100 * US,
+    )
+    assert row["model"] == "M"
+    assert bundle.manifest.on_end == "wrap"
+    assert bundle.manifest.clock == "device-relative"
+
+
+def test_ends_are_exclusive_and_devices_wrap_by_themselves(tmp_path: Path) -> None:
+    path = behaviour(tmp_path / "b.json", {"0": client([0], [10], 100), "1": client([0], [10], 40)})
+    bundle = import_("fedscale", path)
+    assert online(bundle, 10 * US - 1) == {"0", "1"}
+    assert online(bundle, 10 * US) == set()
+    assert online(bundle, 45 * US) == {"1"}
+    assert online(bundle, 105 * US) == {"0"}
+
+
+def test_origin_is_kept_in_the_manifest(tmp_path: Path) -> None:
+    path = behaviour(tmp_path / "b.json", {"0": client([0], [10])})
+    options = {
+        "name": "float",
+        "source": "a repository",
+        "license": "Apache-2.0",
+        "citation": "Lai et al.",
+    }
+    told = import_("fedscale", path, caveat="picked, not drawn", **options).manifest
+    assert {key: getattr(told, key) for key in options} == options
+    assert told.caveats[-1] == "picked, not drawn"
+    assert told.options == {"bits_per_kbit": 1000}
+    plain = import_("fedscale", path).manifest
+    assert plain.name == "b"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert plain.source == f"b.json (sha256 {digest})"
+
+
+def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
+    clients = {
+        "0": client([50, 10, 30], [60, 20, 30], 100, duration=20),  # out of order, one empty
+        "1": client([10, 15, 18], [20, 17, 30], 100, duration=19),  # inside, then overlapping
+        "2": client([10, 20], [20, 30], 100, duration=20),  # touching: stays as it is
+        "3": client([10, 90], [5, 120], 100),  # reversed; beyond the period
+    }
+    clients["3"]["duration"] = 10
+    bundle = import_("fedscale", behaviour(tmp_path / "b.json", clients))
+    assert intervals(bundle) == {
+        "0": [(10 * US, 20 * US), (50 * US, 60 * US)],
+        "1": [(10 * US, 30 * US)],
+        "2": [(10 * US, 20 * US), (20 * US, 30 * US)],
+        "3": [(90 * US, 100 * US)],
+    }
+    assert bundle.manifest.counts == {
+        "zero_length": 1,
+        "reversed": 1,
+        "out_of_order": 1,
+        "overlapping": 2,
+        "outside_window": 0,
+        "cut_at_window": 1,
+        "duration_differs": 1,
+    }
+
+
+def test_capacity_units(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"1": {"computation": 50.0, "communication": 8000.0}}))
+    bundle = import_("fedscale", path)
+    compute, network = (bundle.tables[name].to_pylist()[0] for name in ("compute", "network"))
+    assert compute["sample_s"] == 0.05
+    assert compute["phase"] == "inference"
+    assert compute["step_fixed_s"] == 0.0
+    assert (network["bandwidth_bps"], network["direction"]) == (8e6, "both")
+    peer = import_("fedscale", path, bits_per_kbit=1024)
+    # FedScale's own law: a megabyte takes 2**20 / 1024 * 8 kbit / communication seconds.
+    ours_s = 2**20 * 8 / peer.tables["network"].to_pylist()[0]["bandwidth_bps"]
+    assert ours_s == pytest.approx(2**20 / 1024 * 8 / 8000.0)
+
+
+def test_both_files_keep_clients_of_both(tmp_path: Path) -> None:
+    first = behaviour(tmp_path / "b.json", {"1": client([0], [5]), "2": client([0], [5])})
+    second = tmp_path / "c.json"
+    second.write_text(
+        json.dumps({k: {"computation": 1.0, "communication": 1.0} for k in ("2", "3", "4")})
+    )
+    for paths in ((first, second), (second, first)):
+        bundle = import_("fedscale", *paths)
+        assert bundle.device_ids.to_pylist() == ["2"]
+        assert bundle.manifest.counts["behaviour_without_capacity"] == 1
+        assert bundle.manifest.counts["capacity_without_behaviour"] == 2
+
+
+def test_no_client_in_common(tmp_path: Path) -> None:
+    first = behaviour(tmp_path / "b.json", {"1": client([0], [5])})
+    second = tmp_path / "c.json"
+    second.write_text(json.dumps({"2": {"computation": 1.0, "communication": 1.0}}))
+    assert "no client is in both files" in refused("fedscale", first, second)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 3, 4, 5])
+def test_numpy_scalars_of_every_protocol(tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "c.pkl"
+    record = {"computation": np.float64(153.25), "communication": np.float64(2209.615982329485)}
+    path.write_bytes(pickle.dumps({1: record}, protocol=protocol))
+    bundle = import_("fedscale", path)
+    assert bundle.tables["compute"].to_pylist()[0]["sample_s"] == 153.25 / 1000
+    assert bundle.tables["network"].to_pylist()[0]["bandwidth_bps"] == 2209.615982329485 * 1000
+
+
+def test_numpy_1_names_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "c.pkl"
+    path.write_bytes(numpy_1_pickle(7.0))
+    assert b"numpy.core.multiarray" in path.read_bytes()
+    assert import_("fedscale", path).tables["compute"].to_pylist()[0]["sample_s"] == 0.007
+
+
+def test_a_pickle_that_calls_a_function_is_refused_unrun(tmp_path: Path) -> None:
+    target = tmp_path / "made-by-pickle"
+    path = tmp_path / "b.pkl"
+    path.write_bytes(pickle.dumps({1: Bomb(target)}))
+    message = refused("fedscale", path)
+    assert "mkdir" in message
+    assert "JSON" in message
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([1.0, 2.0]),
+        np.array([None, {}], dtype=object),
+        np.dtype("O"),
+        np.datetime64("2020-01-01"),
+    ],
+    ids=["array", "object array", "object type", "datetime"],
+)
+def test_other_numpy_objects_are_refused(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "c.pkl"
+    path.write_bytes(pickle.dumps({1: {"computation": value, "communication": 1.0}}))
+    refused("fedscale", path)
+
+
+def test_truncated_pickle(tmp_path: Path) -> None:
+    path = tmp_path / "b.pkl"
+    whole = pickle.dumps({1: client([0], [1])})
+    for length in range(2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert "truncated or damaged" in refused("fedscale", path)
+
+
+@pytest.mark.parametrize(
+    ("clients", "says"),
+    [
+        ({"9": {**client([0], [5]), "active": [0, 7]}}, ["client 9", "2 'active' but 1"]),
+        ({"9": {**client([0], [5]), "active": "soon"}}, ["client 9", "list of numbers"]),
+        ({"9": client([0], [None])}, ["client 9", "'inactive' is null"]),  # type: ignore[list-item]
+        ({"9": client([0], [5], 0)}, ["client 9", "'finish_time' is 0"]),
+        (
+            {"1": client([0], [5]), "9": client([float("nan")], [5])},
+            ["client 9", "'active' is nan"],
+        ),  # type: ignore[list-item]
+        (
+            {"1": client([0], [5]), "9": {"active": [0], "inactive": [1]}},
+            ["client 9", "finish_time"],
+        ),
+        ({"1": client([0], [5]), "9": [1, 2]}, ["record 9", "not an object"]),
+        ({"9": {"x": 1}}, ["neither 'active' nor 'computation'"]),
+        ({}, ["is empty"]),
+        ([1], ["is a list"]),
+        ({"9": {"computation": -1.0, "communication": 1.0}}, ["client 9", "more than 0"]),
+        (
+            {"9": {"computation": 1.0, "communication": "fast"}},
+            ["client 9", "'communication' is 'fast'"],
+        ),
+    ],
+)
+def test_malformed_records_are_named(tmp_path: Path, clients: Any, says: list[str]) -> None:
+    message = refused("fedscale", behaviour(tmp_path / "b.json", clients))
+    for text in says:
+        assert text in message
+
+
+def test_malformed_json_is_named_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    path.write_text('{\n"1": {"active": [1,\n')
+    assert "b.json:3:1: is not JSON" in refused("fedscale", path)
+    path.write_bytes(b'{"1": "\xff"}')
+    assert "b.json:1" in refused("fedscale", path)
+    assert "no such file" in refused("fedscale", tmp_path / "missing.json")
+
+
+@pytest.mark.real_data
+def test_real_counts_and_pickle_equals_json(real_traces: Path) -> None:
+    folder = real_traces / "fedscale_100"
+    pickled = import_(
+        "fedscale",
+        folder / "client_behave_trace_100.pkl",
+        folder / "client_device_capacity_100.pkl",
+    )
+    plain = import_(
+        "fedscale",
+        folder / "client_behave_trace_100.json",
+        folder / "client_device_capacity_100.json",
+    )
+    for name, table in pickled.tables.items():
+        assert table.equals(plain.tables[name])
+    counts = pickled.manifest.counts
+    assert counts["zero_length"] == 10
+    assert {key for key, count in counts.items() if count} == {"zero_length"}
+    assert pickled.tables["availability"].num_rows == 6296
+
+
+@pytest.mark.real_data
+def test_real_replay_agrees_with_fedscales_own_rule(real_traces: Path) -> None:
+    source = real_traces / "fedscale_100" / "client_behave_trace_100.json"
+    raw = json.loads(source.read_text())
+    bundle = import_("fedscale", source)
+    generator = random.Random(5)
+    for _ in range(40):
+        time_s = generator.uniform(0, 30 * 86400)
+        expected = {
+            key
+            for key, record in raw.items()
+            for low, high in zip(record["active"], record["inactive"], strict=True)
+            if low <= time_s % record["finish_time"] <= high
+        }
+        assert online(bundle, time_s * 1e6) == expected

@@ -1,0 +1,364 @@
+"""Importing FLASH's files: values, what is dropped and counted, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsim.errors import UserError
+from fedsim.traces.eligibility import rederive
+from tests.traces.helpers import import_, intervals, online, refused
+
+US = 1_000_000
+
+
+ZERO = datetime(2020, 1, 2)
+
+
+START = datetime(2020, 1, 31, 22)
+
+
+def at(second: int) -> str:
+    return (START + timedelta(seconds=second)).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def us(second: int) -> int:
+    return int((START - ZERO).total_seconds() + second) * US
+
+
+def messages(*events: tuple[int, str]) -> str:
+    return "\n".join(f"{at(second)}\t{event}" for second, event in events)
+
+
+def raw(path: Path, *devices: str, model: str = "M") -> Path:
+    path.write_text(
+        json.dumps(
+            {
+                str(number): {"guid": str(number), "model": model, "messages": text}
+                for number, text in enumerate(devices)
+            }
+        )
+    )
+    return path
+
+
+READY = [(0, "battery_charged_on"), (10, "wifi"), (20, "screen_off"), (30, "screen_lock")]
+
+
+EVENTS = ["battery_charged_on", "battery_charged_off", "wifi", "2g", "4g", "unknown"]
+
+
+def flash_by_loop(events: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """FLASH's rule, read line by line: states, then sorted and merged where they touch, empty ones dropped."""
+    charged = wifi = locked = False
+    opened: int | None = None
+    found: list[list[int]] = []
+    for second, event in events:
+        if event.startswith("battery"):
+            charged = event.endswith("_on")
+        elif event in ("wifi", "2g", "4g", "unknown"):
+            wifi = event == "wifi"
+        elif event in ("screen_lock", "screen_unlock"):
+            locked = event == "screen_lock"
+        ready = charged and wifi and locked
+        if ready and opened is None:
+            opened = second
+        elif not ready and opened is not None:
+            if found and opened <= found[-1][1]:
+                found[-1][1] = second
+            else:
+                found.append([opened, second])
+            opened = None
+    return [(us(low), us(high)) for low, high in found if high > low]
+
+
+def timers(path: Path, **devices: Any) -> Path:
+    path.write_text(json.dumps(devices))
+    return path
+
+
+def timer(start: Any, end: Any, ready: Any, success: Any = True) -> dict[str, Any]:
+    return {"isSuccess": success, "trace_start": start, "trace_end": end, "ready_time": ready}
+
+
+def test_flash_rule_by_hand(tmp_path: Path) -> None:
+    path = raw(tmp_path / "s.json", messages(*READY, (100, "screen_unlock"), (200, "55.0%")))
+    bundle = import_("flash", path)
+    assert intervals(bundle) == {"0": [(us(30), us(100))]}
+    row = bundle.devices.to_pylist()[0]
+    assert (row["window_start_us"], row["window_end_us"]) == (us(0), us(200))
+    assert (row["model"], row["valid"]) == ("M", True)
+    manifest = bundle.manifest
+    assert (manifest.epoch, manifest.epoch_weekday, manifest.clock) == (
+        "2020-01-02T00:00:00",
+        3,
+        "local",
+    )
+    assert manifest.eligibility is not None
+    assert manifest.eligibility.expression == "charging and network == wifi and lock"
+    assert [
+        (event["time_us"], event["key"], event["value"])
+        for event in bundle.tables["device_events"].to_pylist()
+    ] == [
+        (us(0), "charging", "on"),
+        (us(10), "network", "wifi"),
+        (us(20), "screen", "off"),
+        (us(30), "lock", "on"),
+        (us(100), "lock", "off"),
+        (us(200), "battery_pct", "55.0"),
+    ]
+
+
+def test_all_false_at_first_and_open_sessions_dropped(tmp_path: Path) -> None:
+    # Locked and charging are told, Wi-Fi never: not eligible. The second device is still on at its last line.
+    path = raw(
+        tmp_path / "s.json",
+        messages((0, "screen_lock"), (5, "battery_charged_on"), (50, "20.0%")),
+        messages(*READY, (50, "20.0%")),
+    )
+    bundle = import_("flash", path)
+    assert intervals(bundle) == {"0": [], "1": []}
+    assert bundle.manifest.counts["open_at_end"] == 1
+    assert bundle.manifest.counts["never_eligible"] == 2
+    assert bundle.manifest.counts["invalid_devices"] == 0
+
+
+def test_states_do_not_leak_into_the_next_device(tmp_path: Path) -> None:
+    path = raw(
+        tmp_path / "s.json",
+        messages(*READY, (40, "screen_on")),
+        messages((0, "screen_on"), (10, "screen_lock"), (60, "screen_unlock")),
+    )
+    assert intervals(import_("flash", path)) == {"0": [], "1": []}
+
+
+def test_case_blind_events_and_blank_lines(tmp_path: Path) -> None:
+    text = messages(
+        (0, "Battery_Charged_On"), (10, "WIFI"), (30, "screen_LOCK"), (60, "Unknown"), (90, "4G")
+    )
+    bundle = import_("flash", raw(tmp_path / "s.json", f"\n{text}\n\n"))
+    assert intervals(bundle) == {"0": [(us(30), us(60))]}
+
+
+def test_changes_at_one_instant_make_no_interval(tmp_path: Path) -> None:
+    text = messages(
+        *READY, (50, "4g"), (50, "wifi"), (80, "4g"), (90, "wifi"), (90, "4g"), (95, "4g")
+    )
+    bundle = import_("flash", raw(tmp_path / "s.json", text))
+    assert intervals(bundle) == {"0": [(us(30), us(80))]}
+    assert bundle.manifest.counts["touching"] == 1
+    assert bundle.manifest.counts["zero_length"] == 1
+
+
+def test_an_unknown_line_invalidates_its_device_alone(tmp_path: Path) -> None:
+    good = messages(*READY, (100, "screen_unlock"))
+    path = raw(
+        tmp_path / "s.json",
+        good,
+        good + f"\n{at(120)}\tphone_on_fire",
+        good + "\nyesterday\twifi",
+        good.replace("\t", " ", 1),
+        "",
+        messages((5, "wifi")),
+    )
+    bundle = import_("flash", path)
+    assert [row["valid"] for row in bundle.devices.to_pylist()] == [True] + [False] * 5
+    assert online(bundle, us(50)) == {"0"}
+    counts = bundle.manifest.counts
+    assert (counts["invalid_devices"], counts["invalid_lines"]) == (3, 3)
+    assert counts["devices_without_span"] == 2
+    message = refused("flash", raw(tmp_path / "bad.json", "2020-02-01 00:00:00 wifi"))
+    assert "device 0, line 1 of messages" in message
+
+
+def test_lines_out_of_order_are_sorted(tmp_path: Path) -> None:
+    events = [*READY, (100, "screen_unlock"), (200, "10%")]
+    mixed = [events[index] for index in (0, 2, 1, 3, 5, 4)]
+    bundle = import_("flash", raw(tmp_path / "s.json", messages(*mixed)))
+    assert intervals(bundle) == {"0": [(us(30), us(100))]}
+    assert bundle.manifest.counts["events_out_of_order"] == 2
+
+
+def test_another_rule_and_its_derivation_from_events(tmp_path: Path) -> None:
+    path = raw(
+        tmp_path / "s.json",
+        messages(*READY, (60, "4g"), (100, "screen_unlock"), (120, "screen_on"), (130, "5g")),
+        messages((0, "screen_off"), (40, "wifi"), (80, "screen_on"), (90, "battery_charged_on")),
+    )
+    rule = "not screen and network in (wifi, 4g)"
+    direct = import_("flash", path, eligibility=rule)
+    assert intervals(direct) == {"0": [(us(20), us(120))], "1": [(us(40), us(80))]}
+    derived = rederive(import_("flash", path), rule)
+    assert derived.tables["availability"].equals(direct.tables["availability"])
+    assert derived.manifest.eligibility is not None
+    assert derived.manifest.eligibility.expression == rule
+
+
+def test_a_bad_rule_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="eligibility, column 1"):
+        import_("flash", raw(tmp_path / "s.json", messages(*READY)), eligibility="plugged")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 8), st.sampled_from(EVENTS)), min_size=1, max_size=40),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_raw_states_match_a_line_by_line_reading(
+    tmp_path_factory: pytest.TempPathFactory, devices: list[list[tuple[int, str]]]
+) -> None:
+    timelines = []
+    for steps in devices:
+        now, events = 0, []
+        for step, event in steps:
+            now += step // 3
+            events.append((now, event))
+        timelines.append([*events, (now + 1, "1.0%")])
+    path = raw(tmp_path_factory.mktemp("s") / "s.json", *(messages(*t) for t in timelines))
+    expected = {str(row): flash_by_loop(events) for row, events in enumerate(timelines)}
+    assert intervals(import_("flash", path)) == expected
+
+
+def test_timers(tmp_path: Path) -> None:
+    path = timers(
+        tmp_path / "t.json",
+        a=timer(100.0, 200.0, [[110.0, 120.0], [150.0, 150.0], [190.5, 200.0]]),
+        b=timer(None, None, [], False),
+    )
+    bundle = import_("flash", path)
+    assert intervals(bundle) == {
+        "a": [(110 * US, 120 * US), (int(190.5 * US), 200 * US)],
+        "b": [],
+    }
+    counts = bundle.manifest.counts
+    assert (counts["zero_length"], counts["invalid_devices"]) == (1, 1)
+    # Each device repeats with its own length: 90 s is 190 s, and so is 290 s.
+    assert online(bundle, 90.7 * US) == online(bundle, 290.7 * US) == {"a"}
+    assert online(bundle, 120 * US) == set()
+
+
+def test_a_session_across_the_seam_goes_on(tmp_path: Path) -> None:
+    path = timers(tmp_path / "t.json", a=timer(100.0, 200.0, [[100.0, 105.0], [190.0, 200.0]]))
+    bundle = import_("flash", path)
+    for second in (195.0, 199.999999, 200.0, 204.9, 295.0):
+        assert online(bundle, second * US) == {"a"}
+    assert online(bundle, 205 * US) == set()
+
+
+def test_timers_take_no_rule(tmp_path: Path) -> None:
+    path = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []))
+    assert "raw state file" in refused("flash", path, eligibility="charging")
+
+
+@pytest.mark.parametrize(
+    ("device", "says"),
+    [
+        (timer(None, None, [[1, 2]]), "runs from None to None"),
+        (timer(10, 10, []), "runs from 10 to 10"),
+        (timer(0, 10, "soon"), "not a list"),
+        (timer(0, 10, [[1]]), "[1] is not an interval"),
+        (timer(0, 10, [[1, "x"]]), "an end is 'x'"),
+        (timer(0, 10, [[1, None]]), "an end is null"),
+        (timer(0, 10, [], "yes"), "'isSuccess' is 'yes'"),
+        ({"isSuccess": True}, "no 'ready_time'"),
+    ],
+)
+def test_malformed_timers_are_named(tmp_path: Path, device: Any, says: str) -> None:
+    path = timers(tmp_path / "t.json", a=timer(0.0, 10.0, [[1, 2]]), bad=device)
+    message = refused("flash", path)
+    assert "device bad" in message
+    assert says in message
+
+
+def test_malformed_files(tmp_path: Path) -> None:
+    assert "none of messages" in refused("flash", timers(tmp_path / "x.json", a={"y": 1}))
+    assert "not text" in refused(
+        "flash", timers(tmp_path / "m.json", a={"messages": ["x"], "model": ""})
+    )
+    first = raw(tmp_path / "s.json", messages(*READY))
+    second = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []))
+    assert "the same availability twice" in refused("flash", first, second)
+    assert "a second timer file" in refused("flash", second, second)
+
+
+def test_speeds(tmp_path: Path) -> None:
+    devices = timers(tmp_path / "t.json", a=timer(0.0, 10.0, []), b=timer(0.0, 10.0, []))
+    speeds = timers(
+        tmp_path / "speed.json",
+        a={"down_u": 250.0, "down_sigma": 50.0, "up_u": 125.0, "up_sigma": 0.0},
+        z={"down_u": 1.0, "down_sigma": 0.0, "up_u": 1.0, "up_sigma": 0.0},
+    )
+    bundle = import_("flash", devices, speeds)
+    rows = bundle.tables["network"].to_pylist()
+    assert [(r["device_id"], r["direction"], r["bandwidth_bps"]) for r in rows] == [
+        ("a", "down", 2e6),
+        ("a", "up", 1e6),
+    ]
+    assert rows[0]["bandwidth_cv"] == pytest.approx(0.2)
+    assert bundle.manifest.counts["speeds_without_device"] == 1
+    assert bundle.manifest.counts["devices_without_speed"] == 1
+    alone = import_("flash", speeds)
+    assert alone.device_ids.to_pylist() == ["a", "z"]
+    bad = timers(tmp_path / "bad.json", a={"down_u": -1.0, "down_sigma": 0, "up_u": 1})
+    assert "device a: 'down_u' is -1.0" in refused("flash", bad)
+
+
+@pytest.mark.real_data
+def test_real_timers_are_value_exact(real_traces: Path) -> None:
+    source = real_traces / "flash_state_1k" / "cached_timers.json"
+    data = json.loads(source.read_text())
+    bundle = import_("flash", source)
+    found = intervals(bundle)
+    assert list(found) == list(data)
+    for key, record in data.items():
+        kept = [(s, e) for s, e in record["ready_time"] if e > s]
+        assert [(s / US, e / US) for s, e in found[key]] == kept
+    counts = bundle.manifest.counts
+    assert (counts["zero_length"], counts["invalid_devices"]) == (844, 290)
+    assert {key for key, count in counts.items() if count} == {"zero_length", "invalid_devices"}
+    assert sum(map(len, found.values())) == 14139 - 844
+
+
+@pytest.mark.real_data
+def test_real_replay_agrees_with_flashs_own_rule(real_traces: Path) -> None:
+    source = real_traces / "flash_state_1k" / "cached_timers.json"
+    data = json.loads(source.read_text())
+    bundle = import_("flash", source)
+    generator = random.Random(11)
+    for _ in range(12):
+        # Not a whole second: there FLASH's inclusive ends and ours differ.
+        time_s = generator.randrange(0, 60 * 86400) + 0.5
+        expected = set()
+        for key, record in data.items():
+            if record["isSuccess"]:
+                start, end = record["trace_start"], record["trace_end"]
+                now = (time_s - start) % (end - start) + start
+                if any(low <= now <= high for low, high in record["ready_time"]):
+                    expected.add(key)
+        assert online(bundle, time_s * US) == expected
+        assert expected
+
+
+@pytest.mark.real_data
+def test_synthetic_raw_fixture_matches_the_loop(real_traces: Path) -> None:
+    source = real_traces / "format_fixtures" / "flash_state_traces.json"
+    bundle = import_("flash", source)
+    found = intervals(bundle)
+    for key, record in json.loads(source.read_text()).items():
+        events = []
+        for line in record["messages"].splitlines():
+            stamp, event = line.split("\t")
+            moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S")
+            events.append((int((moment - START).total_seconds()), event))
+        assert found[key] == flash_by_loop(events)
+        assert found[key]

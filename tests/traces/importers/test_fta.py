@@ -1,0 +1,155 @@
+"""Importing Failure Trace Archive tables: values, what is dropped and counted, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.traces.exporters import registry as exporters
+from tests.traces.helpers import import_, intervals, refused
+
+US = 1_000_000
+
+
+MIDNIGHT = 1136073600  # 2006-01-01, a Sunday
+
+
+def row(
+    node: int,
+    type_: int | str,
+    start: float | str,
+    stop: float | str,
+    reason: str = "NULL",
+    *,
+    component: int = 1,
+    platform: int = 1,
+) -> str:
+    times = [
+        f"{MIDNIGHT + time:.3f}" if isinstance(time, float | int) else time
+        for time in (start, stop)
+    ]
+    return "\t".join(
+        map(str, ["0", component, node, platform, f"host{node}", type_, *times, reason])
+    )
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+HEADER = (
+    "event_id\tcomponent_id\tnode_id\tplatform_id\tnode_name\tevent_type\t"
+    "event_start_time\tevent_stop_time\tevent_end_reason"
+)
+
+
+def export(bundle: Any, path: Path, **options: Any) -> tuple[list[list[str]], dict[str, int]]:
+    exporter = exporters()["fta"]
+    counts = exporter.write(bundle, path, exporter.Params(**options))
+    lines = path.read_text().splitlines()
+    assert lines[0] == "# " + HEADER
+    return [line.split("\t") for line in lines[1:]], counts
+
+
+def test_both_states_reasons_and_own_windows(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "e.tab",
+        row(7, 1, 100.5, 200),
+        row(7, 0, 200, 300, "crash"),
+        row(8, 1, 50, 60),
+    )
+    bundle = import_("fta", path)
+    assert intervals(bundle) == {
+        "7": [(int(100.5 * US), 200 * US)],
+        "8": [(50 * US, 60 * US)],
+    }
+    assert intervals(bundle, state=0) == {"7": [(200 * US, 300 * US)], "8": []}
+    assert [r["end_reason"] for r in bundle.tables["availability"].to_pylist()] == [
+        None,
+        "crash",
+        None,
+    ]
+    devices = bundle.devices.to_pylist()
+    assert [(d["window_start_us"], d["window_end_us"]) for d in devices] == [
+        (int(100.5 * US), 300 * US),
+        (50 * US, 60 * US),
+    ]
+    assert [(d["source_id"], d["group"]) for d in devices] == [("host7", "1"), ("host8", "1")]
+    assert bundle.manifest.epoch == "2006-01-01T00:00:00Z"
+    assert bundle.manifest.epoch_weekday == 6
+    assert bundle.manifest.clock == "utc"
+
+
+@pytest.mark.parametrize("header", ["# " + HEADER, HEADER, "#x"])
+def test_header_forms(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path / "e.tab", header, row(7, 1, 0, 9))
+    assert intervals(import_("fta", path)) == {"7": [(0, 9 * US)]}
+
+
+def test_the_other_convention(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tab", row(7, 1, 0, 9), row(7, 0, 9, 12))
+    bundle = import_("fta", path, available_type=0)
+    assert intervals(bundle) == {"7": [(9 * US, 12 * US)]}
+    rows, _ = export(bundle, tmp_path / "out.tab", available_type=0)
+    assert [r[5] for r in rows] == ["1", "0"]
+
+
+def test_disorder_and_contradictions(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "e.tab",
+        row(7, 1, 20, 40, "a"),
+        row(7, 1, 0, 10),
+        row(7, 1, 30, 50, "b"),
+        row(7, 1, 60, 60),
+        row(7, 0, 45, 70),  # overlaps an available row
+        row(7, 0, 10, 20),  # only touches two
+        row(8, 0, 25, 30),  # another node
+    )
+    bundle = import_("fta", path)
+    assert intervals(bundle)["7"] == [(0, 10 * US), (20 * US, 50 * US)]
+    assert intervals(bundle, state=0) == {
+        "7": [(10 * US, 20 * US)],
+        "8": [(25 * US, 30 * US)],
+    }
+    counts = bundle.manifest.counts
+    assert counts["contradictions"] == 1
+    assert counts["overlapping"] == 1
+    assert counts["zero_length"] == 1
+    assert counts["out_of_order"] == 2
+    merged = bundle.tables["availability"].to_pylist()[2]
+    assert merged["end_reason"] == "b"
+
+
+def test_components_and_platforms(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tab", row(7, 1, 0, 9, component=1), row(7, 1, 5, 20, component=2))
+    assert "e.tab:2: node 7 has events of the components 1 and 2" in refused("fta", path)
+    bundle = import_("fta", path, component="2")
+    assert intervals(bundle) == {"7": [(5 * US, 20 * US)]}
+    assert bundle.manifest.counts["other_components"] == 1
+    assert "its components are: 1, 2" in refused("fta", path, component="9")
+    path = write(tmp_path / "p.tab", row(7, 1, 0, 9, platform=1), row(7, 1, 5, 20, platform=2))
+    assert list(intervals(import_("fta", path))) == ["1/7", "2/7"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("1\t2\t3", "3 tab-separated fields, not 9"),
+        (row(7, 2, 0, 9), "event_type is '2'"),
+        (row(7, 1, "soon", 9), "event_start_time is 'soon'"),
+        (row(7, 1, 0, "nan"), "event_stop_time is 'nan'"),
+        (row(7, 1, 0, "-5"), "event_stop_time is '-5'"),
+    ],
+)
+def test_malformed_rows_are_named(tmp_path: Path, line: str, says: str) -> None:
+    message = refused("fta", write(tmp_path / "e.tab", HEADER, row(1, 1, 0, 9), line))
+    assert "e.tab:3" in message
+    assert says in message
+
+
+def test_nothing_to_import(tmp_path: Path) -> None:
+    assert "no events" in refused("fta", write(tmp_path / "e.tab", HEADER))
+    assert "no node has an interval" in refused("fta", write(tmp_path / "f.tab", row(1, 1, 5, 5)))

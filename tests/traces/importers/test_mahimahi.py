@@ -1,0 +1,80 @@
+"""Importing Mahimahi packet-delivery traces: values, what is dropped and counted, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.traces.exporters import registry as exporters
+from tests.traces.helpers import import_, refused, series_rows
+
+
+def rate_at(bundle: Any, series: str, direction: str, time_us: int) -> float | None:
+    found = [
+        rate
+        for start, dur, rate in series_rows(bundle, series, direction)
+        if start <= time_us < start + dur
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
+    exporter = exporters()[format_]
+    counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
+    return counts
+
+
+def test_mahimahi_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "cell.down"
+    path.write_text("2\n2\n3\n3\n4\n8\n")
+    bundle = import_("mahimahi", path)
+    assert series_rows(bundle, "cell", "down") == [
+        (0, 2000, 0.0),
+        (2000, 2000, 24e6),
+        (4000, 1000, 12e6),
+        (5000, 3000, 0.0),
+        (8000, 1000, 12e6),
+    ]
+    bits = sum(dur / 1e6 * (rate or 0) for _, dur, rate in series_rows(bundle, "cell", "down"))
+    assert bits == pytest.approx(6 * 12_000, rel=1e-12)
+
+
+def test_mahimahi_pairs_directions(tmp_path: Path) -> None:
+    (tmp_path / "cell.down").write_text("0\n5\n")
+    (tmp_path / "cell.up").write_text("1\n9\n")
+    (tmp_path / "other.down").write_text("3\n")
+    bundle = import_("mahimahi", tmp_path)
+    assert bundle.device_ids.to_pylist() == ["cell", "other"]
+    assert bundle.devices.to_pylist()[0]["window_end_us"] == 10_000
+    assert rate_at(bundle, "cell", "up", 1500) == 12e6
+    assert rate_at(bundle, "cell", "down", 1500) == 0.0
+    (tmp_path / "plain").write_text("1\n")
+    assert "which direction" in refused("mahimahi", tmp_path / "plain")
+    assert import_("mahimahi", tmp_path / "plain", direction="up").device_count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1\n2.5\n", "c.up:2: the time is '2.5'"),
+        ("1\n\n-3\n", "c.up:3: the time is '-3'"),
+        ("x\n", "c.up:1: the time is 'x'"),
+        ("99999999999999999999999\n", "c.up:1"),
+        ("", "is empty"),
+    ],
+)
+def test_mahimahi_malformed(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "c.up"
+    path.write_text(text)
+    assert says in refused("mahimahi", path)
+
+
+def test_mahimahi_out_of_order_lines_are_sorted_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "c.up").write_text("5\n1\n3\n")
+    bundle = import_("mahimahi", tmp_path / "c.up")
+    assert bundle.manifest.counts == {"opportunities": 3, "out_of_order": 1}
+    export("mahimahi", bundle, tmp_path / "out")
+    assert (tmp_path / "out" / "c.up").read_text() == "1\n3\n5\n"

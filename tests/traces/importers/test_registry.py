@@ -1,0 +1,206 @@
+"""The formats that ship with fedsim, and importers of the user's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fedsim.cli import cli
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.exporters import registry as exporters
+from fedsim.traces.importers import recognize
+from fedsim.traces.importers import registry as importers
+from tests.traces.helpers import intervals
+
+
+def test_every_format_says_what_it_is() -> None:
+    assert list(importers()) == [
+        "ai_benchmark",
+        "avt",
+        "csv",
+        "fedscale",
+        "flash",
+        "fta",
+        "mahimahi",
+        "mobiperf",
+        "nyu_mets",
+        "pensieve",
+        "rtt_matrix",
+        "ucc5g",
+    ]
+    assert list(exporters()) == ["avt", "fedscale", "fta", "mahimahi", "pensieve"]
+    for component in [*importers().values(), *exporters().values()]:
+        assert component.description
+        for field, info in component.Params.model_fields.items():
+            assert info.description, f"{component.name}: {field}"
+
+
+def test_command_line_prints_what_was_dropped(tmp_path: Path) -> None:
+    source = tmp_path / "b.json"
+    source.write_text(json.dumps({"1": {"active": [1, 5], "inactive": [2, 5], "finish_time": 60}}))
+    runner = CliRunner()
+    done = runner.invoke(
+        cli, ["traces", "import", "fedscale", str(source), "-o", str(tmp_path / "bundle")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "zero length" in done.output
+    done = runner.invoke(
+        cli, ["traces", "export", "avt", str(tmp_path / "bundle"), "-o", str(tmp_path / "a.avt")]
+    )
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "a.avt").read_text() == "1\t1\t 1 2\n"
+
+
+def invoke(*arguments: object, code: int = 0) -> Result:
+    done = CliRunner().invoke(cli, ["traces", *map(str, arguments)], prog_name="fedsim")
+    assert done.exit_code == code, done.output
+    return done
+
+
+MINE = '''
+from fedsim.errors import UserError
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+
+class DoorsParams(ImporterParams):
+    """Options."""
+    length_s: int = 100
+    """Length of the observation."""
+
+class Doors(Importer):
+    """People behind a door: a name, when it opened and when it closed (s)."""
+    Params = DoorsParams
+
+    @classmethod
+    def read(cls, sources, params):
+        rows = []
+        for source in sources:
+            for line, text in source.lines():
+                if len(text.split()) != 3:
+                    raise UserError("is not a visit", where=source.line(line), hint="write three")
+                rows.append(text.split())
+        names = sorted({row[0] for row in rows})
+        return Imported({
+            "devices": {
+                "device_id": names,
+                "window_start_us": [0] * len(names),
+                "window_end_us": [params.length_s * 10**6] * len(names),
+                "valid": [True] * len(names),
+            },
+            "availability": {
+                "device_id": [row[0] for row in rows],
+                "start_us": [int(row[1]) * 10**6 for row in rows],
+                "end_us": [int(row[2]) * 10**6 for row in rows],
+            },
+        })
+
+class Base(Importer):
+    """Lacks read."""
+'''
+
+
+@pytest.mark.parametrize("form", ["option", "argument"])
+def test_an_importer_of_ones_own_is_used_like_any_other(tmp_path: Path, form: str) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "visits.txt").write_text("ann 0 5\nann 7 9\nbob 1 2\n")
+    reference = f"{tmp_path}/mine.py:Doors"
+    words = [tmp_path / "visits.txt", "--format", reference]
+    if form == "argument":
+        words = [reference, tmp_path / "visits.txt"]
+    invoke("import", *words, "-s", "length_s=20", "-o", tmp_path / "b")
+    bundle = TraceBundle.read(tmp_path / "b")
+    assert intervals(bundle) == {
+        "ann": [(0, 5_000_000), (7_000_000, 9_000_000)],
+        "bob": [(1_000_000, 2_000_000)],
+    }
+    assert bundle.manifest.horizon_us == 20_000_000
+    assert bundle.manifest.options == {"length_s": 20}
+    assert bundle.manifest.importer == "Doors"
+    assert "visits.txt (sha256" in (bundle.manifest.source or "")
+    assert "length_s" in invoke("import", reference).stdout
+
+
+def test_what_an_importer_of_ones_own_makes_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    reference = f"{tmp_path}/mine.py:Doors"
+    source = tmp_path / "visits.txt"
+    for text, says in (
+        ("ann 0 5\nann 3 9\n", "availability row 1: starts at 3000000 us and overlaps"),
+        ("ann 0 500\n", "is not inside the window"),
+        ("ann 0\n", "visits.txt:1: is not a visit"),
+    ):
+        source.write_text(text)
+        stderr = invoke(
+            "import", source, "--format", reference, "-o", tmp_path / "b", code=2
+        ).stderr
+        assert says in stderr
+        assert "Traceback" not in stderr
+    for other, says in (("Base", "lacks read"), ("Nobody", "has no Importer named 'Nobody'")):
+        words = ["--format", f"{tmp_path}/mine.py:{other}", "-o", tmp_path / "b"]
+        assert says in invoke("import", source, *words, code=2).stderr
+    assert not (tmp_path / "b").exists()
+
+
+HEADS = {
+    "avt": "a\t1\t 1 2\n",
+    "csv": "device,start,end\na,1,2\n",
+    "fedscale": '{"1": {"active": [1], "inactive": [2], "finish_time": 60}}',
+    "flash": '{"a": {"isSuccess": true, "ready_time": [[1, 2]], "trace_start": 0, "trace_end": 9}}',
+    "fta": "0\t1\t7\t1\thost7\t1\t1136073600.000\t1136073660.000\tNULL\n",
+    "mobiperf": '[{"tcp_speed_results": [1.0]}]',
+    "nyu_mets": "1.5,Mbits/sec\n",
+    "pensieve": "0.0\t1.5\n1.0\t1.5\n",
+    "ucc5g": "Timestamp,NetworkMode,State,DL_bitrate,UL_bitrate\n2020.02.27_18.39.27,5G,D,1,1\n",
+}
+
+
+@pytest.mark.parametrize("format_", HEADS)
+def test_files_that_show_their_format_need_no_name(tmp_path: Path, format_: str) -> None:
+    path = tmp_path / "source"
+    path.write_text(HEADS[format_])
+    assert recognize([path]) == [format_]
+    units = ["-s", "time_unit=s"] if format_ == "csv" else []
+    done = invoke("import", path, *units, "-o", tmp_path / "b")
+    assert f"format: {format_}" in done.stderr
+    assert TraceBundle.read(tmp_path / "b").manifest.importer == format_
+
+
+def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "poem.txt"
+    path.write_text("Shall I compare thee\n")
+    stderr = invoke("import", path, "-o", tmp_path / "b", code=2).stderr
+    assert "none of the known formats" in stderr
+    assert "--format" in stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "warning"),
+    [
+        ("a,0,600\nb,1200,4800", None),
+        ("a,0,600000\nb,1200000,4800000", "were milliseconds or microseconds taken for seconds"),
+        ("a,0,0.6\nb,1.2,4.8\nc,1,1.5", "were seconds taken for milliseconds or microseconds"),
+    ],
+)
+def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: str | None) -> None:
+    (tmp_path / "a.csv").write_text(f"device,start,end\n{rows}\n")
+    made = invoke("import", "csv", tmp_path / "a.csv", "-s", "time_unit=s", "-o", tmp_path / "b")
+    for done in (
+        made,
+        invoke("validate", tmp_path / "b"),
+        invoke("inspect", tmp_path / "b", "--json"),
+    ):
+        assert ("warning:" in done.stderr) == (warning is not None)
+        assert (warning or "") in done.stderr
+
+
+def test_a_bundle_without_digests_is_not_verifiable_and_not_damaged(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("device,start,end\na,0,600\n")
+    invoke("import", "csv", tmp_path / "a.csv", "-s", "time_unit=s", "-o", tmp_path / "b")
+    assert "not verifiable" not in invoke("validate", tmp_path / "b").stderr
+    file = tmp_path / "b" / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"sha256": {}}))
+    done = invoke("validate", tmp_path / "b")
+    assert "not verifiable: its manifest holds no SHA-256 of devices, availability" in done.stderr
+    assert "sound" in done.stdout

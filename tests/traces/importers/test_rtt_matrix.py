@@ -1,0 +1,116 @@
+"""Importing round-trip matrices: values, what is dropped and counted, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from fedsim.traces.importers import registry
+from tests.traces.helpers import import_, refused
+
+
+def pairs(bundle: Any) -> dict[tuple[str, str], float]:
+    return {
+        (row["src"], row["dst"]): row["rtt_s"] for row in bundle.tables["rtt_matrix"].to_pylist()
+    }
+
+
+def put(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_rtt_units_must_be_said(tmp_path: Path) -> None:
+    path = put(tmp_path / "m", "0\t20\n30\t0\n")
+    with pytest.raises(ValidationError, match="unit"):
+        registry()["rtt_matrix"].Params()
+    bundle = import_("rtt_matrix", path, unit="ms")
+    assert pairs(bundle) == pytest.approx({("n0", "n1"): 0.02, ("n1", "n0"): 0.03})
+    assert bundle.devices.column("group").to_pylist() == ["n0", "n1"]
+    assert "try unit=ms" in refused("rtt_matrix", path, unit="s")
+    seconds = put(tmp_path / "s", "0,0.02\n0.03,0\n")
+    assert "try unit=s" in refused("rtt_matrix", seconds, unit="ms")
+
+
+def test_rtt_zero_and_missing_pairs_are_unknown(tmp_path: Path) -> None:
+    path = put(tmp_path / "m", "0 0 5\n- 0 7\n6 nan 0\n\n")
+    bundle = import_("rtt_matrix", path, unit="ms")
+    assert set(pairs(bundle)) == {("n0", "n2"), ("n1", "n2"), ("n2", "n0")}
+    assert bundle.manifest.counts == {
+        "slices": 1,
+        "zero_off_diagonal": 1,
+        "missing_cells": 2,
+        "unknown_pairs": 3,
+    }
+
+
+def test_rtt_slices_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    paths = [put(tmp_path / f"D_{n}", f"0 {v}\n{v} 0\n") for n, v in ((10, 30), (1, 10), (9, 50))]
+    median = import_("rtt_matrix", *paths, unit="ms")
+    assert pairs(median) == pytest.approx({("n0", "n1"): 0.03, ("n1", "n0"): 0.03})
+    kept = import_("rtt_matrix", *paths, unit="ms", slice_interval="10s")
+    rows = [
+        (row["slice_us"], round(row["rtt_s"], 6))
+        for row in kept.tables["rtt_matrix"].to_pylist()
+        if row["src"] == "n0"
+    ]
+    assert rows == [(0, 0.01), (10_000_000, 0.05), (20_000_000, 0.03)]
+    assert kept.manifest.horizon_us == 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0 1\n1 0 2\n", "m:2: has 3 numbers, the first line 2"),
+        ("0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
+        ("0 x\n1 0\n", "m:1: a round-trip time is 'x'"),
+        ("0 -1\n1 0\n", "m:1: a round-trip time is '-1'"),
+        ("0 0\n0 0\n", "gives no round-trip time"),
+        ("", "has 0 lines"),
+    ],
+)
+def test_rtt_malformed(tmp_path: Path, text: str, says: str) -> None:
+    assert says in refused("rtt_matrix", put(tmp_path / "m", text), unit="ms")
+
+
+def test_rtt_slices_of_other_sizes(tmp_path: Path) -> None:
+    first = put(tmp_path / "m1", "0 1\n1 0\n")
+    second = put(tmp_path / "m2", "0 1 1\n1 0 1\n1 1 0\n")
+    assert "m2: has 3 nodes" in refused("rtt_matrix", first, second, unit="ms")
+
+
+@pytest.mark.real_data
+def test_real_planetlab(real_traces: Path) -> None:
+    files = sorted((real_traces / "netlatency").glob("PlanetLab*.gz"))
+    bundle = import_("rtt_matrix", *files, unit="ms")
+    stack = np.array([np.loadtxt(io.BytesIO(gzip.decompress(path.read_bytes()))) for path in files])
+    found = pairs(bundle)
+    assert len(found) == 490 * 489
+    generator = random.Random(0)
+    for _ in range(200):
+        src, dst = generator.sample(range(490), 2)
+        expected = sorted(stack[:, src, dst])[1] / 1000
+        assert found[f"n{src}", f"n{dst}"] == pytest.approx(expected, rel=1e-6)
+    assert np.median(list(found.values())) == pytest.approx(0.135, abs=0.002)
+
+
+@pytest.mark.real_data
+def test_real_seattle(real_traces: Path) -> None:
+    source = real_traces / "netlatency" / "seattle_every8th.zip"
+    bundle = import_("rtt_matrix", source, unit="s")
+    assert bundle.device_count == 99
+    assert bundle.manifest.counts["slices"] == 86
+    with zipfile.ZipFile(source) as archive:
+        stack = np.array([np.loadtxt(io.BytesIO(archive.read(n))) for n in archive.namelist()])
+    zeros = (stack == 0) & ~np.eye(99, dtype=bool)
+    assert bundle.manifest.counts["zero_off_diagonal"] == zeros.sum() == 4826
+    seen = np.ma.median(np.ma.masked_equal(stack[:, 3, 7], 0))
+    assert pairs(bundle)["n3", "n7"] == pytest.approx(float(seen), rel=1e-6)

@@ -1,0 +1,116 @@
+"""Eligibility rules: the grammar, its truth table, its errors."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedsim.errors import UserError
+from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule
+
+ALL = [dict(zip(KEYS, values, strict=True)) for values in itertools.product(*STATES.values())]
+
+
+def holds(rule: Rule, state: dict[str, str]) -> bool:
+    return bool(rule.table[tuple(STATES[key].index(state[key]) for key in KEYS)])
+
+
+def python_of(text: str) -> str:
+    words = []
+    for word in text.replace("(", " ( ").replace(")", " ) ").split():
+        words.append(f"(s['{word}'] == 'on')" if word in KEYS else word)
+    return " ".join(words)
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from(["charging", "screen", "lock"]),
+    lambda inner: st.one_of(
+        st.builds("not {}".format, inner),
+        st.builds("({})".format, inner),
+        st.builds("{} and {}".format, inner, inner),
+        st.builds("{} or {}".format, inner, inner),
+    ),
+    max_leaves=8,
+)
+
+
+def test_flash_rule_truth_table() -> None:
+    rule = Rule.parse(FLASH_RULE)
+    for state in ALL:
+        expected = (
+            state["charging"] == "on" and state["network"] == "wifi" and state["lock"] == "on"
+        )
+        assert holds(rule, state) == expected
+    assert int(rule.table.sum()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        ("charging", "s['charging'] == 'on'"),
+        ("charging == off", "s['charging'] == 'off'"),
+        ("charging != off", "s['charging'] == 'on'"),
+        (
+            "not screen and (lock or charging)",
+            "s['screen'] == 'off' and (s['lock'] == 'on' or s['charging'] == 'on')",
+        ),
+        (
+            "lock or screen and charging",
+            "s['lock'] == 'on' or (s['screen'] == 'on' and s['charging'] == 'on')",
+        ),
+        ("network in (wifi, '5g', \"4g\")", "s['network'] in ('wifi', '5g', '4g')"),
+        ("network not in (2g,3g)", "s['network'] not in ('2g', '3g')"),
+        ("NETWORK == 5G AND NOT Screen == ON", "s['network'] == '5g' and s['screen'] == 'off'"),
+        ("not not lock", "s['lock'] == 'on'"),
+        ("  ( ( lock ) )  ", "s['lock'] == 'on'"),
+    ],
+)
+def test_expressions_mean_what_python_would(text: str, python: str) -> None:
+    rule = Rule.parse(text)
+    for state in ALL:
+        assert holds(rule, state) == eval(python, {"s": state})  # noqa: S307
+
+
+@given(EXPRESSIONS)
+def test_precedence_is_pythons(text: str) -> None:
+    rule = Rule.parse(text)
+    for state in ALL:
+        assert holds(rule, state) == eval(python_of(text), {"s": state})  # noqa: S307
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("", 1, "expected charging or network or screen or lock, found the end"),
+        ("battery", 1, "found 'battery'"),
+        ("charging and", 13, "found the end"),
+        ("charging lock", 10, "expected and, or, or the end, found 'lock'"),
+        ("(charging", 10, "expected )"),
+        ("network", 1, "network has no on and off"),
+        ("network == lan", 12, "found 'lan'"),
+        ("charging == wifi", 13, "expected off or on"),
+        ("charging; import os", 9, "unexpected ';'"),
+        ("__import__('os')", 1, "found '__import__'"),
+        ("lock.__class__", 5, "unexpected '.'"),
+        ("network in wifi", 12, "expected ("),
+        ("network not wifi", 13, "expected in"),
+        ("lock & charging", 6, "unexpected '&'"),
+        ("(" * 200 + "lock" + ")" * 200, 101, "nested too deeply"),
+    ],
+)
+def test_mistakes_name_their_column(text: str, column: int, says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Rule.parse(text)
+    assert caught.value.where == f"eligibility, column {column}"
+    assert says in caught.value.message
+    assert "charging and network == wifi and lock" in str(caught.value.hint)
+
+
+def test_a_rule_of_a_hundred_thousand_words_is_refused_at_once():
+    assert Rule.parse(" or ".join(["charging"] * 500)).table.any()
+    with pytest.raises(UserError, match="more than 1,000 words") as caught:
+        Rule.parse(" or ".join(["charging"] * 100_000))
+    assert len(str(caught.value)) < 1000
