@@ -35,7 +35,7 @@ def random_case(seed: int) -> dict[str, Any]:
         devices["failures"] = {"upload_loss": 1, "upload_retries": rng.choice([0, 1, 2])}
     elif rng.random() < 0.15:
         devices["failures"] = {"crash_rate": rng.choice([60, 200, 600])}
-    if rng.random() < 0.15:
+    if rng.random() < 0.15 and "failures" not in devices:
         # Figures for which joules and the time of recharging are exact.
         devices["energy"] = {
             "battery_j": rng.choice([20, 50]), "battery_floor": 0.5,

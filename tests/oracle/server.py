@@ -136,9 +136,6 @@ class Simulation:
         for dispatch in self.dispatches:
             if not dispatch.over:
                 self._settle(dispatch, "unfinished", self.now)
-                dispatch.arrived = dispatch.life.arrived == self.now
-                if dispatch.arrived:
-                    dispatch.staleness = self.version - dispatch.version
             elif dispatch.outcome is None:
                 dispatch.outcome = "unfinished" if dispatch.arrived else "dropped"
 
