@@ -47,7 +47,7 @@ def random_case(seed: int) -> dict[str, Any]:
             {"at": rng.choice([3, 10, 20]), "until": rng.choice([25, 30.5, 60]), "factor": 2}
         ]
     server: dict[str, Any] = {}
-    schedule = _schedule(rng, clients, server)
+    schedule = _schedule(rng, clients, server, devices["network"]["name"] == "shared")
     server["schedule"] = schedule
     training: dict[str, Any] = {"local_steps": rng.choice([1, 3, 5, 10])}
     if rng.random() < 0.15 and schedule["name"] != "tiered":
@@ -84,7 +84,9 @@ def random_case(seed: int) -> dict[str, Any]:
         if "energy" in devices or schedule["name"] == "compass":
             for row in tables.get("network", []):
                 row.update({key: rate if rate != 3e6 else 2e6 for key, rate in row.items()})
-        if "energy" in devices:
+        if "energy" in devices or (
+            schedule.get("next_client") == "same" and "availability" in tables
+        ):
             server.pop("aggregation_time", None)
     stop: dict[str, Any] = {"simulated_time": horizon}
     if rng.random() < 0.3 and "timeout" not in schedule:
@@ -100,7 +102,20 @@ def random_case(seed: int) -> dict[str, Any]:
 
 def _network(rng: random.Random, tables: dict[str, Any], clients: int) -> dict[str, Any]:
     latency = rng.choice([0, 0.5, 1, 1])
-    kind = rng.choice(["static", "static", "bundle", "traced"])
+    kind = rng.choice(["static", "static", "bundle", "traced", "shared", "shared"])
+    if kind == "shared":
+        network = {"name": "shared", "latency": latency, "down": 8_000_000, "up": 4_000_000}
+        if rng.random() < 0.5:
+            tables["network"] = [
+                {key: rng.choice([8e6, 4e6, 16e6]) for key in ("down", "up")}
+                for _ in range(clients)
+            ]
+            network |= {"down": "bundle", "up": "bundle"}
+        if rng.random() < 0.7:
+            network["server_down"] = rng.choice([8_000_000, 12_000_000])
+        if rng.random() < 0.7:
+            network["server_up"] = rng.choice([4_000_000, 10_000_000])
+        return network
     if kind == "static":
         return {"name": "static", "latency": latency, "down": 8_000_000, "up": rng.choice([4_000_000, 8_000_000])}
     if kind == "bundle":
@@ -137,13 +152,15 @@ def _availability(rng: random.Random, clients: int) -> list[tuple[int, int, int,
     return rows
 
 
-def _schedule(rng: random.Random, clients: int, server: dict[str, Any]) -> dict[str, Any]:
+def _schedule(
+    rng: random.Random, clients: int, server: dict[str, Any], shared: bool
+) -> dict[str, Any]:
     name = rng.choice(["sync", "sync", "async", "buffered", "tiered", "compass", "window"])
     schedule: dict[str, Any] = {"name": name}
     if name == "sync":
         if rng.random() < 0.6:
             schedule["deadline"] = rng.choice([3, 8, 12, 20, 30])
-            if rng.random() < 0.4:
+            if rng.random() < 0.4 and not shared:
                 server["partial_work"] = "send"
         if rng.random() < 0.5:
             schedule["over_selection"] = rng.choice([1.3, 1.5, 2])
@@ -188,3 +205,71 @@ def _selection(rng: random.Random, clients: int, schedule: dict[str, Any]) -> di
     if rng.random() < 0.8:
         selection["cohort"] = rng.randint(1, clients)
     return selection
+
+
+def features(case: dict[str, Any]) -> set[str]:
+    """What a case exercises, by name."""
+    scenario = case["scenario"]
+    devices, server = scenario["devices"], scenario["server"]
+    schedule = server["schedule"]
+    found = {
+        f"schedule {schedule['name']}",
+        f"network {devices['network']['name']}",
+        f"selection {server['selection']['name']}",
+    }
+    availability = devices["availability"]
+    found.add(f"disconnect {availability.get('on_disconnect', 'never offline')}")
+    failures = devices.get("failures", {})
+    found |= {f"failure {name}" for name in ("upload_loss", "crash_rate") if failures.get(name)}
+    found |= {
+        f"schedule {schedule['name']} {name}"
+        for name in ("deadline", "timeout", "over_selection", "max_staleness", "length")
+        if schedule.get(name)
+    }
+    if schedule["name"] == "sync":
+        found.add(f"stragglers {schedule['stragglers']}")
+        found.add(f"min_updates {schedule['min_updates']}")
+    if "next_client" in schedule:
+        found.add(f"next_client {schedule['next_client']}")
+    found |= {name for name in ("aggregation_time", "failure_detection") if server.get(name)}
+    if server.get("failure_detection") == "never":
+        found.add("failure_detection never")
+    if "energy" in devices:
+        found.add("battery")
+    if server.get("partial_work") == "send":
+        found.add("partial_work send")
+    if server.get("partial_unit") == "epoch":
+        found.add("partial_unit epoch")
+    found |= {name for name in ("time_budget", "local_epochs") if name in scenario["training"]}
+    found |= {f"stop {name}" for name in scenario["stop"]}
+    if devices["compute"].get("perturbations"):
+        found.add("perturbations")
+    if not devices["network"]["latency"]:
+        found.add("no latency")
+    return found
+
+
+def ties(case: dict[str, Any], rows: list[dict[str, Any]]) -> set[str]:
+    """Which things happen at one instant in the run with these dispatches."""
+    found = set()
+    arrivals = [row["arrived"] for row in rows if row["arrived"] is not None]
+    starts = [row["dispatched"] for row in rows]
+    if len(set(arrivals)) < len(arrivals):
+        found.add("tie arrival and arrival")
+    if set(arrivals) & set(starts):
+        found.add("tie arrival and hand-out")
+    schedule = case["scenario"]["server"]["schedule"]
+    if schedule["name"] == "sync" and "deadline" in schedule:
+        length = round(schedule["deadline"] * SECOND)
+        if any(row["arrived"] == row["dispatched"] + length for row in rows):
+            found.add("tie arrival and deadline")
+    intervals = case["tables"].get("availability") or []
+    ends = {(client, end) for client, _, end, _ in intervals}
+    begins = {(client, start) for client, start, _, _ in intervals}
+    if any((row["client_id"], row["arrived"]) in ends for row in rows):
+        found.add("tie arrival and end of interval")
+    if any((row["client_id"], row["dispatched"]) in begins for row in rows):
+        found.add("tie hand-out and check-in")
+    if any(row["outcome"] == "cut" and row["arrived"] is None and row["computed"] for row in rows):
+        found.add("cut after its steps")
+    return found

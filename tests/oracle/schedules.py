@@ -520,7 +520,7 @@ class Compass(Schedule):
             steps = min(max(steps, self.least), self.most)
             self.numbers += 1
             length = math.ceil(steps * speed)
-            best = Group(self.numbers, now + length, now + math.ceil(self.factor * length))
+            best = Group(self.numbers, now + length, now + round(self.factor * length))
             self.groups.append(best)
             group = best
             best.timer = server.timer(best.latest, lambda: self.expire(group))

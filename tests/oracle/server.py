@@ -135,6 +135,8 @@ class Simulation:
             self.now = self.until
         for dispatch in self.dispatches:
             if not dispatch.over:
+                if self.links is not None:
+                    self.links.forget(dispatch)
                 self._settle(dispatch, "unfinished", self.now)
             elif dispatch.outcome is None:
                 dispatch.outcome = "unfinished" if dispatch.arrived else "dropped"
@@ -212,9 +214,10 @@ class Simulation:
         """Note when a dispatch whose life is known ends."""
         ended = dispatch.life.ended
         if ended is not None and ended < FOREVER:
-            self.add(ended, END, dispatch.number, lambda: self._end(dispatch))
+            self.add(ended, END, dispatch.number, lambda: self.end(dispatch))
 
-    def _end(self, dispatch: Dispatch) -> None:
+    def end(self, dispatch: Dispatch) -> None:
+        """A dispatch ends: its update arrives, or it is lost."""
         if dispatch.over:
             return
         if dispatch.life.arrived is not None:
