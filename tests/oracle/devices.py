@@ -284,8 +284,12 @@ class Devices:
     def expected(self, client: int) -> Fraction:
         """Seconds of a full piece of work at nominal speed, as the server knows it."""
         transfers = 2 * Fraction(self.latency, NS)
-        transfers += 8 * self.bytes_down / self.down_nominal[client]
-        transfers += 8 * self.bytes_up / self.up_nominal[client]
+        network = self.scenario["devices"]["network"]
+        for size, rates, limit in (
+            (self.bytes_down, self.down_nominal, "server_down"),
+            (self.bytes_up, self.up_nominal, "server_up"),
+        ):
+            transfers += 8 * size / min(rates[client], exact(network.get(limit, FOREVER)))
         return transfers + self.full_steps(client) * Fraction(self.step[client], NS)
 
     def crash_after(self, client: int, sequence: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +23,7 @@ class Transfer:
     kind: str
     left: Fraction
     phase: Phase
-    since: int = 0
+    since: int | None = None
     rate: Fraction = Fraction(0)
     flowing: bool = False
 
@@ -95,7 +94,7 @@ class SharedLinks:
         self._rates()
         for transfer in self.transfers:
             if transfer.flowing:
-                end = server.now + math.ceil(transfer.left * NS / transfer.rate)
+                end = server.now + round(transfer.left * NS / transfer.rate)
                 self.next_end.append(
                     server.add(end, FLOW, transfer.dispatch.number, self._sent(transfer))
                 )
@@ -148,18 +147,24 @@ class SharedLinks:
             self._look_ahead()
             at = self.server.now + self.devices.latency
             dispatch = transfer.dispatch
+            assert transfer.since is not None
             if at <= self.devices.leaves(dispatch.client, transfer.since):
                 kind = FLOW if transfer.kind == "download" else END
                 self._at(dispatch, at, kind, lambda: self._arrived(transfer))
 
         return act
 
+    def _rest(self, transfer: Transfer) -> None:
+        if transfer.since is not None:
+            transfer.phase.stretches.append((transfer.since, self.server.now))
+            transfer.since = None
+
     def _leave(self, transfer: Transfer) -> None:
         if transfer not in self.transfers:
             return
         self._change()
         transfer.flowing = False
-        transfer.phase.stretches.append((transfer.since, self.server.now))
+        self._rest(transfer)
         self._look_ahead()
         if self.devices.policy == "drop":
             self.transfers.remove(transfer)
@@ -171,7 +176,7 @@ class SharedLinks:
         dispatch, server, devices = transfer.dispatch, self.server, self.devices
         life = dispatch.life
         self.transfers.remove(transfer)
-        transfer.phase.stretches.append((transfer.since, server.now))
+        self._rest(transfer)
         if transfer.kind == "download":
             life.downloaded = server.now
             computed = devices.compute(life, dispatch.client, server.now, dispatch.steps, None)
@@ -207,7 +212,7 @@ class SharedLinks:
             self._change()
             for transfer in mine:
                 transfer.flowing = False
-                transfer.phase.stretches.append((transfer.since, self.server.now))
+                self._rest(transfer)
                 self.transfers.remove(transfer)
             self._look_ahead()
 
