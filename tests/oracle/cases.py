@@ -91,9 +91,27 @@ def random_case(seed: int) -> dict[str, Any]:
     stop: dict[str, Any] = {"simulated_time": horizon}
     if rng.random() < 0.3 and "timeout" not in schedule:
         stop[rng.choice(["rounds", "dispatches", "arrivals"])] = rng.randint(2, 8)
+    parameters = rng.choice([1, 250_000, 1_000_000])
+    network = devices["network"]
+    if (
+        schedule["name"] == "sync"
+        and "deadline" in schedule
+        and "up" in network
+        and not tables.get("network")
+    ):
+        # Often the very instant at which the first client's update arrives if nothing holds it up.
+        bits = [32 * parameters, 32 * parameters * server.get("compression", 1)]
+        transfers = [
+            round(SECOND * size / network[key])
+            for size, key in zip(bits, ("down", "up"), strict=True)
+        ]
+        steps = training.get("local_steps", 5) * round(SECOND * devices["compute"]["step"][0])
+        arrival = 2 * round(SECOND * network["latency"]) + sum(transfers) + steps
+        if rng.random() < 0.6:
+            schedule["deadline"] = arrival / SECOND
     scenario = {
         "name": "case", "seed": seed,
-        "task": {"name": "timing", "clients": clients, "parameters": rng.choice([1, 250_000, 1_000_000])},
+        "task": {"name": "timing", "clients": clients, "parameters": parameters},
         "training": training, "devices": devices, "server": server, "stop": stop,
     }  # fmt: skip
     used = "availability" in tables or tables.get("network") or tables.get("network_series")
@@ -117,10 +135,16 @@ def _network(rng: random.Random, tables: dict[str, Any], clients: int) -> dict[s
             network["server_up"] = rng.choice([4_000_000, 10_000_000])
         return network
     if kind == "static":
-        return {"name": "static", "latency": latency, "down": 8_000_000, "up": rng.choice([4_000_000, 8_000_000])}
+        return {
+            "name": "static",
+            "latency": latency,
+            "down": 8_000_000,
+            "up": rng.choice([4_000_000, 8_000_000]),
+        }
     if kind == "bundle":
         tables["network"] = [
-            {key: rng.choice([8e6, 4e6, 3e6, 16e6]) for key in ("down", "up")} for _ in range(clients)
+            {key: rng.choice([8e6, 4e6, 3e6, 16e6]) for key in ("down", "up")}
+            for _ in range(clients)
         ]
         return {"name": "static", "latency": latency, "down": "bundle", "up": "bundle"}
     rows = []

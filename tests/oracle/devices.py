@@ -5,6 +5,7 @@ All instants are whole nanoseconds; amounts of data are fractions of a bit.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -49,7 +50,9 @@ def online_intervals(scenario: dict[str, Any], tables: dict[str, Any], until: in
             case "wrap":
                 count = (until + offset) // period + 3
                 for lap in range(-count, count):
-                    moved += [(a + lap * period, min(b, first + period) + lap * period) for a, b in pieces]
+                    moved += [
+                        (a + lap * period, min(b, first + period) + lap * period) for a, b in pieces
+                    ]
             case "unavailable":
                 moved = pieces
             case "hold":
@@ -85,10 +88,7 @@ class Rate:
     def moved(self, start: int, end: int) -> Fraction:
         """Bits between two instants."""
         return sum(
-            (
-                rate * max(0, min(end, b) - max(start, a)) / NS
-                for a, b, rate in self.pieces
-            ),
+            (rate * max(0, min(end, b) - max(start, a)) / NS for a, b, rate in self.pieces),
             Fraction(0),
         )
 
@@ -112,7 +112,9 @@ def constant(rate: Any) -> Rate:
     return Rate([(0, FOREVER, exact(rate))])
 
 
-def series_rate(tables: dict[str, Any], client: int, direction: str, on_end: str, until: int) -> Rate:
+def series_rate(
+    tables: dict[str, Any], client: int, direction: str, on_end: str, until: int
+) -> Rate:
     """The rate of a client that rides a series, from time 0 on."""
     series, offset, scale = next(
         (s, o, f) for c, s, o, f in tables["network_assign"] if c == client
@@ -224,7 +226,7 @@ class Devices:
         edges = sorted(cuts)
         return [
             (a, b, math.prod((f for x, y, f in mine if x <= a < y), start=Fraction(1)))
-            for a, b in zip(edges, edges[1:], strict=False)
+            for a, b in itertools.pairwise(edges)
         ]
 
     def _read_network(self, network: dict[str, Any], tables: dict[str, Any]) -> None:
@@ -235,15 +237,19 @@ class Devices:
             self.down = [
                 series_rate(tables, c, "down", on_end, self.until) for c in range(self.clients)
             ]
-            self.up = [series_rate(tables, c, "up", on_end, self.until) for c in range(self.clients)]
+            self.up = [
+                series_rate(tables, c, "up", on_end, self.until) for c in range(self.clients)
+            ]
             self.down_nominal, self.up_nominal = (
                 [series_mean(tables, c, d) for c in range(self.clients)] for d in ("down", "up")
             )
             return
+
         def rates(key: str) -> list[Fraction]:
             if network.get(key, "bundle") == "bundle":
                 return [exact(row[key]) for row in tables["network"]]
             return [exact(network[key])] * self.clients
+
         self.down_nominal, self.up_nominal = rates("down"), rates("up")
         self.down = [constant(rate) for rate in self.down_nominal]
         self.up = [constant(rate) for rate in self.up_nominal]
@@ -333,7 +339,9 @@ class Devices:
         life.downloaded = end
         limit = None
         if deadline is not None and self.scenario["server"].get("partial_work") == "send":
-            limit = deadline - self.latency - round(8 * NS * self.bytes_up / self.up_nominal[client])
+            limit = (
+                deadline - self.latency - round(8 * NS * self.bytes_up / self.up_nominal[client])
+            )
         computed = self.compute(life, client, end, steps, limit)
         if computed is None:
             return
@@ -459,17 +467,16 @@ def _crashed(life: Life, after: int) -> Life:
 
 def _ended(life: Life, at: int) -> Life:
     """A life that ends without an arrival at an instant."""
+
     def past(instant: int | None) -> int | None:
         return instant if instant is not None and instant <= at else None
+
     return Life(
         life.start,
         past(life.downloaded),
         past(life.computed),
         None,
         at,
-        [
-            Phase(p.kind, [(a, min(b, at)) for a, b in p.stretches if a < at])
-            for p in life.phases
-        ],
+        [Phase(p.kind, [(a, min(b, at)) for a, b in p.stretches if a < at]) for p in life.phases],
         steps_ends=[end for end in life.steps_ends if end <= at],
     )

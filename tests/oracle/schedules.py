@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle.devices import FOREVER, NS, exact, nanoseconds
+from tests.oracle.devices import FOREVER, exact, nanoseconds
 
 if TYPE_CHECKING:
     from tests.oracle.server import Dispatch, Event, Simulation, Wish
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def make_selection(scenario: dict[str, Any], server: Simulation) -> Selection:
     """The selection of a scenario."""
     section = scenario["server"]["selection"]
-    kinds = {"round_robin": RoundRobin, "cyclic": Cyclic, "scripted": Scripted}
+    kinds = {"round_robin": RoundRobin, "cyclic": Cyclic}
     return kinds[section["name"]](section, server)
 
 
@@ -83,15 +83,6 @@ class Cyclic(Selection):
         if drawn:
             self.next = (drawn[-1] + 1) % clients
         return drawn
-
-
-class Scripted(Selection):
-    """The clients of the script, whether they are there or not."""
-
-    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
-        super().__init__(section, server)
-        self.rounds = section["rounds"]
-        self.turn = 0
 
 
 # -------------------------------------------------------------------------------------------- schedules
@@ -582,6 +573,3 @@ class Compass(Schedule):
                 self.groups.remove(group)
                 self.server.call_off(group.timer)
         self.need(dispatch.client)
-
-
-_ = NS
