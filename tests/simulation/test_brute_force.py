@@ -15,7 +15,7 @@ from tests.oracle.compare import differences
 from tests.oracle.server import Simulation
 
 SEEDS = range(220)
-LEAST = 5
+LEAST = 4
 REQUIRED = {
     "aggregation_time",
     "battery",
