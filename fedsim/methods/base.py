@@ -75,6 +75,14 @@ class MethodContext:
         """A random stream of this run."""
         return Stream(self.seed, purpose, *keys)
 
+    def generator(self, *keys: int) -> np.random.Generator:
+        """A generator of the method's own random numbers; equal keys give equal numbers, on every device.
+
+        Use ``updates.version`` as key in an aggregation, and client and sequence of a row in a local update, so that
+        the numbers depend neither on the group nor on the order of execution.
+        """
+        return self.stream(Purpose.METHOD, len(keys), *keys).generator()
+
 
 @dataclass(frozen=True, slots=True)
 class Vector:

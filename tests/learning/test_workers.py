@@ -536,7 +536,7 @@ def test_no_cluster_at_the_address() -> None:
 def test_a_node_of_another_kind_is_refused() -> None:
     here: dict[str, str | int] = {"kernel": "loop/1", "cpu_capability": "AVX512", "threads": 4}
     _require_same({**here, "threads": 1}, here)
-    with pytest.raises(UserError, match="cpu_capability is AVX2 there, AVX512 here"):
+    with pytest.raises(UserError, match="cpu_capability is AVX2 there and AVX512 here"):
         _require_same({**here, "cpu_capability": "AVX2"}, here)
 
 

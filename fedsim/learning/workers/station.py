@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from fedsim.global_generators import watched
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
@@ -76,7 +77,11 @@ class Station:
         self, task: Task, method: Method, training: Training, seed: int, execution: Execution
     ) -> None:
         self.task = task
-        self.method = method
+        self.method = watched(
+            method,
+            *("local_update", "aggregate"),
+            hint="draw from self.context.generator(...), keyed by version, or by client and sequence",
+        )
         self.training = training
         self.execution = execution
         self._seed = seed
