@@ -18,6 +18,7 @@ from fedsim.methods.base import (
     Method,
     MethodContext,
     ServerState,
+    Tensor,
     Trained,
     Trainer,
     Updates,
@@ -27,7 +28,6 @@ from fedsim.methods.base import (
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from fedsim.tasks.layout import Layout
 
@@ -210,13 +210,8 @@ class SplitMethod(Method):
         """The mean change of the shared part; unchanged without contributions."""
         if not len(updates):
             return server
-        weights = averaging_weights(updates, self.weighting())
+        weights = averaging_weights(updates, getattr(self.params, "weights", "uniform"))
         return self.moved(server, updates.weighted_sum("delta", weights))
-
-    def weighting(self) -> Literal["samples", "uniform"]:
-        """The weights of the average."""
-        weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
-        return weights
 
     def moved(self, server: ServerState, change: Tensor) -> ServerState:
         """The state with the shared part moved by ``change``."""

@@ -5,7 +5,7 @@ of length P: a group of B dispatches is a (B, P) matrix, so that the same code s
 
 A new method is a subclass of :class:`Method` with a ``name``, a ``Params`` model and :meth:`Method.aggregate`, and with
 :meth:`Method.local_update` if its local rule is not plain local training. Reading a method's class and parameters does
-not import torch: import it inside functions or under ``TYPE_CHECKING``.
+not import torch: import it inside functions; :data:`Tensor` serves annotations.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from fedsim.randomness import Purpose, Stream
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from fedsim.tasks.layout import Layout
+
+Tensor: TypeAlias = "torch.Tensor"
+"""For annotations; importing it from here does not import torch."""
 
 ServerState: TypeAlias = "Mapping[str, Tensor]"
 """Named tensors of the server, always including ``"model"`` (P,). Never changed in place: an aggregation returns new

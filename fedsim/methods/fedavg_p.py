@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -16,14 +16,12 @@ from fedsim.methods.base import (
     Memory,
     MethodContext,
     ServerState,
+    Tensor,
     Trained,
     Trainer,
     Updates,
     averaging_weights,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedAvgPParams(SplitParams):
@@ -49,9 +47,9 @@ class FedAvgP(SplitMethod):
     alone.
     """
 
-    name: ClassVar[str] = "fedavg_p"
-    title: ClassVar[str] = "FedAvg-P"
-    paper: ClassVar[str] = (
+    name = "fedavg_p"
+    title = "FedAvg-P"
+    paper = (
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
         "Personalization, arXiv:2309.17409, Algorithm 1"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -30,7 +30,7 @@ class AdamParams(OptimizerParams):
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2015); moments start at zero with every dispatch."""
 
-    name: ClassVar[str] = "adam"
+    name = "adam"
     Params = AdamParams
 
     def __init__(self, params: AdamParams) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -22,7 +22,7 @@ class AdamWParams(AdamParams):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
-    name: ClassVar[str] = "adamw"
+    name = "adamw"
     Params = AdamWParams
 
     def _decay(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
@@ -32,7 +32,7 @@ class SgdParams(OptimizerParams):
 class Sgd(Optimizer):
     """Stochastic gradient descent; momentum, dampening-free, and decoupled from nothing (as in torch.optim.SGD)."""
 
-    name: ClassVar[str] = "sgd"
+    name = "sgd"
     Params = SgdParams
 
     def __init__(self, params: SgdParams) -> None:
