@@ -63,6 +63,7 @@ class BatchOrder:
         device: torch.device,
         augmenter: Augmenter | None = None,
     ) -> None:
+        self.seed = seed
         self.augmenter = augmenter
         self._key = signed(Stream(seed, Purpose.DATA_ORDER).key)
         self._offsets = offsets

@@ -27,11 +27,12 @@ class Samples:
         execution: device and dtype.
 
     Attributes:
-        task: as given.
+        task, execution: as given.
     """
 
     def __init__(self, task: SupervisedTask, x: Tensor, y: Tensor, execution: Execution) -> None:
         self.task = task
+        self.execution = execution
         self._dtype = execution.dtype
         self._device = execution.device
         self.y = y.to(execution.device)

@@ -64,16 +64,18 @@ class ServerSide:
         """What a worker needs to train these dispatches."""
         clients = np.array([train.client for train in trains])
         sent = [self.versions.sent(train.version) for train in trains]
-        learning_rate = self._method.context.learning_rate
+        rate = self._method.context.learning_rate
         return Group(
-            clients=clients,
-            sequences=np.array([train.sequence for train in trains]),
-            versions=np.array([train.version for train in trains]),
-            rounds=np.array([train.round for train in trains]),
-            steps=np.array([train.steps for train in trains]),
-            steps_assigned=np.array([train.steps_assigned for train in trains]),
-            samples=self._task.samples[clients],
-            learning_rates=tuple(learning_rate(t.round, t.dispatched_s) for t in trains),
+            columns={
+                "clients": clients,
+                "sequences": np.array([train.sequence for train in trains]),
+                "versions": np.array([train.version for train in trains]),
+                "rounds": np.array([train.round for train in trains]),
+                "steps": np.array([train.steps for train in trains]),
+                "steps_assigned": np.array([train.steps_assigned for train in trains]),
+                "samples": self._task.samples[clients],
+            },
+            learning_rates=tuple(rate(train.round, train.dispatched_s) for train in trains),
             down={name: Received.of([vectors[name] for vectors in sent]) for name in sent[0]},
             memory=partial(self.store.rows, clients),
         )

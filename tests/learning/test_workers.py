@@ -323,8 +323,9 @@ def test_updates_come_home() -> None:
 def a_group(received: list[Tensor]) -> Group:
     count = len(received)
     column = np.arange(count)
+    names = ("clients", "sequences", "versions", "rounds", "steps", "steps_assigned", "samples")
     return Group(
-        *[column] * 7,
+        columns=dict.fromkeys(names, column),
         learning_rates=(0.1,) * count,
         down={"model": Received.of(received)},
         memory=lambda: {"own": torch.zeros(count, 3)},

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession, place_weights
+from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.dropout import has_dropout
@@ -19,23 +19,10 @@ from fedsim.tasks.modules.dropout import has_dropout
 _CPU_GROUP = 8
 
 
-class _VmapSession(SupervisedSession["VmapKernel"]):
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        self._place_weights = place_weights(drawn, self.width, self._kernel.execution.dtype)
-
+class _VmapSession(StackedSession["VmapKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        active = len(weights)
-        rows, _ = self.draw(step, active)
-        gathered = self.inputs(step, rows)
-        inputs = gathered.view(active, self.width, *gathered.shape[1:])
-        at = step - self._first
         kernel = self._kernel
-        return kernel.replay(
-            kernel.differentiate,
-            (weights, out),
-            (inputs, self._labels[at, :active], self._place_weights[at, :active]),
-        )
+        return kernel.replay(kernel.differentiate, (weights, out), self.padded(step, len(weights)))
 
 
 class VmapKernel(SupervisedKernel):
@@ -52,12 +39,10 @@ class VmapKernel(SupervisedKernel):
     recorded = True
     session_class = _VmapSession
 
-    def __init__(
-        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
-    ) -> None:
-        super().__init__(task, samples, order, execution)
-        module = copy.deepcopy(task.module).to(execution.device).train()
-        loss = task.loss
+    def __init__(self, samples: Samples, order: BatchOrder) -> None:
+        super().__init__(samples, order)
+        module = copy.deepcopy(self.task.module).to(self.execution.device).train()
+        loss = self.task.loss
 
         def mean_loss(
             parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, places: Tensor
@@ -103,7 +88,7 @@ class VmapKernel(SupervisedKernel):
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
         order = BatchOrder(0, task.offsets[:2], task.rows[:1], 1, execution.device)
-        kernel = VmapKernel(task, samples, order, execution)
+        kernel = VmapKernel(samples, order)
         inputs = samples.x.expand(2, 2, *samples.x.shape[1:])
         labels, places = samples.y.expand(2, 2), torch.ones(2, 2)
         try:
