@@ -206,7 +206,7 @@ class Measurement:
             batch = evaluation.batch_size
             self._evaluator = SupervisedEvaluator(task, execution, batch, metrics)
             if evaluation.objective and station.samples is not None:
-                self._objective = Objective(task, station.samples, execution)
+                self._objective = Objective(station.samples)
 
     @property
     def definitions(self) -> dict[str, MetricDefinition]:

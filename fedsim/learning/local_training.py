@@ -38,11 +38,6 @@ class LocalTrainer:
     """The :class:`fedsim.methods.base.Trainer` of one worker.
 
     Step k runs on the prefix of rows that are still working, so that different numbers of steps cost nothing extra.
-
-    Args:
-        kernel: computes the gradients.
-        layout: layout of the flat vector.
-        training: optimizer and clipping.
     """
 
     def __init__(self, kernel: Kernel, layout: Layout, training: Training) -> None:

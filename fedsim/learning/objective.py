@@ -8,10 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.learning.device import Execution
 from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.samples import Samples
-from fedsim.tasks.kinds.supervised import SupervisedTask
 
 _CPU_BATCH = 2048
 _CUDA_BATCH = 8192
@@ -22,15 +20,11 @@ class Objective:
 
     Clients have equal weights whatever their number of samples; those without samples do not count. Normalization
     layers and dropout work as in evaluation.
-
-    Args:
-        task: the task.
-        samples: the task's training samples.
-        execution: device and dtype.
     """
 
-    def __init__(self, task: SupervisedTask, samples: Samples, execution: Execution) -> None:
-        self._task = task
+    def __init__(self, samples: Samples) -> None:
+        self._task, execution = samples.task, samples.execution
+        task = self._task
         self._samples = samples
         self._device = execution.device
         self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH

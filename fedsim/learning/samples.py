@@ -25,9 +25,6 @@ class Samples:
         x: raw samples, (n, *shape).
         y: labels, (n,).
         execution: device and dtype.
-
-    Attributes:
-        task, execution: as given.
     """
 
     def __init__(self, task: SupervisedTask, x: Tensor, y: Tensor, execution: Execution) -> None:

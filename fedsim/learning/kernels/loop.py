@@ -23,12 +23,7 @@ _SEED_MASK = (1 << 63) - 1
 
 
 class BoundModule:
-    """A copy of a module whose parameters and buffers can be laid onto a row of a weight matrix.
-
-    Args:
-        task: the task of the module.
-        device: device of the copy.
-    """
+    """A copy of a task's module whose parameters and buffers can be laid onto a row of a weight matrix."""
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
         self.module = copy.deepcopy(task.module).to(device)
@@ -64,12 +59,7 @@ class BoundModule:
 
 
 class BoundModules:
-    """Copies of a module in evaluation, lent to one thread each.
-
-    Args:
-        task: the task of the module.
-        device: where they work.
-    """
+    """Copies of a task's module in evaluation, lent to one thread each."""
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
         self._task = task

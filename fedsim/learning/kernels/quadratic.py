@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
@@ -40,12 +39,7 @@ class _QuadraticSession(Session):
 
 
 class QuadraticKernel(Kernel):
-    """The task's own gradients, with its noise, if any. The batch size is meaningless here.
-
-    Args:
-        task: what knows the gradients.
-        seed: the scenario's seed, for the noise.
-    """
+    """The task's own gradients, with noise from the scenario's ``seed``, if any. The batch size is meaningless here."""
 
     name = "quadratic"
     revision = 1
@@ -64,7 +58,7 @@ class QuadraticKernel(Kernel):
     ) -> Session:
         """Gradients of these clients' objectives."""
         return _QuadraticSession(
-            self._task, self._stream, clients, np.asarray(sequences), phase * _PHASE_STRIDE
+            self._task, self._stream, clients, sequences, phase * _PHASE_STRIDE
         )
 
     def largest_group(self) -> int:

@@ -52,7 +52,7 @@ class Sgd(Optimizer):
     def step(
         self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
     ) -> None:
-        """Make a step; see :meth:`fedsim.learning.optimizers.base.Optimizer.step`."""
+        """A step along the gradient, or along its momentum."""
         params = self.params
         if params.weight_decay:
             direction.add_(weights, alpha=params.weight_decay)
