@@ -103,10 +103,10 @@ class SupervisedEvaluator:
         self._modules = BoundModules(task, execution.device)
         offsets = task.client_test_offsets
         self._client_samples = None if offsets is None else np.diff(offsets)
-        self._own: Samples | None = None
+        self._client_test: Samples | None = None
         if offsets is not None:
             shared = task.client_test_x is task.test_x
-            self._own = (
+            self._client_test = (
                 self._test
                 if shared
                 else Samples(task, task.client_test_x, task.client_test_y, execution)
@@ -132,14 +132,19 @@ class SupervisedEvaluator:
         None if clients have no test samples of their own.
         """
         offsets, rows = self._task.client_test_offsets, self._task.client_test_rows
-        if self._own is None or offsets is None or rows is None or self._client_samples is None:
+        if (
+            self._client_test is None
+            or offsets is None
+            or rows is None
+            or self._client_samples is None
+        ):
             return None
         accuracy = np.full(len(self._client_samples), np.nan)
         losses = accuracy.copy()
         for client in np.flatnonzero(self._client_samples).tolist():
-            own = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
-            rows_of_client = own.to(self._execution.device)
-            predictions = self._predictions(self._own, model_of(client), rows_of_client)
+            client_rows = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
+            client_rows = client_rows.to(self._execution.device)
+            predictions = self._predictions(self._client_test, model_of(client), client_rows)
             accuracy[client] = _ACCURACY.compute(predictions)
             losses[client] = predictions.loss
         return ClientMetrics(accuracy, losses, self._client_samples)

@@ -70,11 +70,11 @@ class Budget:
         )
         return cls(device_bytes, None if unlimited else host_budget(), folder)
 
-    def share(self, part: float) -> Budget:
-        """A fraction ``part`` of the budget."""
+    def share(self, fraction: float) -> Budget:
+        """A fraction of the budget."""
 
         def cut(limit: int | None) -> int | None:
-            return None if limit is None else int(limit * part)
+            return None if limit is None else int(limit * fraction)
 
         return Budget(cut(self.device_bytes), cut(self.host_bytes), self.folder)
 
@@ -337,9 +337,9 @@ class StateStore:
             rows = max(1, _PIECE_BYTES // row_bytes)
             keys = store.keys()
             for number, start in enumerate(range(0, len(keys), rows)):
-                some = keys[start : start + rows]
-                makers[f"{name}.clients.{number}"] = partial(torch.tensor, some, dtype=torch.int64)
-                makers[f"{name}.rows.{number}"] = partial(_on_host, store, some)
+                piece = keys[start : start + rows]
+                makers[f"{name}.clients.{number}"] = partial(torch.tensor, piece, dtype=torch.int64)
+                makers[f"{name}.rows.{number}"] = partial(_on_host, store, piece)
         return Tensors(makers)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:

@@ -125,7 +125,7 @@ class ServerSide:
         return {name: view.clone() for name, view in views.items()}
 
     def personal_parts(self) -> dict[str, Tensor]:
-        """What participating clients have for themselves, on the CPU; empty if nothing is personal.
+        """The personal tensors of participating clients, on the CPU; empty if nothing is personal.
 
         ``clients`` (C,) int64, ascending, and each personal tensor of the model as (C, *shape).
         """
@@ -134,8 +134,8 @@ class ServerSide:
         if not names or not len(clients):
             return {}
         parts: dict[str, list[Tensor]] = {name: [] for name in names}
-        for some in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
-            models = self._method.personal_models(self.current, some, self.store.rows(some))
+        for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
+            models = self._method.personal_models(self.current, batch, self.store.rows(batch))
             views = self._task.layout.views(models.cpu().contiguous())
             for name, rows in parts.items():
                 rows.append(views[name].clone())

@@ -13,6 +13,7 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
+    Collected,
     LocalUpdate,
     Memory,
     Method,
@@ -149,6 +150,7 @@ class SplitMethod(Method):
 
     personal = True
     params: SplitParams
+    collect: Sequence[Collected] = ()
 
     def __init__(self, params: SplitParams, context: MethodContext) -> None:
         super().__init__(params, context)
@@ -194,7 +196,9 @@ class SplitMethod(Method):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Joint steps: both parts' gradients are taken at the same point, then both move."""
         start = self.start(cohort)
-        trained = trainer.run(cohort, start, learning_rate_scale=self.learning_rate_scale())
+        trained = trainer.run(
+            cohort, start, learning_rate_scale=self.learning_rate_scale(), collect=self.collect
+        )
         return self.sent_and_kept(start, trained)
 
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:

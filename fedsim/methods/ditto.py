@@ -52,14 +52,14 @@ class Ditto(FedAvg):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Training of the global model, then of the personal one."""
         update = super().local_update(cohort, trainer)
-        own = trainer.run(
+        trained = trainer.run(
             cohort,
             cohort.memory["personal"],
             rule=proximal_rule(cohort.down["model"], self.params.attraction),
             steps=np.ceil(cohort.steps * self.params.personal_steps - 1e-9).astype(np.int64),
             phase=1,
         )
-        return LocalUpdate(update.vectors, update.loss, {"personal": own.model})
+        return LocalUpdate(update.vectors, update.loss, {"personal": trained.model})
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

@@ -128,8 +128,8 @@ class FedLga(Method):
             return None
         mean: Tensor | None = None
         for index in np.flatnonzero(full).tolist():
-            part = updates.row("delta", index) * float(weights[index] / weights.sum())
-            mean = part if mean is None else mean.add_(part)
+            weighted = updates.row("delta", index) * float(weights[index] / weights.sum())
+            mean = weighted if mean is None else mean.add_(weighted)
         return mean
 
     def _correction(self, updates: Updates, index: int, full: Tensor) -> Tensor:

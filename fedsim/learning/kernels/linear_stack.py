@@ -39,10 +39,10 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         return losses
 
     def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Inputs, labels, weights of places and classes as :func:`linear_steps.forward` takes them."""
-        inputs, labels, places = self.padded(step, active, self._kernel.scratch)
+        """Inputs, labels, weights of mean_weights and classes as :func:`linear_steps.forward` takes them."""
+        inputs, labels, mean_weights = self.padded(step, active, self._kernel.scratch)
         inputs = inputs.view(*labels.shape, -1)
-        return inputs, labels.unsqueeze(1), places.unsqueeze(1), self._kernel.classes
+        return inputs, labels.unsqueeze(1), mean_weights.unsqueeze(1), self._kernel.classes
 
     def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
         # Summed one by one, because the number of steps drawn at once depends on the group.
@@ -82,8 +82,8 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
     ) -> list[float]:
         """The steps ``at`` of those drawn, of one dispatch; mini-batch losses before each."""
         labels = self._labels[at, row].unsqueeze(2)
-        places = self._place_weights[at, row].unsqueeze(2)
-        dtype = places.dtype
+        mean_weights = self._mean_weights[at, row].unsqueeze(2)
+        dtype = mean_weights.dtype
         outputs = inputs.new_empty(len(labels), self.width, len(self._kernel.classes))
         # Activations and deltas.
         sizes = [layer.shape[0] for layer in self._kernel.layers[:-1]]
@@ -92,13 +92,13 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
             *model,
             inputs.view(-1, self.width, self._kernel.layers[0].shape[1]),
             (labels == self._kernel.classes.view(-1)).to(dtype),
-            places * -rate,
+            mean_weights * -rate,
             outputs,
             *hidden,
             torch.ones(self.width, dtype=dtype),
         )
         log_shares = torch.log_softmax(outputs, 2)
-        losses = -(log_shares.gather(2, labels) * places).sum((1, 2))
+        losses = -(log_shares.gather(2, labels) * mean_weights).sum((1, 2))
         numbers: list[float] = losses.tolist()
         return numbers
 

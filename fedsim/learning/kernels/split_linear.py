@@ -19,16 +19,16 @@ from fedsim.tasks.modules.split_linear import SplitLinear
 class _SplitLinearSession(StackedSession["SplitLinearKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         features = self._kernel.features
-        inputs, labels, places = self.padded(step, len(weights))
+        inputs, labels, mean_weights = self.padded(step, len(weights))
         x = self._kernel.module.arranged(inputs.flatten(0, 1)).view(*labels.shape, features)
         targets = self._kernel.task.loss.targets(labels).to(x.dtype)
         logits = torch.bmm(weights[:, :features].unsqueeze(1), x.transpose(1, 2)).squeeze(1)
         if self._kernel.biased:
             logits = logits + weights[:, features : features + 1]
         losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-        loss = (losses * places).sum(1)
+        loss = (losses * mean_weights).sum(1)
         # Not torch.sigmoid, whose last bit depends on the position of a number in the tensor.
-        residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(places)
+        residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(mean_weights)
         out[:, :features] = torch.bmm(residual.unsqueeze(1), x).squeeze(1)
         if self._kernel.biased:
             out[:, features] = residual.sum(1)

@@ -151,7 +151,7 @@ class SupervisedSession(Session, Generic[KernelType]):
         ahead: bool = False,
         scratch: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """Inputs of the samples ``rows`` (b, places) at ``step``, (b x places, *shape), augmented if requested.
+        """Inputs of the samples ``rows`` (b, width) at ``step``, (b x width, *shape), augmented if requested.
 
         Args:
             step: number of the local step.
@@ -182,10 +182,10 @@ class StackedSession(SupervisedSession[KernelType]):
 
     def _on_draw(self, drawn: Batches) -> None:
         super()._on_draw(drawn)
-        place = torch.arange(self.width, device=drawn.counts.device)
+        position = torch.arange(self.width, device=drawn.counts.device)
         counts = drawn.counts.clamp(min=1).unsqueeze(2)
         # (S, B, width): 1 / count, and 0 for padding.
-        self._place_weights = (place < counts).to(self._kernel.execution.dtype) / counts
+        self._mean_weights = (position < counts).to(self._kernel.execution.dtype) / counts
 
     def padded(
         self, step: int, active: int, scratch: dict[str, Tensor] | None = None
@@ -202,5 +202,5 @@ class StackedSession(SupervisedSession[KernelType]):
         return (
             inputs.view(active, self.width, *inputs.shape[1:]),
             self._labels[at, :active],
-            self._place_weights[at, :active],
+            self._mean_weights[at, :active],
         )

@@ -45,23 +45,23 @@ class VmapKernel(SupervisedKernel):
         loss = self.task.loss
 
         def mean_loss(
-            parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, places: Tensor
+            parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, mean_weights: Tensor
         ) -> Tensor:
             outputs = functional_call(module, parameters, (inputs,))
-            total = (loss.per_sample(outputs, labels) * places).sum()
+            total = (loss.per_sample(outputs, labels) * mean_weights).sum()
             return total + loss.penalties(parameters.values()) if loss.penalty else total
 
         self.function = vmap(grad_and_value(mean_loss))
 
     def differentiate(
-        self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, places: Tensor
+        self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
     ) -> Tensor:
         """Write the mini-batch gradients of b clients into ``out``.
 
         Args:
             weights, out: (b, P).
             inputs, labels: of the samples, (b, width, ...).
-            places: weight of each place in its batch's mean, (b, width).
+            mean_weights: weight of each position in its batch's mean, (b, width).
 
         Returns:
             Mini-batch losses, (b,).
@@ -73,7 +73,7 @@ class VmapKernel(SupervisedKernel):
             if autocast is not None
             else nullcontext()
         ):
-            gradients, losses = self.function(layout.views(weights), inputs, labels, places)
+            gradients, losses = self.function(layout.views(weights), inputs, labels, mean_weights)
         targets = layout.views(out)
         for name, gradient in gradients.items():
             targets[name].copy_(gradient)
@@ -90,10 +90,10 @@ class VmapKernel(SupervisedKernel):
         order = BatchOrder(0, task.offsets[:2], task.rows[:1], 1, execution.device)
         kernel = VmapKernel(samples, order)
         inputs = samples.x.expand(2, 2, *samples.x.shape[1:])
-        labels, places = samples.y.expand(2, 2), torch.ones(2, 2)
+        labels, mean_weights = samples.y.expand(2, 2), torch.ones(2, 2)
         try:
             kernel.function(
-                task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, places
+                task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, mean_weights
             )
         except (RuntimeError, NotImplementedError):
             return False

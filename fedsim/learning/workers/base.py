@@ -32,14 +32,14 @@ class Received:
     @classmethod
     def of(cls, rows: Iterable[Tensor]) -> Received:
         """Collect the vectors of the dispatches; many of them may be the same object."""
-        places: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         vectors: list[Tensor] = []
         index: list[int] = []
         for row in rows:
-            place = places.setdefault(id(row), len(vectors))
-            if place == len(vectors):
+            number = numbers.setdefault(id(row), len(vectors))
+            if number == len(vectors):
                 vectors.append(row)
-            index.append(place)
+            index.append(number)
         return cls(tuple(vectors), tuple(index))
 
     def matrix(self, device: torch.device) -> Tensor:
@@ -47,7 +47,7 @@ class Received:
         vectors = [vector.to(device) for vector in self.vectors]
         if len(vectors) == 1:
             return vectors[0].expand(len(self.index), -1)
-        return torch.stack([vectors[place] for place in self.index])
+        return torch.stack([vectors[number] for number in self.index])
 
 
 @dataclass(frozen=True, slots=True)
