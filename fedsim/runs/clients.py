@@ -53,9 +53,8 @@ def clients_table(
         # Sums in float64 are exact below 2**53.
         return total(dispatches[column].to_numpy()).astype(np.int64)
 
-    download_s, compute_s = total(spent.download_s), total(spent.compute_s)
-    upload_s, waiting_s = total(spent.upload_s), total(spent.waiting_s)
-    rest_s = np.maximum(duration_s - (download_s + compute_s + upload_s + waiting_s), 0.0)
+    seconds = {name: total(spent[name].to_numpy()) for name in spent}
+    rest_s = np.maximum(duration_s - sum(seconds.values()), 0.0)
     offline_s = np.minimum(rest_s, np.maximum(duration_s * (1.0 - online_fraction), 0.0))
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
     return from_columns(
@@ -73,10 +72,7 @@ def clients_table(
             "bytes_down": count_of("bytes_down"),
             "bytes_up": count_of("bytes_up"),
             "energy_j": total(dispatches["energy_j"].to_numpy()),
-            "download_s": download_s,
-            "compute_s": compute_s,
-            "upload_s": upload_s,
-            "waiting_s": waiting_s,
+            **seconds,
             "idle_s": rest_s - offline_s,
             "offline_s": offline_s,
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,

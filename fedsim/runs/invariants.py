@@ -179,13 +179,8 @@ def _clients(run: Run, messages: list[str]) -> None:
             "dispatches": 1,
             "aggregated": outcome_codes(dispatches) == Outcome.AGGREGATED,
             "steps": dispatches["steps_done"],
-            "bytes_down": dispatches["bytes_down"],
-            "bytes_up": dispatches["bytes_up"],
-            "energy_j": dispatches["energy_j"],
-            "download_s": spent.download_s,
-            "compute_s": spent.compute_s,
-            "upload_s": spent.upload_s,
-            "waiting_s": spent.waiting_s,
+            **dispatches[["bytes_down", "bytes_up", "energy_j"]],
+            **spent,
         }
     )
     sums = rows.groupby(dispatches["client_id"]).sum().reindex(table["client_id"], fill_value=0)

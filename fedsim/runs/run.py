@@ -19,7 +19,6 @@ from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.schema import AGGREGATIONS, CLIENTS, DISPATCHES, METRICS, ONLINE, PARTITION, Table
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
-from fedsim.runs.targets import time_to_target
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -216,7 +215,9 @@ class Run:
                 where=str(self.path),
                 hint=f"measured: {measured}",
             )
-        return time_to_target(self.metrics, self.metric_definition(metric), target)
+        reached = self.metric_definition(metric).reached(self.metrics[metric], target)
+        times = self.metrics["time_s"].to_numpy()
+        return float(times[reached.argmax()]) if reached.any() else float("nan")
 
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.status}>"

@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import MAX_BINS, Column, Columns, Figure, thin, time_bins
+from fedsim.analysis.figures.base import (
+    MAX_BINS,
+    Column,
+    Columns,
+    Figure,
+    columns_of,
+    thin,
+    time_bins,
+)
 from fedsim.formatting import format_bytes, format_count, format_share
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
@@ -24,6 +32,7 @@ PHASE_LABELS = {
 }
 
 _WORK: Columns = (
+    ("outcome", "outcome", "text"),
     ("dispatches", "dispatches", "count"),
     ("steps", "local steps", "count"),
     ("bytes", "data moved", "bytes"),
@@ -67,39 +76,27 @@ def time_spent(run: Run) -> Figure:
 def work(run: Run) -> Figure:
     """Work by outcome."""
     by_outcome = statistics.work_by_outcome(run.dispatches)
-    lost = [
-        amount for label, amount in by_outcome.items() if label not in ("aggregated", "unfinished")
-    ]
-    steps = sum(amount.steps for amount in by_outcome.values())
-    moved = sum(amount.bytes for amount in by_outcome.values())
-    lost_steps, lost_bytes = sum(a.steps for a in lost), sum(a.bytes for a in lost)
+    lost = by_outcome.drop(["aggregated", "unfinished"]).sum()
+    steps, moved = by_outcome["steps"].sum(), by_outcome["bytes"].sum()
     if not (steps and moved):
         finding = "No work was done."
-    elif not any(amount.dispatches for amount in lost):
+    elif not lost["dispatches"]:
         finding = "No work was lost."
     else:
         finding = (
-            f"{format_share(lost_steps / steps)} of the local steps and {format_share(lost_bytes / moved)} of the "
-            f"bytes ({format_bytes(lost_bytes)}) went into updates that were never aggregated."
+            f"{format_share(lost['steps'] / steps)} of the local steps and {format_share(lost['bytes'] / moved)} of "
+            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated."
         )
+    amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
     return Figure(
         "work",
         finding,
-        (
-            Column("outcome", "outcome", "text", list(by_outcome)),
-            *(
-                Column(key, label, kind, [getattr(amount, key) for amount in by_outcome.values()])
-                for key, label, kind in _WORK
-            ),
-        ),
+        columns_of(by_outcome.reset_index(), _WORK),
         {
             "shares": [
-                {"label": label, "shares": [part / whole for part in parts]}
-                for label, whole, parts in (
-                    ("Local steps", steps, [a.steps for a in by_outcome.values()]),
-                    ("Data moved", moved, [a.bytes for a in by_outcome.values()]),
-                )
-                if whole
+                {"label": label, "shares": (amount / amount.sum()).tolist()}
+                for label, amount in amounts
+                if amount.sum()
             ]
         },
     )
