@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
@@ -16,6 +17,8 @@ from fedsim.errors import UserError
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 ROW_GROUP = 65_536
+_FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of cells that spreadsheets take for formulas (OWASP, "CSV injection")."""
 
 
 def read_stream(path: Path, table: Table) -> pa.Table:
@@ -109,3 +112,15 @@ def null_if_negative(values: Any) -> pa.Array:
     """Whole numbers with null in place of the negative ones that stand for 'none' while rows are collected."""
     array = pa.array(values)
     return pc.if_else(pc.less(array, 0), pa.scalar(None, array.type), array)
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """A table as CSV that spreadsheets show as it is: text that they would run as a formula begins with a quote."""
+    frame = table.rename(columns=_harmless)
+    for name in frame.select_dtypes(["object", "category", "string"]):
+        frame[name] = frame[name].astype(object).map(_harmless)
+    return str(frame.to_csv(index=False))
+
+
+def _harmless(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_MARKS) else value

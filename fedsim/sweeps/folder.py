@@ -23,6 +23,7 @@ from fedsim.errors import UserError
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
+from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.sweeps.plan import PlannedRun
@@ -240,7 +241,7 @@ def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, 
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     with replacing(path / f"{INDEX}.parquet") as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-    write_text(path / f"{INDEX}.csv", table.to_pandas().to_csv(index=False))
+    write_text(path / f"{INDEX}.csv", csv_text(table.to_pandas()))
 
 
 def _column(values: list[Any]) -> pa.Array:

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_runs import build_run
 
+from fedsim.analysis.run import load_run
 from fedsim.errors import InvariantViolation
-from fedsim.runs import Run, load_run
+from fedsim.runs import Run
 from fedsim.runs.invariants import verify_run
 
 

@@ -107,10 +107,11 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """
     dispatches, aggregations = run.dispatches, run.aggregations
     info = run.info
-    seed = int(info["seed"])
+    seed = info.get("seed")
+    if seed is None:
+        raise run.folder.damaged(run.folder.info, "lacks the entry 'seed'")
     timeline = info.get("timeline")
-    text = run.folder.scenario.read_text(encoding="utf-8")
-    alike = re.sub(r"(?m)^seed: \d+$", "seed: 0", text)
+    alike = re.sub(r"(?m)^seed: \d+$", "seed: 0", run.scenario_text)
     if alike not in scenarios:
         scenarios[alike] = run.scenario
     clients = population(run)
@@ -121,7 +122,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     return RunFacts(
         path=run.path,
         scenario={**scenarios[alike], "seed": seed},
-        replicate=(seed, int(timeline["seed"]) if timeline else seed),
+        replicate=(seed, timeline["seed"] if timeline else seed),
         progress=_progress(run),
         metrics=_metric_names(run.metrics),
         figures=_figures(run, given),
