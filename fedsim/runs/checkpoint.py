@@ -105,7 +105,7 @@ class Checkpoints:
         return None
 
     def damaged(self) -> list[tuple[Path, str]]:
-        """Every file of a checkpoint that is missing or has changed, with what is wrong with it."""
+        """Every file of a checkpoint that is missing or has changed, with the problem."""
         problems = []
         for path in self._numbered():
             try:
@@ -162,7 +162,7 @@ def _batches(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors such that the file appears whole or not at all."""
+    """Write tensors as a safetensors file, which appears whole or not at all."""
     from safetensors.torch import save_file
 
     ready: dict[str, Tensor] = {}
@@ -170,23 +170,23 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         value = tensor.detach().cpu().contiguous()
         storage = value.untyped_storage()
-        # safetensors refuses tensors that share memory, and would write the whole of it for a view.
+        # safetensors refuses tensors that share memory, and writes the whole storage of a view.
         if storage.data_ptr() in seen or storage.nbytes() != value.numel() * value.element_size():
             value = value.clone()
         seen.add(value.untyped_storage().data_ptr())
         ready[name] = value
-    # safetensors makes files that only their owner may read; they get the usual permissions here.
+    # safetensors makes files that only their owner may read; ``replacing`` sets the usual permissions.
     with replacing(path) as temporary:
         save_file(ready, temporary)
 
 
 def save_model(path: Path, model: Mapping[str, Tensor], personal: Mapping[str, Tensor]) -> None:
-    """Write a global model and personal parts into one safetensors file; :func:`load_model` takes them apart."""
+    """Write a global model and personal parts into one safetensors file, which :func:`load_model` reads."""
     save_tensors(path, {**model, **{_PERSONAL + name: value for name, value in personal.items()}})
 
 
 def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What :func:`save_model` wrote: the global model, and the personal parts.
+    """Read the global model and the personal parts from a file of :func:`save_model`.
 
     Raises:
         UserError: the file is missing or damaged.

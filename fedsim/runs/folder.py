@@ -1,4 +1,4 @@
-"""The run folder: where its files lie, who may write to it, its status in ``run.json``, and the checksums of its files.
+"""The run folder: its paths, its lock, its status in ``run.json``, and the checksums of its files.
 
 A folder is complete when ``run.json`` says so: it is written last, and holds the checksums of all other files but the
 report.
@@ -32,13 +32,13 @@ FIRST_WITH_CHECKSUMS = 2
 
 
 class Status(StrEnum):
-    """How far a run has come."""
+    """State of a run."""
 
     RUNNING = "running"
-    """Going on, or killed without a chance to say so."""
+    """In progress, or killed before it could change its status."""
     COMPLETE = "complete"
     FAILED = "failed"
-    """Ended by an error, which ``run.json`` holds."""
+    """Ended by an error, which is in ``run.json``."""
     INTERRUPTED = "interrupted"
     """Stopped by the user; can be resumed."""
 
@@ -212,13 +212,13 @@ class RunFolder:
     def begin(self, scenario: str, info: Mapping[str, Any]) -> None:
         """Write the first files of a run: its scenario, and ``run.json`` with the status ``running``.
 
-        A copy of the scenario lies with the checkpoints, so that a resumed run can say what has been edited since.
+        A copy of the scenario is kept with the checkpoints, so that ``resume`` can name later edits.
 
         Args:
             scenario: the resolved scenario as YAML.
             info: entries of ``run.json``.
         """
-        # run.json first, so that whatever a run killed in between leaves is known to be fedsim's.
+        # run.json first, so that files left by a run killed in between are known to be fedsim's.
         self.write_info({**info, "status": Status.RUNNING, "files": {}})
         self.checkpoint.mkdir(exist_ok=True)
         write_text(self.original_scenario, scenario)
@@ -297,7 +297,7 @@ class RunFolder:
         """Compare a file with its checksum in ``run.json``, if it has one there.
 
         Args:
-            info: what :meth:`read_info` gave.
+            info: from :meth:`read_info`.
             path: a file of this folder, which must exist.
 
         Raises:
@@ -308,7 +308,7 @@ class RunFolder:
             raise self.damaged(path, "has changed since fedsim wrote it (its checksum differs)")
 
     def problems(self, info: Mapping[str, Any]) -> list[UserError]:
-        """What is wrong with the files that ``run.json`` lists: one error per file that is missing or has changed."""
+        """One error per file in ``run.json`` that is missing or has changed."""
         problems = []
         for name in info.get("files", {}):
             path = self.path / name
@@ -323,7 +323,7 @@ class RunFolder:
         return problems
 
     def missing(self, info: Mapping[str, Any], path: Path) -> UserError:
-        """The error for a missing file; what brings it back depends on whether the run has ended."""
+        """The error for a missing file; its hint depends on whether the run has ended."""
         if info["status"] != Status.COMPLETE:
             return UserError(
                 "no such file; the run has not ended",
@@ -342,7 +342,7 @@ class RunFolder:
         )
 
     def damaged(self, path: Path, problem: str) -> UserError:
-        """The error for a damaged file, with the ways to get it back."""
+        """The error for a damaged file, with the ways to restore it."""
         return UserError(
             problem,
             where=str(path),
@@ -351,5 +351,5 @@ class RunFolder:
 
 
 def _is_left_over(name: str) -> bool:
-    """Whether a file may lie in the folder of a run that was killed before it had written anything."""
+    """Whether a file may be left by a run that was killed before it had written anything."""
     return name in LOCK_NAMES or name.startswith(TEMPORARY_PREFIX)

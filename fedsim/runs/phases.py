@@ -1,4 +1,4 @@
-"""What each dispatch's time went into, from the instants in its row."""
+"""How each dispatch spent its time, from the instants in its row."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def outcome_codes(dispatches: pd.DataFrame) -> npt.NDArray[np.int8]:
 
 
 def aggregated_versions(dispatches: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """The version each update entered; 0 where it entered none."""
+    """The version that each update entered; 0 if it entered none."""
     return dispatches["aggregated_version"].to_numpy(dtype=np.int64, na_value=0)
 
 
 def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> Floats:
-    """Simulated seconds at which each update was aggregated; NaN where it was not (or is not on record yet)."""
+    """Simulated seconds at which each update was aggregated; NaN if it was not (or is not recorded yet)."""
     by_version = pd.Series(aggregations["time_s"].to_numpy(), aggregations["version"])
     by_version = by_version[~by_version.index.duplicated()]
     return by_version.reindex(aggregated_versions(dispatches)).to_numpy()
 
 
 def next_dispatch_times(dispatches: pd.DataFrame) -> Floats:
-    """When the client of each dispatch was dispatched next; infinity where it was not."""
+    """When the client of each dispatch was dispatched next; infinity if it was not."""
     starts = dispatches.sort_values("dispatch_id").groupby("client_id")["dispatched_s"]
     return starts.shift(-1, fill_value=np.inf).reindex(dispatches.index).to_numpy()
 

@@ -301,15 +301,14 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
     wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")
     parts = [part for part in PHASE_LABELS if part in wide]
-    shares = spent["share"].reindex([(group.setting, group.label) for group in comparison.groups])
+    order = [(group.setting, group.label) for group in comparison.groups]
+    rows = spent["share"].reindex(order)[parts].fillna(0.0).to_numpy().tolist()
     bars = [
         {
             "label": group.name,
-            "parts": [(part, PHASE_LABELS[part], share) for part, share in row.items()],
+            "parts": list(zip(parts, map(PHASE_LABELS.get, parts), row, strict=True)),
         }
-        for group, row in zip(
-            comparison.groups, shares[parts].fillna(0.0).to_dict("records"), strict=True
-        )
+        for group, row in zip(comparison.groups, rows, strict=True)
     ]
     finding = "No client worked."
     if len(comparison.spent):

@@ -269,9 +269,8 @@ class ComparisonTables:
         key = ["setting", "label"]
         means = pd.DataFrame(rows).groupby(key, sort=False).mean()
         shares = means.div(means.sum(axis=1), axis=0)
-        tidy = pd.DataFrame(
-            {"seconds": means.stack(future_stack=True), "share": shares.stack(future_stack=True)}
-        ).dropna()
+        columns = {"seconds": means, "share": shares}
+        tidy = pd.concat(columns, axis=1).stack(future_stack=True).dropna()
         return tidy.rename_axis([*key, "part"]).reset_index()
 
     @functools.cached_property

@@ -20,7 +20,7 @@ from fedsim.analysis.figures.base import (
 from fedsim.formatting import format_bytes, format_count, format_share
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
-from fedsim.runs.phases import outcome_codes
+from fedsim.runs.phases import WORK_PHASES, outcome_codes
 
 PHASE_LABELS = {
     "download": "download",
@@ -45,21 +45,19 @@ def time_spent(run: Run) -> Figure:
     """Client time by what it was spent on."""
     clients = run.clients if run.has_clients else None
     spent = statistics.where_time_went(run.dispatches, run.aggregations, run.simulated_s, clients)
-    whole = sum(spent.values())
-    at_work = sum(spent[name] for name in statistics.WORK_PHASES)
+    work_s = {name: spent[name] for name in WORK_PHASES}
+    whole, at_work = sum(spent.values()), sum(work_s.values())
     shares = [seconds / whole if whole else 0.0 for seconds in spent.values()]
     work_shares = [
-        spent[name] / at_work if at_work and name in statistics.WORK_PHASES else math.nan
-        for name in spent
+        work_s[name] / at_work if at_work and name in work_s else np.nan for name in spent
     ]
+    finding = "No client was ever dispatched."
     if at_work:
-        busiest = max(statistics.WORK_PHASES, key=lambda name: spent[name])
+        busiest = max(work_s, key=lambda name: work_s[name])
         finding = (
-            f"Of the time clients spent on dispatches, {format_share(spent[busiest] / at_work)} "
+            f"Of the time clients spent on dispatches, {format_share(work_s[busiest] / at_work)} "
             f"went to {PHASE_LABELS[busiest]}."
         )
-    else:
-        finding = "No client was ever dispatched."
     return Figure(
         "time",
         finding,
