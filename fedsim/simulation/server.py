@@ -22,6 +22,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.errors import UserError
+from fedsim.global_generators import watched
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Outcome
 from fedsim.randomness import Purpose
@@ -127,7 +128,11 @@ class Server(Facts, ServerPort):
             if isinstance(network, SharedNetwork)
             else PlannedDispatches(engine, workloads, self._on_end)
         )
-        self._selection = rules.selection(self)
+        self._selection = watched(
+            rules.selection(self),
+            *("draw", "cohort"),
+            hint="draw from self.generator(), which is different at every call and the same in every run",
+        )
         # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity

@@ -257,7 +257,7 @@ def test_what_is_complete_is_not_run_again_and_a_sweep_can_grow(tmp_path: Path) 
 
 def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) -> None:
     fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
-    with pytest.raises(UserError, match="made from another scenario") as caught:
+    with pytest.raises(UserError, match="made from a different scenario") as caught:
         fedsim.sweep(SMALL, tmp_path / "sweep", overrides=["training.local_steps=3"], jobs=1)
     assert "training.local_steps was 2 and is 3" in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))

@@ -111,8 +111,8 @@ def _never_started(path: Path) -> str:
     """Why a run of a sweep has no folder; the sweep's index has errors that occurred before it was created."""
     index = path.parent / "index.parquet"
     if index.is_file():
-        rows = read_parquet(index).select(["run", "error"]).to_pylist()
-        error = next((row["error"] for row in rows if row["run"] == path.name), None)
+        rows = read_parquet(index).to_pylist()
+        error = next((row.get("error") for row in rows if row.get("run") == path.name), None)
         if error:
             return f"failed ({error.splitlines()[0]})"
     return "was not started"
