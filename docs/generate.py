@@ -26,13 +26,13 @@ NOTICE = "<!-- Written by docs/generate.py; change the code's docstrings instead
 
 INTRODUCTION = """\
 A scenario is one YAML file. Durations are numbers of seconds or text such as `90s`, `15min`, `2h`, `7d`; sizes are
-bytes or `25MB`, `4KiB`; rates are bits per second or `20Mbps`. Paths are relative to the scenario file.
-`fedsim scenario show FILE` prints every default; `fedsim scenario schema` prints a JSON Schema, with which editors complete
+bytes or `25MB`, `4KiB`; rates are bits per second or `20Mbps`. Paths are relative to the scenario file. `fedsim
+scenario show FILE` prints every default; `fedsim scenario schema` prints a JSON Schema, with which editors complete
 and check. Any value can be set on the command line by its dotted path: `-s training.optimizer.lr=0.05`.
 
-A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters; without
-parameters, the name alone is enough. `name: my_file.py:MyClass` is your own part, in a file beside the scenario. If a part
-has a default, its name may be left out.
+A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters;
+without parameters, the name alone is enough. `name: my_file.py:MyClass` is your own part, in a file beside the
+scenario. If a part has a default, its name may be left out.
 """
 
 KINDS = {
@@ -47,6 +47,7 @@ KINDS = {
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
+    "importer": "Trace importers (`fedsim traces import`)",
 }
 
 
@@ -83,7 +84,7 @@ def scenario_page() -> str:
             training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
             training += _table(model, only=lambda key: key != "name")
     place = lines.index("## `devices`\n")
-    return _join([*lines[:place], *tasks, *training, *lines[place:]])
+    return _join([*lines[:place], *tasks, *training, *lines[place:], *_parts("importer")])
 
 
 def methods_page() -> str:
@@ -126,7 +127,8 @@ def commands_page() -> str:
     lines = [
         NOTICE,
         "# Commands\n",
-        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, 128 + n ended by signal n.\n",
+        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, "
+        "128 + n ended by signal n.\n",
     ]
     with click.Context(cli, info_name="fedsim", **cli.context_settings) as context:
         for name in COMMANDS:

@@ -491,7 +491,10 @@ class _Execution:
         finally:
             if self._learner is not None:
                 self._learner.stop()
-        run.report()
+        try:
+            run.report()
+        except UserError as error:
+            raise self._folder.no_room() if is_disk_full(error) else error from error.__cause__
         return run
 
     def _no_room(self) -> UserError:
@@ -499,11 +502,7 @@ class _Execution:
         self._folder.make_room()
         with contextlib.suppress(OSError, UserError):
             self._leave(Status.INTERRUPTED)
-        return UserError(
-            "the disk is full, or a quota or a limit on the size of files is reached",
-            where=str(self._folder.path),
-            hint=f"free space, then continue with: fedsim resume {self._folder.path}",
-        )
+        return self._folder.no_room()
 
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()

@@ -19,7 +19,7 @@ from pydantic import Field, StrictInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from fedsim.checksums import file_sha256, is_unchanged, stamped
-from fedsim.durable import TEMPORARY_PREFIX, remove_temporaries, write_text
+from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.errors import UserError
 from fedsim.locks import LOCK_NAMES, locked
 from fedsim.runs.schema import STREAMED, TABLES
@@ -123,6 +123,10 @@ class RunFolder:
                 self._require_free(overwrite)
                 self.remove()
                 yield
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            raise self.no_room() from error
         finally:
             self._remove_if_empty()
 
@@ -176,6 +180,16 @@ class RunFolder:
             return isinstance(info["format"], int) and "fedsim-des" in info["versions"]
         except (OSError, ValueError, KeyError, TypeError):
             return False
+
+    def no_room(self) -> UserError:
+        """The error for a run that ran out of disk space, with the command that continues it."""
+        began = self.info.exists() and self.has_begun
+        command = f"continue with: fedsim resume {self.path}" if began else "run the scenario again"
+        return UserError(
+            "the disk is full, or a quota or a limit on the size of files is reached",
+            where=str(self.path),
+            hint=f"free space, then {command}",
+        )
 
     def make_room(self) -> None:
         """Remove the streams of a run that ran out of disk space, so that its status can be written.

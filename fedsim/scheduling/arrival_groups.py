@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fedsim.scheduling.base import Dispatch, Timer
+
+if TYPE_CHECKING:
+    from fedsim.scheduling.schedules.compass import CompassParams
 
 # Two quotients that differ by less are the same number of steps: both are computed from rounded nanoseconds.
 _STEPS_TOLERANCE = 1e-9
@@ -18,7 +22,7 @@ class ArrivalGroup:
 
     Attributes:
         number: groups are numbered from 1.
-        created_ns: when it was made.
+        created_ns: when it was created.
         target_ns: when its members are expected (the paper's T_a).
         latest_ns: how long it waits for them (T_max).
         pending: clients whose update has not arrived, in order of joining (CL).
@@ -35,28 +39,6 @@ class ArrivalGroup:
     timer: Timer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRules:
-    """How clients are put into groups.
-
-    Attributes:
-        min_steps, max_steps: bounds of the local steps assigned (Q_min, Q_max).
-        latest_factor: a group waits this many times as long as it expects to (lambda).
-        smoothing: weight of a new observation in the estimate of a client's speed (beta_S).
-        join_slack: a client may also join if it has time for up to ``join_slack`` x ``max_steps`` steps.
-        from_latest: a new group is fitted to the latest instead of the expected arrival of the groups there are.
-        skip_overflow: groups that a new one cannot meet within ``max_steps`` do not count.
-    """
-
-    min_steps: int
-    max_steps: int
-    latest_factor: float = 1.2
-    smoothing: float = 1.0
-    join_slack: float = 1.0
-    from_latest: bool = False
-    skip_overflow: bool = False
-
-
 class ArrivalGroups:
     """The groups of one run and the speeds of its clients; pure bookkeeping, without a clock.
 
@@ -65,60 +47,62 @@ class ArrivalGroups:
     Attributes:
         step_ns: estimated nanoseconds of a local step, transfers included, of every client that has answered.
         open: groups that can be joined, by number, in order of creation.
+        min_steps, max_steps: bounds of the local steps assigned (Q_min, Q_max).
     """
 
-    def __init__(self, rules: GroupRules) -> None:
-        self.rules = rules
+    def __init__(self, params: CompassParams, min_steps: int, max_steps: int) -> None:
+        self.params = params
+        self.min_steps = min_steps
+        self.max_steps = max_steps
         self.step_ns: dict[int, float] = {}
         self.open: dict[int, ArrivalGroup] = {}
         self._made = 0
 
     def observe(self, client: int, duration_ns: int, steps: int) -> None:
         """Record that a client took this long for ``steps`` local steps."""
-        # A step that takes no time at all is taken for one of the clock's smallest unit.
+        # A step that takes no time counts as one nanosecond.
         observed = max(1.0, duration_ns / max(1, steps))
         before = self.step_ns.get(client, observed)
-        share = self.rules.smoothing
+        share = self.params.beta_s
         self.step_ns[client] = observed if share == 1 else (1 - share) * before + share * observed
 
     def assign(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
         """Add a client to the best open group, or to a new one; returns the group and the client's steps."""
-        found = self.join(client, now_ns)
-        group, steps = found if found is not None else self.create(client, now_ns)
+        group, steps = self.join(client, now_ns) or self.create(client, now_ns)
         group.pending.append(client)
         return group, steps
 
     def join(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int] | None:
         """The open group that leaves the client time for most steps within bounds (ties go to the newest), if any."""
-        most = math.floor(self.rules.join_slack * self.rules.max_steps)
+        most = math.floor(self.params.join_slack * self.max_steps)
         best: tuple[ArrivalGroup, int] | None = None
         for group in self.open.values():
             steps = self._steps(client, group.target_ns - now_ns)
-            if self.rules.min_steps <= steps <= most and (best is None or steps >= best[1]):
+            if self.min_steps <= steps <= most and (best is None or steps >= best[1]):
                 best = group, steps
         return best
 
     def create(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
         """A new group that an open one will be able to join after its next round."""
-        rules = self.rules
         steps = -1
+        from_latest = self.params.create_ref == "latest"
         for group in self.open.values():
-            reference_ns = group.latest_ns if rules.from_latest else group.target_ns
+            reference_ns = group.latest_ns if from_latest else group.target_ns
             if now_ns >= reference_ns:
                 continue
-            next_ns = reference_ns + self._fastest_ns(group) * rules.max_steps
+            next_ns = reference_ns + self._fastest_ns(group) * self.max_steps
             fitting = self._steps(client, next_ns - now_ns)
-            if not (rules.skip_overflow and fitting > rules.max_steps):
+            if not (self.params.create_skip_overflow and fitting > self.max_steps):
                 steps = max(steps, fitting)
-        if 0 <= steps < rules.min_steps:
-            steps = rules.min_steps
-        elif not 0 <= steps <= rules.max_steps:
-            steps = rules.max_steps
-        # Rounded up, so that a client of the same speed is found to have time for as many steps.
+        steps = self.max_steps if steps < 0 else min(max(steps, self.min_steps), self.max_steps)
+        # Rounded up, so that a client of the same speed has time for as many steps.
         wait_ns = math.ceil(steps * self.step_ns[client] - _NS_TOLERANCE)
         self._made += 1
         group = ArrivalGroup(
-            self._made, now_ns, now_ns + wait_ns, now_ns + round(rules.latest_factor * wait_ns)
+            self._made,
+            now_ns,
+            now_ns + wait_ns,
+            now_ns + round(self.params.latest_factor * wait_ns),
         )
         self.open[group.number] = group
         return group, steps

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedsim.scheduling.arrival_groups import ArrivalGroup, ArrivalGroups, GroupRules
+from fedsim.scheduling.arrival_groups import ArrivalGroup, ArrivalGroups
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
 
@@ -72,9 +72,10 @@ class Compass(Continuous):
 
     def __init__(self, params: CompassParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        self.rules = _rules(params, int(server.default_steps.max()))
-        self.warmup_steps = params.warmup_steps or self.rules.min_steps
-        self.groups = ArrivalGroups(self.rules)
+        max_steps = params.max_steps or max(int(server.default_steps.max()), params.min_steps or 1)
+        min_steps = params.min_steps or max(1, max_steps // 5)
+        self.warmup_steps = params.warmup_steps or min_steps
+        self.groups = ArrivalGroups(params, min_steps, max_steps)
         self._group_of: dict[int, ArrivalGroup] = {}
         self._late: list[Dispatch] = []
         self._late_marks: list[int] = []
@@ -132,7 +133,7 @@ class Compass(Continuous):
 
     def _finish(self, group: ArrivalGroup) -> None:
         """Create a version from the members that have arrived, and give them work."""
-        # Closed first: its members must not join it again.
+        # Closed first, so that its members do not join it again.
         self.groups.close(group)
         members = group.arrived
         if members or (self._late and self.params.empty_timer == "flush"):
@@ -155,16 +156,3 @@ class Compass(Continuous):
         self.aggregate(
             updates, marks, group=group, target_s=target_ns / 1e9, open_groups=len(self.groups.open)
         )
-
-
-def _rules(params: CompassParams, full_steps: int) -> GroupRules:
-    most = params.max_steps or max(full_steps, params.min_steps or 1)
-    return GroupRules(
-        min_steps=params.min_steps or max(1, most // 5),
-        max_steps=most,
-        latest_factor=params.latest_factor,
-        smoothing=params.beta_s,
-        join_slack=params.join_slack,
-        from_latest=params.create_ref == "latest",
-        skip_overflow=params.create_skip_overflow,
-    )

@@ -1,0 +1,179 @@
+"""Runs a scenario with fedsim and with the brute-force simulator, and lists where their tables differ."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from fedsim.api import read_scenario
+from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.shared import Shared
+from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.tables import make_table
+from tests.oracle.server import Simulation
+
+COLUMNS = (
+    "dispatch_id", "client_id", "version", "round", "dispatched", "downloaded", "computed",
+    "arrived", "steps_assigned", "steps_done", "outcome", "staleness", "aggregated_version",
+    "bytes_down", "bytes_up", "energy", "sequence", "group", "ended",
+)  # fmt: skip
+TIMES = {"dispatched", "downloaded", "computed", "arrived", "ended", "time"}
+SHARED_SLACK = 20
+"""Nanoseconds by which times on shared links may differ: fedsim computes their rates in double precision."""
+ABSENT = {"staleness", "aggregated_version"}
+
+
+class Recorder:
+    """Keeps the rows of a run in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.versions: list[Any] = []
+
+    def append_dispatch(self, *values: Any) -> None:
+        """One dispatch that has ended."""
+        row = dict(zip(COLUMNS, values, strict=True))
+        for name in TIMES - {"time"}:
+            row[name] = None if math.isnan(row[name]) else round(row[name] * 1e9)
+        for name in ABSENT:
+            row[name] = None if row[name] < 0 else row[name]
+        row["outcome"] = row["outcome"].label
+        self.rows.append(row)
+
+    def append_aggregation(self, aggregate: Any) -> None:
+        """One server update."""
+        self.versions.append(
+            {
+                "version": aggregate.version,
+                "time": round(aggregate.time_s * 1e9),
+                "round": aggregate.round,
+                "contributors": [item.dispatch_id for item in aggregate.contributions],
+                "staleness": [item.staleness for item in aggregate.contributions],
+            }
+        )
+
+
+def write_bundle(tables: dict[str, Any], folder: Path) -> None:
+    """Write the tables of a case as a trace bundle."""
+    ids = [f"device{number}" for number in range(len(tables["devices"]))]
+    windows = [device["window"] for device in tables["devices"]]
+    out = {
+        "devices": make_table(
+            "devices",
+            {
+                "device_id": ids,
+                "window_start_us": [start // 1000 for start, _ in windows],
+                "window_end_us": [end // 1000 for _, end in windows],
+                "period_us": [
+                    device.get("period", end - start) // 1000
+                    for device, (start, end) in zip(tables["devices"], windows, strict=True)
+                ],
+                "valid": [True] * len(ids),
+            },
+        )
+    }
+    if tables.get("availability") is not None:
+        rows = tables["availability"]
+        out["availability"] = make_table(
+            "availability",
+            {
+                "device_id": [ids[row[0]] for row in rows],
+                "start_us": [row[1] // 1000 for row in rows],
+                "end_us": [row[2] // 1000 for row in rows],
+                "state": [row[3] for row in rows],
+            },
+        )
+    if tables.get("network"):
+        rows = [
+            (ids[client], direction, row[direction])
+            for client, row in enumerate(tables["network"])
+            for direction in ("down", "up")
+        ]
+        out["network"] = make_table(
+            "network",
+            {
+                "device_id": [row[0] for row in rows],
+                "direction": [row[1] for row in rows],
+                "bandwidth_bps": [float(row[2]) for row in rows],
+            },
+        )
+    if tables.get("network_series"):
+        rows = tables["network_series"]
+        out["network_series"] = make_table(
+            "network_series",
+            {
+                "series_id": [row[0] for row in rows],
+                "direction": [row[1] for row in rows],
+                "start_us": [row[2] // 1000 for row in rows],
+                "dur_us": [(row[3] - row[2]) // 1000 for row in rows],
+                "rate_bps": [float(row[4]) for row in rows],
+            },
+        )
+        rows = tables["network_assign"]
+        out["network_assign"] = make_table(
+            "network_assign",
+            {
+                "device_id": [ids[row[0]] for row in rows],
+                "series_id": [row[1] for row in rows],
+                "offset_us": [row[2] // 1000 for row in rows],
+                "scale": [row[3] for row in rows],
+            },
+        )
+    manifest = Manifest(
+        schema="fedsim.trace/1",
+        name="brute",
+        horizon_us=max(end for _, end in windows) // 1000,
+        on_end=tables["on_end"],
+        importer="brute",
+        importer_version="1",
+    )
+    TraceBundle(manifest, out).write(folder)
+
+
+def product(case: dict[str, Any], folder: Path) -> tuple[list[dict[str, Any]], list[Any]]:
+    """The tables that fedsim makes of a case."""
+    scenario = dict(case["scenario"])
+    if case["tables"]:
+        path = folder / f"bundle{len(list(folder.iterdir()))}"
+        write_bundle(case["tables"], path)
+        scenario["devices"] = {**scenario["devices"], "trace": str(path)}
+    recorder = Recorder()
+    server = build_server(
+        assemble(read_scenario(scenario), Shared(), timing_only=True), None, recorder
+    )
+    server.run()
+    return sorted(recorder.rows, key=lambda row: row["dispatch_id"]), recorder.versions
+
+
+def differences(case: dict[str, Any], folder: Path) -> list[str]:
+    """Where the tables of fedsim and of the brute-force simulator differ; empty if nowhere."""
+    simulation = Simulation(case["scenario"], case["tables"])
+    simulation.run()
+    try:
+        rows, versions = product(case, folder)
+    except Exception as error:  # every failure of the product is a difference
+        return [f"fedsim: {type(error).__name__}: {error}"]
+    slack = SHARED_SLACK if case["scenario"]["devices"]["network"]["name"] == "shared" else 0
+    return compared("dispatch", simulation.rows(), rows, slack) + compared(
+        "version", simulation.versions, versions, slack
+    )
+
+
+def compared(
+    what: str, expected: list[dict[str, Any]], actual: list[dict[str, Any]], slack: int = 0
+) -> list[str]:
+    """Differences of two tables; times may differ by ``slack`` nanoseconds."""
+    result = []
+    if len(expected) != len(actual):
+        result.append(f"{len(actual)} {what} rows, expected {len(expected)}")
+    for number, (one, other) in enumerate(zip(expected, actual, strict=False)):
+        for key, value in one.items():
+            same = other[key] == value
+            if slack and key in TIMES and None not in (value, other[key]):
+                same = abs(other[key] - value) <= slack
+            if key == "energy":
+                same = math.isclose(value, other[key], rel_tol=1e-9, abs_tol=1e-9 + 4e-9 * slack)
+            if not same:
+                result.append(f"{what} {number}: {key} is {other[key]}, expected {value}")
+    return result

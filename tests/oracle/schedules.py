@@ -1,0 +1,575 @@
+"""Selections and schedules of the brute-force simulator, after docs/schedules.md and the scenario reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tests.oracle.devices import FOREVER, exact, nanoseconds
+
+if TYPE_CHECKING:
+    from tests.oracle.server import Dispatch, Event, Simulation, Wish
+
+
+def make_selection(scenario: dict[str, Any], server: Simulation) -> Selection:
+    """The selection of a scenario."""
+    section = scenario["server"]["selection"]
+    kinds = {"round_robin": RoundRobin, "cyclic": Cyclic}
+    return kinds[section["name"]](section, server)
+
+
+def make_schedule(scenario: dict[str, Any], server: Simulation) -> Schedule:
+    """The schedule of a scenario."""
+    section = scenario["server"]["schedule"]
+    kinds: dict[str, type[Schedule]] = {
+        "sync": Sync,
+        "async": Continuous,
+        "buffered": Continuous,
+        "tiered": Tiered,
+        "compass": Compass,
+        "window": Window,
+    }
+    return kinds[section["name"]](section, server)
+
+
+# ------------------------------------------------------------------------------------------- selections
+
+
+class Selection:
+    """Whom to ask."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        self.section, self.server = section, server
+        self.cohort = section.get("cohort")
+
+    def draw(self, count: int, among: list[int]) -> list[int]:
+        """At most so many of these clients."""
+        raise NotImplementedError
+
+
+class RoundRobin(Selection):
+    """Least often drawn first, then longest ago, then by number."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        super().__init__(section, server)
+        self.times = [0] * server.clients
+        self.last = [-1] * server.clients
+        self.draws = 0
+
+    def draw(self, count: int, among: list[int]) -> list[int]:
+        """See Selection.draw."""
+        order = sorted(among, key=lambda c: (self.times[c], self.last[c], c))[:count]
+        for client in order:
+            self.times[client] += 1
+            self.last[client] = self.draws
+        self.draws += 1
+        return order
+
+
+class Cyclic(Selection):
+    """The next clients by number, round and round; who is not there loses the turn."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        super().__init__(section, server)
+        self.next = 0
+
+    def draw(self, count: int, among: list[int]) -> list[int]:
+        """See Selection.draw."""
+        clients = self.server.clients
+        turns = [(self.next + i) % clients for i in range(clients)]
+        drawn = [client for client in turns if client in among][:count]
+        if drawn:
+            self.next = (drawn[-1] + 1) % clients
+        return drawn
+
+
+# -------------------------------------------------------------------------------------------- schedules
+
+
+class Schedule:
+    """When to hand out work, and what makes a version."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        self.section, self.server = section, server
+        self.watched: dict[Dispatch, Event] = {}
+
+    def duration(self, key: str) -> int | None:
+        """A duration of the schedule's section."""
+        value = self.section.get(key)
+        return None if value is None else nanoseconds(value)
+
+    def start(self) -> None:
+        """At time 0."""
+        raise NotImplementedError
+
+    def arrival(self, dispatch: Dispatch) -> None:
+        """An update arrives."""
+        raise NotImplementedError
+
+    def gone(self, dispatch: Dispatch) -> None:
+        """The server learns that a client at work is gone."""
+        raise NotImplementedError
+
+    def watch(self, dispatch: Dispatch, given_up: Callable[[Dispatch], None]) -> None:
+        """Give a dispatch up after the schedule's timeout."""
+        timeout = self.duration("timeout")
+        if timeout is not None:
+
+            def late() -> None:
+                self.server.cut(dispatch)
+                given_up(dispatch)
+
+            def begin() -> None:
+                self.watched[dispatch] = self.server.timer(self.server.now + timeout, late)
+
+            if dispatch.handed:
+                begin()
+            else:
+                dispatch.on_handed = begin
+
+    def unwatch(self, dispatch: Dispatch) -> None:
+        """A dispatch has ended."""
+        self.server.call_off(self.watched.pop(dispatch, None))
+
+
+class Sync(Schedule):
+    """Rounds: select, dispatch, wait, aggregate."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        super().__init__(section, server)
+        self.is_open = False
+        self.waiting: Wish | None = None
+        self.later: Event | None = None
+        self.pending: list[Dispatch] = []
+        self.updates: list[Dispatch] = []
+        self.timer: Event | None = None
+        self.goal = FOREVER
+
+    def start(self) -> None:
+        """See Schedule.start."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a round, or wait until enough clients are there."""
+        server = self.server
+        server.forget(self.waiting)
+        there = server.there()
+        over = exact(self.section.get("over_selection", 1))
+        cohort = server.selection.cohort
+        count = server.clients if cohort is None else math.ceil(cohort * over)
+        least = max(1, self.section.get("min_cohort", 1))
+        chosen = server.selection.draw(count, there)
+        empty = not chosen and self.section.get("min_updates", 1) == 0
+        if len(chosen) < least and not empty:
+            self.waiting = server.when_somebody(self.begin)
+            return
+        self.is_open = True
+        self.updates, self.pending = [], []
+        self.goal = len(chosen) if cohort is None or over == 1 else min(cohort, len(chosen))
+        length = self.duration("deadline")
+        deadline = None if length is None else server.now + length
+        for client in chosen:
+            self.pending.append(server.hand_out(client, deadline=deadline))
+        self.timer = None
+        if deadline is not None:
+            self.timer = server.timer(deadline, self.close)
+        elif empty:
+            self.close()
+
+    def arrival(self, dispatch: Dispatch) -> None:
+        """See Schedule.arrival."""
+        if self.is_open and dispatch in self.pending:
+            self.pending.remove(dispatch)
+            self.updates.append(dispatch)
+            if len(self.updates) >= self.goal or not self.pending:
+                self.close()
+            return
+        dispatch.outcome = "late"
+
+    def gone(self, dispatch: Dispatch) -> None:
+        """See Schedule.gone."""
+        if self.is_open and dispatch in self.pending:
+            self.pending.remove(dispatch)
+            if not self.pending:
+                self.close()
+
+    def close(self) -> None:
+        """End the round."""
+        server = self.server
+        self.is_open = False
+        server.call_off(self.timer)
+        if self.section.get("stragglers") == "cut":
+            for dispatch in self.pending:
+                server.cut(dispatch)
+        self.pending = []
+        if len(self.updates) >= self.section.get("min_updates", 1):
+            server.make_version(self.updates)
+        else:
+            for update in self.updates:
+                update.outcome = "discarded"
+        server.count_round()
+        pause = self.duration("pause") or 0
+        if server.finished:
+            return
+        if pause:
+            server.timer(server.now + pause, self.begin)
+        else:
+            self.begin()
+
+
+class Continuous(Schedule):
+    """Every arrival, or every ``buffer_size``-th one, makes a version; places are filled at once."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        super().__init__(section, server)
+        cohort = server.selection.cohort
+        self.places = section.get("concurrency", server.clients if cohort is None else cohort)
+        self.places = min(self.places, server.clients)
+        self.size = section.get("buffer_size", 10) if section["name"] == "buffered" else 1
+        self.same = section.get("next_client") == "same"
+        self.taken = 0
+        self.buffer: list[Dispatch] = []
+        self.waiting: Wish | None = None
+        self.later: Event | None = None
+
+    def start(self) -> None:
+        """See Schedule.start."""
+        self.fill()
+
+    def fill(self) -> None:
+        """Give free places to clients."""
+        server = self.server
+        server.forget(self.waiting)
+        server.call_off(self.later)
+        if server.busy_until > server.now:
+            self.later = server.timer(server.busy_until, self.fill)
+            return
+        free = self.places - self.taken
+        if free > 0:
+            there = server.there()
+            for client in server.selection.draw(free, there) if there else []:
+                self.give(client)
+        if self.taken < self.places:
+            self.waiting = server.when_somebody(self.fill)
+
+    def give(self, client: int) -> None:
+        """Hand out work."""
+        self.taken += 1
+        self.watch(self.server.hand_out(client), self.free)
+
+    def free(self, dispatch: Dispatch) -> None:
+        """A place is free again."""
+        self.taken -= 1
+        if self.same:
+            self.give(dispatch.client)
+        elif self.waiting not in self.server.wishes:
+            self.fill()
+
+    def arrival(self, dispatch: Dispatch) -> None:
+        """See Schedule.arrival."""
+        server = self.server
+        self.unwatch(dispatch)
+        most = self.section.get("max_staleness")
+        assert dispatch.staleness is not None
+        if most is not None and dispatch.staleness > most:
+            dispatch.outcome = "discarded"
+        else:
+            self.buffer.append(dispatch)
+            if len(self.buffer) >= self.size:
+                server.make_version(self.buffer)
+                self.buffer = []
+                server.count_round()
+        self.free(dispatch)
+
+    def gone(self, dispatch: Dispatch) -> None:
+        """See Schedule.gone."""
+        self.unwatch(dispatch)
+        self.free(dispatch)
+
+
+class Tiered(Schedule):
+    """Rounds of tiers of like speed."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        super().__init__(section, server)
+        expected = server.devices.expected
+        order = sorted(range(server.clients), key=lambda c: (expected(c), c))
+        self.tiers: list[list[int]] = []
+        if "tiers" in section:
+            count = section["tiers"]
+            size, extra = divmod(len(order), count)
+            at = 0
+            for tier in range(count):
+                end = at + size + (tier < extra)
+                self.tiers.append(order[at:end])
+                at = end
+        else:
+            ratio = exact(section.get("speed_ratio", 2.0))
+            for client in order:
+                if self.tiers and expected(client) <= ratio * expected(self.tiers[-1][0]):
+                    self.tiers[-1].append(client)
+                else:
+                    self.tiers.append([client])
+        self.pending: list[list[Dispatch]] = [[] for _ in self.tiers]
+        self.updates: list[list[Dispatch]] = [[] for _ in self.tiers]
+        self.waiting: list[Wish | None] = [None for _ in self.tiers]
+        self.later: list[Event | None] = [None for _ in self.tiers]
+
+    def start(self) -> None:
+        """See Schedule.start."""
+        for tier in range(len(self.tiers)):
+            self.begin(tier)
+
+    def begin(self, tier: int) -> None:
+        """Start a tier's round, or wait for somebody of it."""
+        server = self.server
+        server.forget(self.waiting[tier])
+        server.call_off(self.later[tier])
+        if server.busy_until > server.now:
+            self.later[tier] = server.timer(server.busy_until, lambda: self.begin(tier))
+            return
+        there = [client for client in server.there() if client in self.tiers[tier]]
+        cohort = server.selection.cohort or server.clients
+        chosen = server.selection.draw(cohort, there) if there else []
+        if not chosen:
+            self.waiting[tier] = server.when_somebody(lambda: self.begin(tier), self.tiers[tier])
+            return
+        self.updates[tier], self.pending[tier] = [], []
+        for client in chosen:
+            dispatch = server.hand_out(client, group=tier)
+            self.pending[tier].append(dispatch)
+            self.watch(dispatch, self.gone)
+
+    def arrival(self, dispatch: Dispatch) -> None:
+        """See Schedule.arrival."""
+        self.unwatch(dispatch)
+        tier = dispatch.group
+        self.updates[tier].append(dispatch)
+        self.pending[tier].remove(dispatch)
+        self.close(tier)
+
+    def gone(self, dispatch: Dispatch) -> None:
+        """See Schedule.gone."""
+        self.unwatch(dispatch)
+        self.pending[dispatch.group].remove(dispatch)
+        self.close(dispatch.group)
+
+    def close(self, tier: int) -> None:
+        """End the tier's round if nobody of it is awaited."""
+        if self.pending[tier]:
+            return
+        if self.updates[tier]:
+            self.server.make_version(self.updates[tier])
+            self.server.count_round()
+        self.updates[tier] = []
+        self.begin(tier)
+
+
+class Window(Schedule):
+    """Every client reports once; all updates make one version."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        super().__init__(section, server)
+        self.waiting: Wish | None = None
+        self.later: Event | None = None
+        self.timers: list[Event] = []
+        self.missing: list[int] = []
+        self.pending: list[Dispatch] = []
+        self.updates: list[Dispatch] = []
+        self.length_over = False
+
+    def start(self) -> None:
+        """See Schedule.start."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a window."""
+        server = self.server
+        self.missing = list(range(server.clients))
+        self.pending, self.updates = [], []
+        length, deadline = self.duration("length") or 0, self.duration("deadline")
+        self.begun = server.now
+        self.length_over = length == 0
+        self.timers = []
+        if length:
+            self.timers.append(server.timer(server.now + length, self.long_enough))
+        self.deadline = None if deadline is None else server.now + deadline
+        if deadline is not None:
+            self.timers.append(server.timer(server.now + deadline, self.close))
+        self.later = server.timer(max(server.now, server.busy_until), self.ask)
+
+    def ask(self) -> None:
+        """Hand work to those who are there and have not had it."""
+        server = self.server
+        server.forget(self.waiting)
+        for client in list(self.missing):
+            if server.can_be_asked(client):
+                self.missing.remove(client)
+                self.pending.append(server.hand_out(client, deadline=self.deadline))
+        if self.missing:
+            self.waiting = server.when_somebody(self.ask, self.missing)
+
+    def long_enough(self) -> None:
+        """The shortest length is over."""
+        self.length_over = True
+        self.close_if_all()
+
+    def close_if_all(self) -> None:
+        """End the window if everybody has reported."""
+        if self.length_over and not self.missing and not self.pending:
+            self.close()
+
+    def close(self) -> None:
+        """End the window."""
+        server = self.server
+        server.forget(self.waiting)
+        server.call_off(self.later)
+        for timer in self.timers:
+            server.call_off(timer)
+        for dispatch in self.pending:
+            server.cut(dispatch)
+        self.pending = []
+        if self.updates:
+            server.make_version(self.updates)
+        server.count_round()
+        self.begin()
+
+    def arrival(self, dispatch: Dispatch) -> None:
+        """See Schedule.arrival."""
+        self.pending.remove(dispatch)
+        self.updates.append(dispatch)
+        self.close_if_all()
+
+    def gone(self, dispatch: Dispatch) -> None:
+        """See Schedule.gone."""
+        self.pending.remove(dispatch)
+        self.missing.append(dispatch.client)
+        self.ask()
+
+
+class Group:
+    """Clients of compass that are to arrive together."""
+
+    def __init__(self, number: int, target: int, latest: int) -> None:
+        self.number, self.target, self.latest = number, target, latest
+        self.members: list[int] = []
+        self.awaited: list[Dispatch] = []
+        self.updates: list[Dispatch] = []
+        self.timer: Event | None = None
+
+
+class Compass(Schedule):
+    """FedCompass: steps such that clients arrive together."""
+
+    def __init__(self, section: dict[str, Any], server: Simulation) -> None:
+        super().__init__(section, server)
+        full = max(server.devices.full_steps(client) for client in range(server.clients))
+        self.most = section.get("max_steps", full)
+        self.least = section.get("min_steps", max(1, self.most // 5))
+        self.warmup = section.get("warmup_steps", self.least)
+        self.factor = exact(section.get("latest_factor", 1.2))
+        self.speed: dict[int, Fraction] = {}
+        self.groups: list[Group] = []
+        self.numbers = 0
+        self.late: list[Dispatch] = []
+        self.group_of: dict[Dispatch, Group] = {}
+
+    def start(self) -> None:
+        """See Schedule.start."""
+        for client in range(self.server.clients):
+            self.need(client)
+
+    def need(self, client: int) -> None:
+        """Give work to a client as soon as the server has aggregated and the client is there."""
+        server = self.server
+        at = max(server.next_free(client), server.busy_until)
+        if at > server.now:
+            server.timer(at, lambda: self.need(client))
+        else:
+            self.give(client)
+
+    def give(self, client: int) -> None:
+        """Hand out work: measure, join or create."""
+        server, now = self.server, self.server.now
+        if client not in self.speed:
+            self.watch(server.hand_out(client, self.warmup), self.gone)
+            return
+        speed = self.speed[client]
+        best, steps = None, 0
+        for group in self.groups:
+            fit = (group.target - now) // speed
+            if self.least <= fit <= self.most and fit >= steps:
+                best, steps = group, int(fit)
+        if best is None:
+            fits = []
+            for group in (one for one in self.groups if one.target > now):
+                fastest = min(self.speed[member] for member in group.members)
+                fits.append((group.target + self.most * fastest - now) // speed)
+            steps = int(max(fits)) if fits else self.most
+            steps = min(max(steps, self.least), self.most)
+            self.numbers += 1
+            length = math.ceil(steps * speed)
+            best = Group(self.numbers, now + length, now + round(self.factor * length))
+            self.groups.append(best)
+            group = best
+            best.timer = server.timer(best.latest, lambda: self.expire(group))
+        dispatch = server.hand_out(client, steps, group=best.number)
+        best.awaited.append(dispatch)
+        best.members.append(client)
+        self.group_of[dispatch] = best
+        self.watch(dispatch, self.gone)
+
+    def arrival(self, dispatch: Dispatch) -> None:
+        """See Schedule.arrival."""
+        server = self.server
+        self.unwatch(dispatch)
+        client = dispatch.client
+        self.speed[client] = Fraction(server.now - dispatch.at, dispatch.life.steps(server.now))
+        group = self.group_of.get(dispatch)
+        if group is None:
+            server.make_version([dispatch])
+            server.count_round()
+            self.need(client)
+        elif group in self.groups:
+            group.awaited.remove(dispatch)
+            group.updates.append(dispatch)
+            if not group.awaited:
+                self.close(group)
+        else:
+            self.late.append(dispatch)
+            self.need(client)
+
+    def expire(self, group: Group) -> None:
+        """The group's latest time has come."""
+        self.close(group)
+
+    def close(self, group: Group) -> None:
+        """The group makes a version, and its members get new work."""
+        server = self.server
+        self.groups.remove(group)
+        server.call_off(group.timer)
+        updates = group.updates + self.late
+        if group.updates or (self.late and self.section.get("empty_timer", "flush") == "flush"):
+            self.late = []
+            server.make_version(updates)
+            server.count_round()
+        members = [update.client for update in group.updates]
+        for client in sorted(members, key=lambda c: self.speed[c]):
+            self.need(client)
+
+    def gone(self, dispatch: Dispatch) -> None:
+        """See Schedule.gone."""
+        self.unwatch(dispatch)
+        group = self.group_of.get(dispatch)
+        if group is not None and dispatch in group.awaited:
+            group.awaited.remove(dispatch)
+            group.members.remove(dispatch.client)
+        if group is not None and group in self.groups and not group.awaited:
+            if group.updates:
+                self.close(group)
+            else:
+                self.groups.remove(group)
+                self.server.call_off(group.timer)
+        self.need(dispatch.client)

@@ -1,0 +1,219 @@
+"""Transfers on shared links, by brute force: every change computes all rates and all ends again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from tests.oracle.devices import FOREVER, NS, Phase, exact
+
+if TYPE_CHECKING:
+    from tests.oracle.server import Dispatch, Event, Simulation
+
+FLOW, END, LEAVE = 1, 2, 3
+
+
+@dataclass(eq=False)
+class Transfer:
+    """One download or upload."""
+
+    dispatch: Dispatch
+    kind: str
+    left: Fraction
+    phase: Phase
+    since: int | None = None
+    rate: Fraction = Fraction(0)
+    flowing: bool = False
+
+
+class SharedLinks:
+    """The transfers that are going on; each passes its client's own link and the server's."""
+
+    def __init__(self, server: Simulation) -> None:
+        self.server, self.devices = server, server.devices
+        network = server.scenario["devices"]["network"]
+        self.limit = {
+            kind: exact(network[key]) if key in network else None
+            for kind, key in (("download", "server_down"), ("upload", "server_up"))
+        }
+        self.transfers: list[Transfer] = []
+        self.changed_at = 0
+        self.events: dict[Dispatch, list[Event]] = {}
+        self.next_end: list[Event] = []
+
+    # ------------------------------------------------------------------------------------------- rates
+
+    def _rates(self) -> None:
+        """Max-min fair rates by filling: all rates grow together; a link that is full stops those on it."""
+        flows = [transfer for transfer in self.transfers if transfer.flowing]
+        links: dict[object, Fraction] = {}
+        passes: dict[Transfer, list[object]] = {}
+        for flow in flows:
+            client = flow.dispatch.client
+            own = self.devices.down_nominal if flow.kind == "download" else self.devices.up_nominal
+            links[client, flow.kind] = own[client]
+            passes[flow] = [(client, flow.kind)]
+            limit = self.limit[flow.kind]
+            if limit is not None:
+                links[flow.kind] = limit
+                passes[flow].append(flow.kind)
+        growing = list(flows)
+        for flow in flows:
+            flow.rate = Fraction(0)
+        while growing:
+            room = {
+                link: (
+                    (capacity - sum(f.rate for f in flows if link in passes[f]))
+                    / sum(link in passes[f] for f in growing)
+                )
+                for link, capacity in links.items()
+                if any(link in passes[f] for f in growing)
+            }
+            step = min(room.values())
+            for flow in growing:
+                flow.rate += step
+            full = {link for link, value in room.items() if value == step}
+            growing = [flow for flow in growing if not full & set(passes[flow])]
+
+    def _change(self) -> None:
+        """Move all transfers on to now, and find out anew when they end."""
+        server = self.server
+        for transfer in self.transfers:
+            if transfer.flowing:
+                transfer.left -= transfer.rate * (server.now - self.changed_at) / NS
+                transfer.left = max(transfer.left, Fraction(0))
+        self.changed_at = server.now
+
+    def _look_ahead(self) -> None:
+        server = self.server
+        for event in self.next_end:
+            server.call_off(event)
+        self.next_end = []
+        self._rates()
+        for transfer in self.transfers:
+            if transfer.flowing:
+                end = server.now + round(transfer.left * NS / transfer.rate)
+                self.next_end.append(
+                    server.add(end, FLOW, transfer.dispatch.number, self._sent(transfer))
+                )
+
+    # ----------------------------------------------------------------------------------------- the life
+
+    def begin(self, dispatch: Dispatch) -> None:
+        """Start a dispatch."""
+        self.events[dispatch] = []
+        crash = self.devices.crash_after(dispatch.client, dispatch.sequence)
+        self._at(dispatch, self.server.now + crash, END, lambda: self._lose(dispatch))
+        self._start(dispatch, "download")
+
+    def _at(self, dispatch: Dispatch, at: int, kind: int, act: Callable[[], None]) -> None:
+        event = self.server.add(min(at, FOREVER), kind, dispatch.number, act)
+        self.events[dispatch].append(event)
+
+    def _start(self, dispatch: Dispatch, kind: str) -> None:
+        phase = Phase(kind)
+        dispatch.life.phases.append(phase)
+        size = self.devices.bytes_down if kind == "download" else self.devices.bytes_up
+        transfer = Transfer(dispatch, kind, 8 * size, phase)
+        self.transfers.append(transfer)
+        self._flow(transfer)
+
+    def _flow(self, transfer: Transfer) -> None:
+        """Start or go on, if the client is there."""
+        dispatch, now = transfer.dispatch, self.server.now
+        if not self.devices.is_online(dispatch.client, now):
+            if self.devices.policy == "drop":
+                self._lose(dispatch)
+                return
+            back = self.devices.returns(dispatch.client, now)
+            self._at(dispatch, back, FLOW, lambda: self._flow(transfer))
+            return
+        transfer.since = now
+        leaves = self.devices.leaves(dispatch.client, now)
+        self._at(dispatch, leaves, LEAVE, lambda: self._leave(transfer))
+        if transfer.left:
+            self._change()
+            transfer.flowing = True
+            self._look_ahead()
+        else:
+            self._sent(transfer)()
+
+    def _sent(self, transfer: Transfer) -> Callable[[], None]:
+        def act() -> None:
+            self._change()
+            transfer.flowing, transfer.left = False, Fraction(0)
+            self._look_ahead()
+            at = self.server.now + self.devices.latency
+            dispatch = transfer.dispatch
+            assert transfer.since is not None
+            if at <= self.devices.leaves(dispatch.client, transfer.since):
+                kind = FLOW if transfer.kind == "download" else END
+                self._at(dispatch, at, kind, lambda: self._arrived(transfer))
+
+        return act
+
+    def _rest(self, transfer: Transfer) -> None:
+        if transfer.since is not None:
+            transfer.phase.stretches.append((transfer.since, self.server.now))
+            transfer.since = None
+
+    def _leave(self, transfer: Transfer) -> None:
+        if transfer not in self.transfers:
+            return
+        self._change()
+        transfer.flowing = False
+        self._rest(transfer)
+        self._look_ahead()
+        if self.devices.policy == "drop":
+            self.transfers.remove(transfer)
+            self._lose(transfer.dispatch)
+        else:
+            self._flow(transfer)
+
+    def _arrived(self, transfer: Transfer) -> None:
+        dispatch, server, devices = transfer.dispatch, self.server, self.devices
+        life = dispatch.life
+        self.transfers.remove(transfer)
+        self._rest(transfer)
+        if transfer.kind == "download":
+            life.downloaded = server.now
+            computed = devices.compute(life, dispatch.client, server.now, dispatch.steps, None)
+            if computed is not None:
+                life.computed = computed
+                self._at(dispatch, computed, FLOW, lambda: self._start(dispatch, "upload"))
+            elif life.ended is not None:
+                self._at(dispatch, life.ended, END, lambda: self._lose(dispatch))
+            return
+        tries = sum(phase.kind == "upload" for phase in life.phases)
+        if not devices.is_lost(dispatch.client, dispatch.sequence, tries - 1):
+            life.arrived = life.ended = server.now
+            self.forget(dispatch)
+            server.end(dispatch)
+        elif tries <= devices.failures.get("upload_retries", 0):
+            self._start(dispatch, "upload")
+        else:
+            self._lose(dispatch)
+
+    def _lose(self, dispatch: Dispatch) -> None:
+        if dispatch.over:
+            return
+        dispatch.life.ended = self.server.now
+        self.forget(dispatch)
+        self.server.end(dispatch)
+
+    def forget(self, dispatch: Dispatch) -> None:
+        """Take a dispatch off the links."""
+        for event in self.events.pop(dispatch, []):
+            self.server.call_off(event)
+        mine = [transfer for transfer in self.transfers if transfer.dispatch is dispatch]
+        if mine:
+            self._change()
+            for transfer in mine:
+                transfer.flowing = False
+                self._rest(transfer)
+                self.transfers.remove(transfer)
+            self._look_ahead()
+
+    cut = forget
