@@ -18,7 +18,7 @@ from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
 from fedsim.parameters import alternatives
 from fedsim.scenario.description import Parameter, parameters
-from fedsim.scenario.model import QuadraticTask, Scenario, SupervisedTask, TimingTask
+from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -26,14 +26,13 @@ NOTICE = "<!-- Written by docs/generate.py; change the code's docstrings instead
 
 INTRODUCTION = """\
 A scenario is one YAML file. Durations are numbers of seconds or text such as `90s`, `15min`, `2h`, `7d`; sizes are
-bytes or `25MB`, `4KiB`; rates are bits per second or `20Mbps`. Paths are relative to the scenario file.
-`fedsim scenario show FILE` writes out every default; `fedsim scenario schema` is the same as a JSON Schema, with which
-editors complete and check. Any value can be set on the command line by its dotted path:
-`-s training.optimizer.lr=0.05`.
+bytes or `25MB`, `4KiB`; rates are bits per second or `20Mbps`. Paths are relative to the scenario file. `fedsim
+scenario show FILE` prints every default; `fedsim scenario schema` prints a JSON Schema, with which editors complete
+and check. Any value can be set on the command line by its dotted path: `-s training.optimizer.lr=0.05`.
 
-A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters.
-`name: my_file.py:MyClass` is one of your own, in a file beside the scenario. Where a part has a default, its name may
-be left out.
+A *part* (a method, a data set, ...) is written `{name: dirichlet, alpha: 0.3}`: its name, then its own parameters;
+without parameters, the name alone is enough. `name: my_file.py:MyClass` is your own part, in a file beside the
+scenario. If a part has a default, its name may be left out.
 """
 
 KINDS = {
@@ -47,6 +46,8 @@ KINDS = {
     "network": "Networks (`devices.network`)",
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
+    "metric": "Metrics (`evaluation.metrics`)",
+    "importer": "Trace importers (`fedsim traces import`)",
 }
 
 
@@ -68,10 +69,12 @@ def scenario_page() -> str:
         if section == "server":
             lines += ["Methods have a [page of their own](methods.md).\n"]
             lines += _parts("selection", "schedule")
+        if section == "evaluation":
+            lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]
-    for task in (SupervisedTask, QuadraticTask, TimingTask):
-        name = get_args(task.model_fields["name"].annotation)[0]
-        tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(task)}\n", *_table(task)]
+    for name, task in sorted(CATALOG.kinds["task"].registry().items()):
+        params = task.Params
+        tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(params)}\n", *_table(params)]
     tasks += _parts("dataset", "partition", "model")
     training = ["## `training`\n", f"{_prose(Training)}\n", *_table(Training)]
     training += _parts("optimizer", "lr_schedule")
@@ -81,7 +84,7 @@ def scenario_page() -> str:
             training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
             training += _table(model, only=lambda key: key != "name")
     place = lines.index("## `devices`\n")
-    return _join([*lines[:place], *tasks, *training, *lines[place:]])
+    return _join([*lines[:place], *tasks, *training, *lines[place:], *_parts("importer")])
 
 
 def methods_page() -> str:
@@ -107,10 +110,10 @@ def methods_page() -> str:
             ("The server keeps", ", ".join(described["server_keeps"])),
             ("The server keeps for each client", ", ".join(described["server_keeps_per_client"])),
             ("Each client keeps", ", ".join(described["client_keeps"])),
-            ("Known once given", ", ".join(described["needs"])),
+            ("Known only with its parameters", ", ".join(described["needs"])),
             ("Schedules", ", ".join(described["schedules"])),
             ("Not asynchronous", described["not_asynchronous"]),
-            ("Brings, unless another is given", ", ".join(described["brings"])),
+            ("Companion parts, unless others are given", ", ".join(described["brings"])),
             ("Paper", described["paper"]),
         ]
         lines += ["| | |", "|---|---|"]
@@ -124,7 +127,8 @@ def commands_page() -> str:
     lines = [
         NOTICE,
         "# Commands\n",
-        "Exit codes: 0 done, 2 a mistake in what was given, 1 a defect of fedsim, 130 interrupted.\n",
+        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, "
+        "128 + n ended by signal n.\n",
     ]
     with click.Context(cli, info_name="fedsim", **cli.context_settings) as context:
         for name in COMMANDS:

@@ -105,6 +105,7 @@ def _imported(reference: str) -> Any:
 
 CATALOG = Catalog(
     {
+        "task": _kind("fedsim.tasks.kinds", "fedsim.tasks.base:Task"),
         "dataset": _kind("fedsim.tasks.datasets", "fedsim.tasks.dataset:DatasetComponent"),
         "partition": _kind("fedsim.tasks.partitions", "fedsim.tasks.partition:Partitioner"),
         "model": _kind(

@@ -81,7 +81,9 @@ class _Array(np.ndarray[Any, Any]):
         plain = np.dtype(dtype.code)
         if math.prod(shape) * plain.itemsize != len(raw):
             raise pickle.UnpicklingError("damaged NumPy array")
-        super().__setstate__((1, shape, plain, bool(fortran_order), raw))
+        # NumPy takes a Python bool only, whatever its stubs say.
+        state = (1, shape, plain, bool(fortran_order), raw)
+        super().__setstate__(state)
 
 
 def _array(_class: Any, _shape: Any, _code: Any) -> _Array:

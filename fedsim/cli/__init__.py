@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
+from fedsim.durable import is_disk_full
 from fedsim.errors import FedsimError, UserError, UserErrors
+from fedsim.stopping import Stopped, install
 
 # The short help stands here, so that listing the commands imports none of them (and no torch).
 COMMANDS = {
@@ -31,7 +33,9 @@ COMMANDS = {
 
 EXIT_DEFECT = 1
 EXIT_USER = 2
-EXIT_INTERRUPTED = 130
+EXIT_SIGNAL = 128
+"""Plus the number of the signal that ended the command."""
+EXIT_INTERRUPTED = EXIT_SIGNAL + 2
 
 
 class Commands(click.Group):
@@ -53,11 +57,25 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader of the output that has seen enough (head, less) is not an error."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _drop_output()
+            return 0
+        return result
+
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
-        """Run a command line and exit: 0 done, 2 the user's mistake, 1 a defect of fedsim, 130 interrupted."""
+        """Run a command line and exit.
+
+        Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, 128 + n ended by signal n.
+        """
         sys.exit(self._exit_code(args, settings))
 
     def _exit_code(self, args: Sequence[str] | None, settings: dict[str, Any]) -> int:
+        install()
         try:
             result = super().main(args, **{**settings, "standalone_mode": False})
         except UserError as error:
@@ -67,33 +85,47 @@ class Commands(click.Group):
         except click.ClickException as error:
             error.show()
             return EXIT_USER
-        except (click.Abort, KeyboardInterrupt):
+        except (click.Abort, KeyboardInterrupt) as error:
+            # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
+            cause = error.__cause__ or error
+            if isinstance(cause, Stopped):
+                click.echo(f"stopped by {cause}", err=True)
+                return EXIT_SIGNAL + cause.signal_number
             click.echo("interrupted", err=True)
             return EXIT_INTERRUPTED
-        except BrokenPipeError:
-            # The reader of our output (head, less) has seen enough; Python must not complain when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+        except OSError as error:
+            if error.filename is not None or not is_disk_full(error):
+                return self._defect(error)
+            _drop_output()
+            click.echo(f"error: cannot write: {error.strerror}", err=True)
+            return EXIT_USER
         except Exception as error:
-            from fedsim.components import users_traceback
-
-            users = users_traceback(error)
-            if users is not None:
-                # Whoever mends it needs the lines of the file, but none of ours above them.
-                traceback.print_exception(type(error), error, users)
-                click.echo(
-                    f"error: {users.tb_frame.f_code.co_filename}: a part of your own failed with the lines above",
-                    err=True,
-                )
-                return EXIT_USER
-            traceback.print_exc()
-            kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
-            click.echo(
-                f"internal error: {kind}{error}\nThis is a defect of fedsim; please report it with the lines above.",
-                err=True,
-            )
-            return EXIT_DEFECT
+            return self._defect(error)
         return result if isinstance(result, int) else 0
+
+    def _defect(self, error: Exception) -> int:
+        """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
+        from fedsim.components import users_traceback
+
+        users = users_traceback(error)
+        if users is not None:
+            # Its author needs the lines of the file, but none of fedsim's above them.
+            traceback.print_exception(type(error), error, users)
+            file = users.tb_frame.f_code.co_filename
+            click.echo(f"error: {file}: your own part failed with the lines above", err=True)
+            return EXIT_USER
+        traceback.print_exc()
+        kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
+        click.echo(
+            f"internal error: {kind}{error}\nThis is a defect of fedsim; please report it with the lines above.",
+            err=True,
+        )
+        return EXIT_DEFECT
+
+
+def _drop_output() -> None:
+    """Let nothing more be written to standard output, so that Python does not fail when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -27,6 +29,17 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
         TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     )
+
+
+@contextlib.contextmanager
+def resumable(folder: Path, command: str) -> Iterator[None]:
+    """Print the command that continues the work in ``folder`` if an interruption or a signal stops it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder.is_dir():
+            click.echo(f"continue with: {command}", err=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fedsim.cli.options import json_option
-from fedsim.cli.progress import following
+from fedsim.cli.progress import following, resumable
 from fedsim.cli.summary import print_summary
 
 
@@ -32,7 +32,10 @@ def command(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """
     from fedsim.composition.execution import resume
 
-    with following(run.name, quiet=as_json) as on_progress:
+    with (
+        resumable(run, f"fedsim resume {run}"),
+        following(run.name, quiet=as_json) as on_progress,
+    ):
         finished = resume(run, overrides, on_progress=on_progress)
     if as_json:
         click.echo(json.dumps({"path": str(finished.path), **finished.info}))

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fedsim.cli.options import json_option, override_option, scenario_argument
-from fedsim.cli.progress import following
+from fedsim.cli.progress import following, resumable
 from fedsim.cli.summary import print_summary
 
 
@@ -50,13 +50,17 @@ def command(
     """
     from fedsim.analysis.run import load_run
     from fedsim.api import read_scenario
-    from fedsim.composition.execution import execute
+    from fedsim.composition.execution import default_folder, execute
 
     loaded = read_scenario(scenario, overrides)
-    with following(loaded.scenario.name, quiet=as_json) as on_progress:
+    folder = output or default_folder(loaded)
+    with (
+        resumable(folder, f"fedsim resume {folder}"),
+        following(loaded.scenario.name, quiet=as_json) as on_progress,
+    ):
         run = execute(
             loaded,
-            output,
+            folder,
             overwrite=overwrite,
             timing_only=timing_only,
             timeline=None if timeline is None else load_run(timeline),

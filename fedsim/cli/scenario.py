@@ -24,8 +24,21 @@ def command() -> None:
 @scenario_argument
 @override_option
 def check(scenario: Path, overrides: tuple[str, ...]) -> None:
-    """Check a scenario file and report everything that is wrong with it."""
+    """Check a scenario file, and whether its parts, traces and data fit together.
+
+    Whatever 'fedsim run' refuses before its first event is refused here with the same message.
+    """
+    from fedsim.composition.execution import check as check_run
+    from fedsim.composition.shared import Shared
+    from fedsim.sweeps.plan import plan_runs
+
     loaded = load_scenario(scenario, overrides=overrides)
+    if loaded.scenario.sweep is None:
+        check_run(loaded)
+    else:
+        shared = Shared()
+        for planned in plan_runs(loaded):
+            check_run(planned.loaded, shared)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
 
 

@@ -16,9 +16,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
-    build_metrics,
     build_server,
-    check_combination,
     check_server,
 )
 from fedsim.composition.recorded import (
@@ -30,7 +28,7 @@ from fedsim.composition.recorded import (
 )
 from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
-from fedsim.durable import write_text
+from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, UserErrors
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
@@ -50,6 +48,7 @@ from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
+from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
 from fedsim.units import NS_PER_S, to_ns
 
@@ -159,7 +158,7 @@ def execute(
             {
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
-                "timing_only": assembly.execution is None,
+                "timing_only": assembly.rules.execution is None,
                 "user_code": loaded.user_code(),
                 "timeline": None
                 if timeline is None
@@ -170,7 +169,7 @@ def execute(
         for name, source in loaded.sources().items():
             (folder.path / name).parent.mkdir(exist_ok=True)
             write_text(folder.path / name, source)
-        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+        with RunWriter(folder, clients=assembly.task.clients) as writer:
             try:
                 execution = _Execution(
                     assembly,
@@ -189,6 +188,27 @@ def execute(
             return execution.run()
 
 
+def check(
+    loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
+) -> None:
+    """Check everything that :func:`execute` refuses before its first event, without running.
+
+    Args:
+        loaded: the scenario.
+        shared: traces and data sets already loaded.
+        timing_only: leave the learning out.
+
+    Raises:
+        UserError: the one that :func:`execute` would raise.
+    """
+    with loaded.locating_errors():
+        assembly = assemble(loaded, shared, timing_only=timing_only)
+        check_server(assembly)
+        task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
+        if rules.execution is not None and task.may_lack_kernel(scenario.training):
+            Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
+
+
 def _assemble(
     loaded: LoadedScenario, shared: Shared | None, timing_only: bool, timeline: Run | None
 ) -> Assembly:
@@ -196,7 +216,6 @@ def _assemble(
         return assemble(loaded, shared, timing_only=timing_only)
     check_timeline(timeline, loaded)
     assembly = assemble(loaded, shared, world_seed=world_seed(timeline))
-    check_combination(assembly)
     check_assembly(timeline, assembly)
     return assembly
 
@@ -244,7 +263,7 @@ def resume(
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
         check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
-        with RunWriter(folder, clients=len(assembly.samples)) as writer:
+        with RunWriter(folder, clients=assembly.task.clients) as writer:
             return _Execution(
                 assembly,
                 folder,
@@ -359,20 +378,20 @@ class _Execution:
         self._checkpointed_at = time.monotonic()
         self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
+        self._grace = Grace()
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
-            if assembly.execution is not None
+            if assembly.rules.execution is not None
             else None
         )
         self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
-        progress = None if on_progress is None else self._report_progress
         self._server: Server | RecordedTimeline
         if timeline is None:
-            self._server = build_server(assembly, self._plane, writer, progress)
+            self._server = build_server(assembly, self._plane, writer, self._on_update)
         else:
             assert self._plane is not None
             self._server = RecordedTimeline(
-                timeline, self._plane, writer, assembly.scenario, progress
+                timeline, self._plane, writer, assembly.scenario, self._on_update
             )
 
     def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
@@ -385,7 +404,7 @@ class _Execution:
         learner = Learner(
             station,
             scenario.evaluation,
-            metrics=build_metrics(self._assembly.loaded),
+            metrics=list(self._assembly.rules.metrics),
             workers=remote_workers(self._assembly, training, seed_of_world),
             folder=self._folder.path,
             checkpoint=self._checkpoints.load(),
@@ -403,12 +422,23 @@ class _Execution:
         )
 
     def _on_rest(self, learner: Learner) -> None:
-        if time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S:
+        due = time.monotonic() - self._checkpointed_at >= CHECKPOINT_INTERVAL_S
+        if due or self._grace.requested is not None:
             self._checkpoints.save(*learner.state())
             self._checkpointed_at = time.monotonic()
+        self._grace.stop_if_requested()
 
-    def _report_progress(self) -> None:
-        assert self._on_progress is not None
+    def _on_update(self) -> None:
+        """Report progress after a server update, and end the run here if the process was told to end."""
+        if self._on_progress is not None:
+            self._report_progress(self._on_progress)
+        if self._grace.requested is not None:
+            if self._learner is not None:
+                # What is pending is trained first, so that the checkpoint holds it.
+                self._learner.flush()
+            self._grace.stop_if_requested()
+
+    def _report_progress(self, on_progress: OnProgress) -> None:
         stop, server = self._assembly.scenario.stop, self._server
         now_s = server.now_ns / NS_PER_S
         shares = [
@@ -421,7 +451,7 @@ class _Execution:
             )
             if limit
         ]
-        self._on_progress(
+        on_progress(
             Progress(
                 now_s, server.version, server.round, server.dispatched, max(shares), self._metrics
             )
@@ -435,18 +465,21 @@ class _Execution:
             InvariantViolation: the finished run contradicts itself.
         """
         try:
-            if self._learner is not None:
-                with self._learning:
-                    self._learner.start()
-            self._server.run()
-            if self._learner is not None:
-                with self._learning:
-                    self._learner.close()
+            with grace(self._grace):
+                if self._learner is not None:
+                    with self._learning:
+                        self._learner.start()
+                self._server.run()
+                if self._learner is not None:
+                    with self._learning:
+                        self._learner.close()
             run = self._close()
         except KeyboardInterrupt:
             self._leave(Status.INTERRUPTED)
             raise
         except Exception as error:
+            if is_disk_full(error):
+                raise self._no_room() from error
             begun = self._resumed or self._server.dispatched
             if isinstance(error, UserError) and not begun:
                 # A mistake that only the run could show, before anything was done: leave nothing behind.
@@ -460,6 +493,17 @@ class _Execution:
                 self._learner.stop()
         run.report()
         return run
+
+    def _no_room(self) -> UserError:
+        """Leave a run that ran out of disk space such that it can be resumed."""
+        self._folder.make_room()
+        with contextlib.suppress(OSError, UserError):
+            self._leave(Status.INTERRUPTED)
+        return UserError(
+            "the disk is full, or a quota or a limit on the size of files is reached",
+            where=str(self._folder.path),
+            hint=f"free space, then continue with: fedsim resume {self._folder.path}",
+        )
 
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
@@ -480,7 +524,7 @@ class _Execution:
             rows.dispatches,
             rows.aggregations,
             duration_s=simulated_s,
-            samples=assembly.samples,
+            samples=assembly.task.samples,
             step_s=population.compute.step_s,
             down_bps=network.rates_bps(Direction.DOWN),
             up_bps=network.rates_bps(Direction.UP),
@@ -501,15 +545,16 @@ class _Execution:
         run = Run(folder)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
+        down_bytes, up_bytes = assembly.rules.traffic_bytes
         run.info = folder.complete(
             simulated_s=simulated_s,
             rounds=self._server.round,
             versions_made=self._server.version,
             dispatches=self._server.dispatched,
             ineligible_clients=int(np.count_nonzero(~population.eligible)),
-            bytes_down_per_dispatch=assembly.bytes_down,
-            bytes_up_per_dispatch=assembly.bytes_up,
-            prologue=assembly.prologue_bytes is not None,
+            bytes_down_per_dispatch=down_bytes,
+            bytes_up_per_dispatch=up_bytes,
+            prologue=assembly.rules.prologue_bytes is not None,
             metrics=dict(self._metrics),
             wall_s=wall_s,
             wall_learning_s=self._learning.seconds,

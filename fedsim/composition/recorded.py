@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.composition.assembly import Assembly, local_work
+from fedsim.composition.assembly import Assembly
+from fedsim.composition.world import full_work
 from fedsim.errors import UserError, UserErrors
 from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
@@ -23,6 +24,8 @@ from fedsim.runs.run import Run
 from fedsim.scenario.comparing import differences
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
+from fedsim.scenario.parts import Reading
+from fedsim.scenario.training import Training
 from fedsim.simulation.updates import Recorder
 from fedsim.timeline import Aggregate, Contribution, Evaluate, LearningPlane, Train
 from fedsim.units import to_ns, to_s
@@ -82,7 +85,7 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
                 hint=f"a run makes {MOST_EVALUATIONS:,} at the most: measure less often",
             )
         )
-    if run.info.get("timing_only") and loaded.scenario.task.name == "timing":
+    if run.info.get("timing_only") and not loaded.scenario.task.type.learns:
         problems.append(UserError("the scenario's task learns nothing", where=OPTION))
     for path, here, there in differences(_about_time(recorded), _about_time(loaded.resolved())):
         problems.append(
@@ -110,17 +113,17 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
             )
 
     clients = run.clients
-    if len(clients) != len(assembly.samples):
+    if len(clients) != len(assembly.task.samples):
         raise UserError(
-            f"the recorded run has {len(clients):,} clients, the scenario {len(assembly.samples):,}",
+            f"the recorded run has {len(clients):,} clients, the scenario {len(assembly.task.samples):,}",
             where=OPTION,
         )
     samples = clients["samples"].to_numpy()
     require(
-        np.array_equal(samples, assembly.samples),
+        np.array_equal(samples, assembly.task.samples),
         "the clients hold other numbers of samples than in the recorded run",
     )
-    for name, here in (("down", assembly.bytes_down), ("up", assembly.bytes_up)):
+    for name, here in zip(("down", "up"), assembly.rules.traffic_bytes, strict=True):
         there = float(run.info[f"bytes_{name}_per_dispatch"])
         require(
             there == here,
@@ -129,18 +132,22 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         )
     speeds = np.array_equal(clients["step_s"].to_numpy(), assembly.population.compute.step_s)
     require(speeds, "a local step takes another time than in the recorded run")
-    recorded = local_work(Scenario.model_validate(run.scenario).training, assembly.task)
+    training = Training.model_validate(
+        run.scenario["training"], context=Reading(user_code="describe")
+    )
+    recorded = full_work(assembly.task, training)
+    work = assembly.world.work
     require(
-        np.array_equal(recorded.steps, assembly.work.steps)
-        and recorded.time_budget_ns == assembly.work.time_budget_ns,
+        np.array_equal(recorded.steps, work.steps)
+        and recorded.time_budget_ns == work.time_budget_ns,
         "clients are given other numbers of local steps than in the recorded run",
     )
     require(
-        run.info.get("prologue", False) == (assembly.prologue_bytes is not None),
+        run.info.get("prologue", False) == (assembly.rules.prologue_bytes is not None),
         "only one of the two methods begins with work of all clients",
     )
     require(
-        not assembly.keeps_lost_work,
+        not assembly.rules.keeps_lost_work,
         "clients keep what they learned in work that was lost, which a recorded run does not tell",
     )
     ineligible = int(np.count_nonzero(~assembly.population.eligible))

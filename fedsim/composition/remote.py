@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.composition.assembly import Assembly, build_method, build_task
+from fedsim.composition.assembly import Assembly
+from fedsim.composition.rules import build_method
 from fedsim.composition.shared import Datasets
+from fedsim.composition.world import build_task
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
 from fedsim.learning.workers.remote import RemoteWorkers
@@ -37,26 +39,25 @@ class Recipe:
         """
         # Resolved paths are absolute, so that no folder is needed to read them.
         loaded = load_scenario_dict(self.scenario, Path("/"))
-        world = loaded.scenario.model_copy(update={"seed": self.world_seed})
-        task = build_task(replace(loaded, scenario=world), Datasets())
-        training = loaded.scenario.training
+        scenario, training = loaded.scenario, loaded.scenario.training
+        world = scenario.model_copy(update={"seed": self.world_seed})
+        task = build_task(world, loaded.folder, Datasets())
         execution = Execution.of(training)
-        steps = task.local_steps(training)
-        method = build_method(loaded, task.layout, task.samples, steps, execution, self.cycle_s)
-        return Station(task, method, training, loaded.scenario.seed, execution)
+        method = build_method(scenario, task, execution, self.cycle_s)
+        return Station(task, method, training, scenario.seed, execution)
 
 
 def remote_workers(
     assembly: Assembly, training: Training, world_seed: int | None
 ) -> RemoteWorkers | None:
-    """The workers in other processes that a run asks for; None where it asks for none.
+    """The workers in other processes that a run requests; None if it requests none.
 
     Args:
         assembly: the run.
-        training: the training section with what the run was told besides.
-        world_seed: seed of who holds which data, where it is not the scenario's own.
+        training: the training section with the run's own settings.
+        world_seed: seed of who holds which data, if it is not the scenario's own.
     """
-    workers, execution = training.workers, assembly.execution
+    workers, execution = training.workers, assembly.rules.execution
     if not isinstance(workers, RayWorkers) or execution is None:
         return None
     threads = training.threads or 1

@@ -6,11 +6,32 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedsim.composition.population import Bundles
 from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.validation import require_sound
 
 KEPT_DATASETS = 4
 """Data sets held at a time; a sweep over more of them loads the one used longest ago again."""
+
+
+class Bundles:
+    """Trace bundles by folder, each read once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[Path, TraceBundle] = {}
+
+    def read(self, path: Path) -> TraceBundle:
+        """The bundle in ``path``.
+
+        Raises:
+            UserError: it is missing or damaged, or its tables contradict themselves.
+        """
+        path = path.resolve()
+        if path not in self._loaded:
+            bundle = TraceBundle.read(path)
+            require_sound(bundle)
+            self._loaded[path] = bundle
+        return self._loaded[path]
 
 
 class Datasets:

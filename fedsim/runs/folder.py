@@ -166,6 +166,16 @@ class RunFolder:
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
+    def make_room(self) -> None:
+        """Remove the streams of a run that ran out of disk space, so that its status can be written.
+
+        Resuming writes them anew.
+        """
+        for table in STREAMED:
+            with contextlib.suppress(OSError):
+                self.stream(table.name).unlink(missing_ok=True)
+        remove_temporaries(self.path)
+
     def remove(self) -> None:
         """Remove what fedsim wrote; the folder goes when its lock is released, if nothing else is in it."""
         self._remove_own_files()

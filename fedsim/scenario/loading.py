@@ -185,7 +185,10 @@ def _parts(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Pa
             yield from _parts(value, (*path, key))
         for place, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(item, Part):
-                yield ((*path, key) if place is None else (*path, key, place)), item
+                part_path = (*path, key) if place is None else (*path, key, place)
+                yield part_path, item
+                if isinstance(item.params, BaseModel):
+                    yield from _parts(item.params, part_path)
 
 
 def _too_many_evaluations(scenario: Scenario) -> list[Problem]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from fedsim.parameters import Parameters
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
@@ -19,125 +19,7 @@ from fedsim.units import Duration, Size
 
 MOST_EVALUATIONS = 1_000_000
 """How often a run may measure the model at a fixed interval of time."""
-_TIMED_PARAMETERS = 1_000_000
 _SECTION: Any = Field(default_factory=dict, validate_default=True)
-
-
-class SupervisedTask(Parameters):
-    """Real training on a data set split over the clients."""
-
-    name: Literal["supervised"] = "supervised"
-    """Kind of task."""
-    dataset: Annotated[Part[Any], OfKind("dataset")]
-    """Data set."""
-    partition: Annotated[Part[Any], OfKind("partition")]
-    """How the training samples are split over the clients."""
-    model: Annotated[Part[Any], OfKind("model")]
-    """Model to train."""
-
-
-class NoiseEntry(Parameters):
-    """The gradient noise of one local step."""
-
-    client: int = Field(ge=0)
-    """Client that takes the step."""
-    sequence: int = Field(ge=0)
-    """How many dispatches the client had before this one."""
-    step: int = Field(ge=0)
-    """Number of the local step in its dispatch, from 0."""
-    noise: list[float]
-    """Vector (d,) added to the gradient."""
-
-
-class QuadraticTask(Parameters):
-    """Client i minimises f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
-
-    name: Literal["quadratic"] = "quadratic"
-    """Kind of task."""
-    centers: list[float] | list[list[float]] | None = None
-    """Centres b_i: a list of N vectors, or of N numbers where there is one dimension. Zero where only slopes
-    are given."""
-    curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
-    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 where centers
-    are given, else 0."""
-    slopes: list[float] | list[list[float]] | None = None
-    """Slopes s_i: N vectors (or numbers) for linear objectives; zero when not given."""
-    noise_std: float | list[float] = 0.0
-    """Standard deviation of normal noise added to every gradient: one number, or one a dimension."""
-    noise_tape: list[NoiseEntry] = []
-    """Noise written out: added to the gradients of exactly these steps."""
-    initial: float | list[float] = 0.0
-    """Initial model: one number for all dimensions, or a vector."""
-    names: dict[str, int] = {}
-    """Named blocks of the vector with their lengths, in order, so that a part may be personal; one block x
-    when not given."""
-    samples: list[int] | None = None
-    """Number of samples each client claims to have, for methods that weight by it; 1 each when not given."""
-
-
-class TimingTask(Parameters):
-    """No learning: clients, sizes and work alone, for timing questions."""
-
-    name: Literal["timing"]
-    """Kind of task."""
-    clients: int = Field(ge=1, le=10**9)
-    """Number of clients."""
-    parameters: int | None = Field(default=None, ge=1)
-    """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent. 1,000,000 when
-    neither this nor ``size`` is given."""
-    size: Size | None = Field(default=None, gt=0)
-    """Size of the model instead, to a whole number of parameters: 25MB cross the network for every vector sent, before
-    ``server.compression`` and ``download_compression``."""
-    names: dict[str, int] = {}
-    """Named blocks of the parameters with their lengths, which add up to ``parameters``, so that a part may be
-    personal; one block when not given."""
-    samples: int = Field(default=200, ge=1, le=10**9)
-    """Training samples of every client; with local_epochs they decide the steps."""
-    flops_per_sample: float | None = Field(default=None, gt=0)
-    """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""
-    activations: int = Field(default=0, ge=0)
-    """Numbers that a local step keeps for each sample of its batch until the backward pass; part of the memory that a
-    device must have to be eligible."""
-
-    def elements(self, item_bytes: int) -> int:
-        """Parameters of the model, where one takes so many bytes."""
-        if self.size is not None:
-            return max(1, round(self.size / item_bytes))
-        return self.parameters or _TIMED_PARAMETERS
-
-    @model_validator(mode="after")
-    def _one_size(self) -> TimingTask:
-        if self.size is not None and (self.parameters is not None or self.names):
-            other = "names, whose lengths count parameters" if self.names else "parameters"
-            raise ValueError(f"give size or {other}, not both")
-        return self
-
-    @model_validator(mode="after")
-    def _blocks_add_up(self) -> TimingTask:
-        lengths, parameters = list(self.names.values()), self.parameters or _TIMED_PARAMETERS
-        if lengths and (min(lengths) < 1 or sum(lengths) != parameters):
-            raise ValueError(
-                f"the named blocks have lengths {lengths}; they must be positive and add up to the "
-                f"{parameters} parameters"
-            )
-        return self
-
-
-def _task_name(value: Any) -> str:
-    name = (
-        value.get("name", "supervised")
-        if isinstance(value, dict)
-        else getattr(value, "name", "supervised")
-    )
-    return name if isinstance(name, str) else "supervised"
-
-
-Task = Annotated[
-    Annotated[SupervisedTask, Tag("supervised")]
-    | Annotated[QuadraticTask, Tag("quadratic")]
-    | Annotated[TimingTask, Tag("timing")],
-    Discriminator(_task_name),
-]
 
 
 class Failures(Parameters):
@@ -311,7 +193,7 @@ class Scenario(Parameters):
     """Name of the run: letters a to z and A to Z, digits 0 to 9, dot, dash, underscore; first a letter or digit."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of every random stream."""
-    task: Task
+    task: Annotated[Part[Any], OfKind("task", "supervised")]
     """What is learned, by whom."""
     training: Training = _SECTION
     """What a local step is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fedsim.catalog import Catalog, summary
@@ -43,7 +44,9 @@ def json_schema(catalog: Catalog) -> dict[str, Any]:
     defaults = _section_defaults(catalog)
     for section, default in defaults.items():
         schema["properties"][section].setdefault("default", default)
-    filled = _fill_parts(schema, catalog, definitions)
+    for part in set(_default_parts(schema)):
+        _name_may_be_left_out(definitions[part])
+    filled = _fill_parts(schema, catalog)
     filled.update(
         {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fedsim scenario"}
     )
@@ -62,18 +65,16 @@ def _section_defaults(catalog: Catalog) -> dict[str, Any]:
     return {key: value for key, value in sections.items() if key not in smallest}
 
 
-def _fill_parts(value: Any, catalog: Catalog, definitions: dict[str, Any]) -> Any:
+def _fill_parts(value: Any, catalog: Catalog) -> Any:
     """The schema with every field that :class:`fedsim.scenario.parts.OfKind` marked filled in."""
     if isinstance(value, list):
-        return [_fill_parts(item, catalog, definitions) for item in value]
+        return [_fill_parts(item, catalog) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get(KIND_KEY)
     if kind is None:
-        return {key: _fill_parts(item, catalog, definitions) for key, item in value.items()}
+        return {key: _fill_parts(item, catalog) for key, item in value.items()}
     names = catalog.names(kind)
-    if "default" in value:
-        _name_may_be_left_out(definitions[f"{kind}.{value['default']['name']}"])
     place = {key: value[key] for key in ("description", "default") if key in value}
     place["anyOf"] = [{"$ref": f"#/$defs/{kind}.{name}"} for name in [*names, "own"]]
     if "default" in value:
@@ -82,6 +83,15 @@ def _fill_parts(value: Any, catalog: Catalog, definitions: dict[str, Any]) -> An
     short = {"enum": names, "description": "The name of a part with its default parameters."}
     place["anyOf"] += [short, {"type": "string", "pattern": _OWN}]
     return place
+
+
+def _default_parts(value: Any) -> Iterator[str]:
+    """Names of the definitions of all parts that are the default of some field."""
+    if isinstance(value, dict) and "default" in value and KIND_KEY in value:
+        yield f"{value[KIND_KEY]}.{value['default']['name']}"
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _default_parts(item)
 
 
 def _name_may_be_left_out(part: dict[str, Any]) -> None:

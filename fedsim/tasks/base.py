@@ -145,6 +145,10 @@ class Task(Component, ABC):
         """
         return 0
 
+    def may_lack_kernel(self, training: Training) -> bool:
+        """Whether only building a kernel shows that the task can be trained as the scenario asks."""
+        return False
+
     def partition_rows(self) -> dict[str, IntArray] | None:
         """Columns client_id, label and count of the clients' training samples, for the report; None without labels."""
         return None

@@ -302,7 +302,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
         ),
         pytest.param(
             DIGITS + "evaluation: {per_client: true}\n",
-            ["s.yaml:7:26: evaluation.per_client: clients have no test samples", "test: split"],
+            ["s.yaml:7:26: evaluation.per_client: clients have no test samples", "partition.test"],
             id="clients measured on nothing",
         ),
         pytest.param(
@@ -318,6 +318,10 @@ def test_bad_scenarios(run: Callable[..., Result], text: str | bytes, fragments:
     assert_refused(result, *fragments)
     assert result.stderr.count("error: ") == 1
     assert not Path("runs").exists()
+    if "fedsim sweep" not in fragments:
+        checked = invoke("scenario", "check", "s.yaml")
+        assert checked.exit_code == 2
+        assert checked.stderr == result.stderr, "check refuses with the message of run"
 
 
 @pytest.mark.parametrize(

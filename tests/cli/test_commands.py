@@ -17,7 +17,7 @@ from fedsim.errors import InvariantViolation, UserError, UserErrors
 SCENARIO = """\
 # Two points and a parabola
 task: {name: quadratic, centers: [1, 2]}
-devices: {compute: {name: values, step: 1s}}
+devices: {compute: {name: values, step: 1s}, network: {down: 1Mbps, up: 1Mbps}}
 stop: {rounds: 3}
 """
 

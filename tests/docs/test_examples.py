@@ -242,6 +242,8 @@ def test_options_of_a_paper_are_options(page: Path) -> None:
     options = [option for option in options if option.split(".")[0] in Scenario.model_fields]
     assert options or page.stem == "index"
     known = set(_keys(Scenario))
+    for task in CATALOG.kinds["task"].registry().values():
+        known |= {f"task.{key}" for key in ("name", *_keys(task.Params))}
     for section, kinds in PARTS.items():
         for kind in kinds:
             for part in CATALOG.kinds[kind].registry().values():

@@ -31,7 +31,7 @@ from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.model import Family, ModelComponent
 from fedsim.tasks.modules.dropout import KeyedDropout
@@ -122,7 +122,7 @@ def quadratic_task(**changes: Any) -> QuadraticTask:
         "initial": [4.0, -4.0],
         "samples": [1, 2, 5],
     }
-    return QuadraticTask(QuadraticParameters(**(given | changes)))
+    return QuadraticTask(QuadraticParams(**(given | changes)))
 
 
 def make_training(**changes: Any) -> Training:

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedsim.learning.learner import Learner
 from fedsim.methods import registry
 from fedsim.scenario.training import Training
-from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import make_learner
 
@@ -42,7 +42,7 @@ def quadratic(
 ) -> QuadraticTask:
     """The task with these objectives."""
     return QuadraticTask(
-        QuadraticParameters(centers=centers, curvatures=curvatures, initial=initial, **more)
+        QuadraticParams(centers=centers, curvatures=curvatures, initial=initial, **more)
     )
 
 

@@ -61,9 +61,9 @@ def station_of(assembly: Assembly, **training: Any) -> Station:
     """Where an assembled scenario is learned, with these changes of its training section."""
     scenario = assembly.scenario
     assert assembly.task is not None
-    assert assembly.execution is not None
+    assert assembly.rules.execution is not None
     changed = scenario.training.model_copy(update=training)
-    return Station(assembly.task, assembly.method, changed, scenario.seed, assembly.execution)
+    return Station(assembly.task, assembly.method, changed, scenario.seed, assembly.rules.execution)
 
 
 def simulate(scenario: Mapping[str, Any]) -> Simulated:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 from tests.methods.driver import FloatArray, Player, Round, play, quadratic
 
 NAME = "generalized_fedavg"
@@ -167,7 +167,7 @@ def test_o6_identical_clients(log: list[list[int]]) -> None:
 
 def test_o7_linear_objectives() -> None:
     """The deviation of a window from the ideal, squared, is the participation term itself: 0.5625."""
-    task = QuadraticTask(QuadraticParameters(slopes=[3.0, 0.0, -3.0]))
+    task = QuadraticTask(QuadraticParams(slopes=[3.0, 0.0, -3.0]))
     log: list[Round] = [[0], [1, 2]]
     close(x_of(task, log, 2, 1, steps=2), [0, -0.6, -0.3])
     ten = x_of(task, log, 2, 10, steps=2)

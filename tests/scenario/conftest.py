@@ -48,6 +48,7 @@ def kind(*parts: type[Component]) -> Kind:
 def catalog() -> Catalog:
     return Catalog(
         {
+            "task": CATALOG.kinds["task"],
             "dataset": kind(part("digits"), part("mnist", Mixing)),
             "partition": kind(part("iid"), part("dirichlet", Mixing), part("shards", Needy)),
             "model": kind(part("mlp")),

@@ -60,8 +60,8 @@ def test_the_resolved_scenario_is_a_fixed_point_and_runs_from_anywhere(
     assert again.scenario == first.scenario
     assert again.resolved_yaml() == first.resolved_yaml()
     assert first.scenario.devices.trace == tmp_path / "week"
-    assert first.scenario.task.dataset.params.file == tmp_path.parent / "data"
-    assert first.scenario.task.dataset.params.wait == 120.0
+    assert first.scenario.task.params.dataset.params.file == tmp_path.parent / "data"
+    assert first.scenario.task.params.dataset.params.wait == 120.0
 
 
 def test_a_trace_makes_availability_follow_it(tmp_path: Path, catalog: Catalog) -> None:
@@ -143,7 +143,7 @@ stop: {}
         ),
         (
             "task: {name: quadratik}\nstop: {rounds: 1}\n",
-            "s.yaml:1:14: task.name: there is none named 'quadratik'\n  did you mean 'quadratic'? known: supervised,",
+            "s.yaml:1:14: task.name: there is no task named 'quadratik'\n  did you mean 'quadratic'? known: quadratic,",
         ),
         (
             MINIMAL + "server: {failure_detection: nevr}\n",
@@ -192,7 +192,7 @@ def test_a_part_of_the_users_own_is_found_beside_the_scenario(
     )
     text = MINIMAL.replace("{name: digits}", "{name: mine.py:Mine, alpha: 2}")
     loaded = load(tmp_path, catalog, text)
-    dataset = loaded.scenario.task.dataset
+    dataset = loaded.scenario.task.params.dataset
     assert dataset.name == f"{tmp_path}/mine.py:Mine"
     assert dataset.type.__name__ == "Mine"
     assert dataset.params.alpha == 2.0
@@ -212,13 +212,13 @@ def test_parts_are_looked_up_only_when_named(tmp_path: Path, catalog: Catalog) -
 
     catalog.kinds["dataset"] = type(catalog.kinds["dataset"])(never, never)
     text = "task: {name: timing, clients: 3}\nstop: {rounds: 1}\n"
-    assert load(tmp_path, catalog, text).scenario.task.clients == 3
+    assert load(tmp_path, catalog, text).scenario.task.params.clients == 3
 
 
 def test_a_scenario_from_python_is_left_unchanged(tmp_path: Path, catalog: Catalog) -> None:
     data = {"task": {"name": "timing", "clients": 3}, "stop": {"rounds": 1}}
     loaded = load_scenario_dict(data, tmp_path, catalog, ["task.clients=5"])
-    assert loaded.scenario.task.clients == 5
+    assert loaded.scenario.task.params.clients == 5
     assert data == {"task": {"name": "timing", "clients": 3}, "stop": {"rounds": 1}}
     with pytest.raises(UserError, match=r"^scenario: task.clients: is missing"):
         load_scenario_dict({"task": {"name": "timing"}, "stop": {"rounds": 1}}, tmp_path, catalog)

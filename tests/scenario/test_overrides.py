@@ -54,7 +54,7 @@ def test_the_original_is_unchanged() -> None:
 
 def test_items_of_lists_have_numbers(tmp_path: Path, catalog: Catalog) -> None:
     loaded = load_scenario_dict(BASE, tmp_path, catalog, ["task.centers.1.0=9"])
-    assert loaded.scenario.task.centers == [[1, 2], [9, 4]]
+    assert loaded.scenario.task.params.centers == [[1, 2], [9, 4]]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_the_schema_holds_the_parameters_of_parts(catalog: Catalog) -> None:
 
 def test_places_of_parts_offer_all_of_their_kind(catalog: Catalog) -> None:
     definitions = json_schema(catalog)["$defs"]
-    partition = definitions["SupervisedTask"]["properties"]["partition"]
+    partition = definitions["task.supervised"]["properties"]["partition"]
     assert [option["$ref"].rpartition("/")[2] for option in partition["anyOf"][:-2]] == [
         "partition.dirichlet",
         "partition.iid",

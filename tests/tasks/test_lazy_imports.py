@@ -54,7 +54,7 @@ def test_quadratic_and_timing_tasks_are_built_without_torch() -> None:
         "from fedsim.tasks import kinds\n"
         "quadratic, timing = (kinds.registry()[name] for name in ('quadratic', 'timing'))\n"
         "assert quadratic(quadratic.Params(centers=[1, 2])).layout.size == 1\n"
-        "assert timing(timing.Params(name='timing', clients=3)).layout.size == 1_000_000"
+        "assert timing(timing.Params(clients=3)).layout.size == 1_000_000"
     )
 
 

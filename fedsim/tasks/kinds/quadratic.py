@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.parameters import Parameters
 from fedsim.randomness import Stream
-from fedsim.scenario.model import NoiseEntry
-from fedsim.scenario.model import QuadraticTask as QuadraticParameters
 from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext
 from fedsim.tasks.layout import Layout
 
@@ -26,6 +26,43 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 _STEPS = 1 << 24
+
+
+class NoiseEntry(Parameters):
+    """The gradient noise of one local step."""
+
+    client: int = Field(ge=0)
+    """Client that takes the step."""
+    sequence: int = Field(ge=0)
+    """How many dispatches the client had before this one."""
+    step: int = Field(ge=0)
+    """Number of the local step in its dispatch, from 0."""
+    noise: list[float]
+    """Vector (d,) added to the gradient."""
+
+
+class QuadraticParams(Parameters):
+    """Client i minimises f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
+
+    centers: list[float] | list[list[float]] | None = None
+    """Centres b_i: a list of N vectors, or of N numbers where there is one dimension. Zero where only slopes
+    are given."""
+    curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
+    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 where centers
+    are given, else 0."""
+    slopes: list[float] | list[list[float]] | None = None
+    """Slopes s_i: N vectors (or numbers) for linear objectives; zero when not given."""
+    noise_std: float | list[float] = 0.0
+    """Standard deviation of normal noise added to every gradient: one number, or one a dimension."""
+    noise_tape: list[NoiseEntry] = []
+    """Noise written out: added to the gradients of exactly these steps."""
+    initial: float | list[float] = 0.0
+    """Initial model: one number for all dimensions, or a vector."""
+    names: dict[str, int] = {}
+    """Named blocks of the vector with their lengths, in order, so that a part may be personal; one block x
+    when not given."""
+    samples: list[int] | None = None
+    """Number of samples each client claims to have, for methods that weight by it; 1 each when not given."""
 
 
 class QuadraticTask(AnalyticTask):
@@ -39,10 +76,10 @@ class QuadraticTask(AnalyticTask):
     """
 
     name: ClassVar[str] = "quadratic"
-    Params = QuadraticParameters
+    Params = QuadraticParams
     model_family = "quadratic"
 
-    def __init__(self, params: QuadraticParameters) -> None:
+    def __init__(self, params: QuadraticParams) -> None:
         self.params = params
         centers = _rows(params.centers, "centers")
         slopes = _rows(params.slopes, "slopes")
@@ -69,7 +106,7 @@ class QuadraticTask(AnalyticTask):
         self._tape = _tape(params.noise_tape, clients, size)
 
     @classmethod
-    def build(cls, params: QuadraticParameters, context: TaskContext) -> QuadraticTask:
+    def build(cls, params: QuadraticParams, context: TaskContext) -> QuadraticTask:
         """The task; nothing else of the scenario matters to it."""
         return cls(params)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
 from fedsim.errors import UserError
+from fedsim.parameters import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
-from fedsim.scenario.model import SupervisedTask as SupervisedParameters
+from fedsim.scenario.parts import OfKind, Part
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray, Task, TaskContext
 from fedsim.tasks.dataset import Dataset
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 _SEED_MASK = (1 << 63) - 1
 # Batch normalization needs more than one sample.
 _PROBE_SAMPLES = 2
+
+
+class SupervisedParams(Parameters):
+    """Real training on a data set split over the clients."""
+
+    dataset: Annotated[Part[Any], OfKind("dataset")]
+    """Data set."""
+    partition: Annotated[Part[Any], OfKind("partition")]
+    """How the training samples are split over the clients."""
+    model: Annotated[Part[Any], OfKind("model")]
+    """Model to train."""
 
 
 class SupervisedTask(Task):
@@ -47,7 +59,7 @@ class SupervisedTask(Task):
     """
 
     name: ClassVar[str] = "supervised"
-    Params = SupervisedParameters
+    Params = SupervisedParams
 
     def __init__(self, dataset: Dataset, partition: Partition, model: ModelComponent) -> None:
         self.dataset = dataset
@@ -67,12 +79,16 @@ class SupervisedTask(Task):
             self.layout = Layout.of_module(self.module)
 
     @classmethod
-    def build(cls, params: SupervisedParameters, context: TaskContext) -> SupervisedTask:
+    def build(cls, params: SupervisedParams, context: TaskContext) -> SupervisedTask:
         """The task, with the data set loaded and dealt to the clients."""
         dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
         partition = params.partition.create().split(dataset, stream, context.folder)
         return cls(dataset, partition, params.model.create())
+
+    def may_lack_kernel(self, training: Training) -> bool:
+        """A model of unknown structure may lack any kernel, every model one that is stacked."""
+        return self._outline is None or training.executor == "stacked"
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -5,12 +5,63 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from fedsim.scenario.model import TimingTask as TimingParameters
+from fedsim.parameters import Parameters
 from fedsim.tasks.base import ITEM_BYTES, Task, TaskContext
 from fedsim.tasks.layout import Layout
+from fedsim.units import Size
 
 _ONLY_BLOCK = "model"
+
+
+_TIMED_PARAMETERS = 1_000_000
+
+
+class TimingParams(Parameters):
+    """No learning: clients, sizes and work alone, for timing questions."""
+
+    clients: int = Field(ge=1, le=10**9)
+    """Number of clients."""
+    parameters: int | None = Field(default=None, ge=1)
+    """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent. 1,000,000 when
+    neither this nor ``size`` is given."""
+    size: Size | None = Field(default=None, gt=0)
+    """Size of the model instead, to a whole number of parameters: 25MB cross the network for every vector sent, before
+    ``server.compression`` and ``download_compression``."""
+    names: dict[str, int] = {}
+    """Named blocks of the parameters with their lengths, which add up to ``parameters``, so that a part may be
+    personal; one block when not given."""
+    samples: int = Field(default=200, ge=1, le=10**9)
+    """Training samples of every client; with local_epochs they decide the steps."""
+    flops_per_sample: float | None = Field(default=None, gt=0)
+    """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""
+    activations: int = Field(default=0, ge=0)
+    """Numbers that a local step keeps for each sample of its batch until the backward pass; part of the memory that a
+    device must have to be eligible."""
+
+    def elements(self, item_bytes: int) -> int:
+        """Parameters of the model, where one takes so many bytes."""
+        if self.size is not None:
+            return max(1, round(self.size / item_bytes))
+        return self.parameters or _TIMED_PARAMETERS
+
+    @model_validator(mode="after")
+    def _one_size(self) -> TimingParams:
+        if self.size is not None and (self.parameters is not None or self.names):
+            other = "names, whose lengths count parameters" if self.names else "parameters"
+            raise ValueError(f"give size or {other}, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _blocks_add_up(self) -> TimingParams:
+        lengths, parameters = list(self.names.values()), self.parameters or _TIMED_PARAMETERS
+        if lengths and (min(lengths) < 1 or sum(lengths) != parameters):
+            raise ValueError(
+                f"the named blocks have lengths {lengths}; they must be positive and add up to the "
+                f"{parameters} parameters"
+            )
+        return self
 
 
 class TimingTask(Task):
@@ -23,16 +74,16 @@ class TimingTask(Task):
 
     name: ClassVar[str] = "timing"
     learns: ClassVar[bool] = False
-    Params = TimingParameters
+    Params = TimingParams
 
-    def __init__(self, params: TimingParameters, item_bytes: int = ITEM_BYTES["float32"]) -> None:
+    def __init__(self, params: TimingParams, item_bytes: int = ITEM_BYTES["float32"]) -> None:
         self.params = params
         blocks = params.names or {_ONLY_BLOCK: params.elements(item_bytes)}
         self.layout = Layout.of((name, (length,)) for name, length in blocks.items())
         self.samples = np.full(params.clients, params.samples, dtype=np.int64)
 
     @classmethod
-    def build(cls, params: TimingParameters, context: TaskContext) -> TimingTask:
+    def build(cls, params: TimingParams, context: TaskContext) -> TimingTask:
         """The task, with parameters of ``training.dtype``."""
         return cls(params, ITEM_BYTES[context.training.dtype])
 

@@ -12,13 +12,13 @@ from hypothesis.extra.numpy import arrays
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.kinds.quadratic import QuadraticParameters, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 
 STREAM = Stream(0, Purpose.GRADIENT_NOISE)
 
 
 def quadratic(**params: Any) -> QuadraticTask:
-    return QuadraticTask(QuadraticParameters(**params))
+    return QuadraticTask(QuadraticParams(**params))
 
 
 def gradient(task: QuadraticTask, client: int, point: list[float]) -> list[float]:

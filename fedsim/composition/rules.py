@@ -1,0 +1,146 @@
+"""The rules of a run: method, schedule and selection, what they send, and whether they fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from fedsim.composition.world import World
+from fedsim.errors import UserError
+from fedsim.learning.device import Execution
+from fedsim.learning.metrics import Metric
+from fedsim.learning.rates import learning_rate
+from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.methods.requirements import check_requirements
+from fedsim.metrics import definition
+from fedsim.scenario.model import Scenario
+from fedsim.tasks.base import ITEM_BYTES, Task
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the clients learn.
+
+    Attributes:
+        scenario: the scenario.
+        execution: where tensors live; None if only time is simulated.
+        method: the learning rules.
+        metrics: what is measured besides the metrics of every run.
+    """
+
+    scenario: Scenario
+    execution: Execution | None
+    method: Method
+    metrics: tuple[Metric, ...]
+
+    @property
+    def traffic_bytes(self) -> tuple[float, float]:
+        """Bytes of the download and of the upload of a dispatch."""
+        return self._bytes(Prologue(self.method.download(), self.method.upload()))
+
+    @property
+    def prologue_bytes(self) -> tuple[float, float] | None:
+        """Bytes of the download and of the upload of the method's prologue; None without one."""
+        prologue = self.method.prologue()
+        return None if prologue is None else self._bytes(prologue)
+
+    @property
+    def first_download_bytes(self) -> float:
+        """Bytes of the download of a client's first dispatch."""
+        sent = [*self.method.download(), *self.method.first_download()]
+        return self._bytes(Prologue(sent, ()))[0]
+
+    @property
+    def keeps_lost_work(self) -> bool:
+        """Whether clients keep something of work that the server never uses."""
+        return any(memory.kept_when_lost for memory in self.method.memories().values())
+
+    @property
+    def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
+        """Whether metrics meet the target at which the run stops; None without a target."""
+        target = self.scenario.stop.target
+        if not target:
+            return None
+
+        own = {metric.column: metric.definition for metric in self.metrics}
+
+        def reached(metrics: Mapping[str, float]) -> bool:
+            unknown = [name for name in target if name not in metrics]
+            if unknown:
+                raise UserError(
+                    f"there is no metric '{unknown[0]}' to stop at",
+                    where="stop.target",
+                    hint=f"this task measures: {', '.join(sorted(metrics))}"
+                    if metrics
+                    else "the data set has no test samples; give it some",
+                )
+            return all(
+                bool(definition(name, own).reached(metrics[name], value))
+                for name, value in target.items()
+            )
+
+        return reached
+
+    def _bytes(self, sent: Prologue) -> tuple[float, float]:
+        item, server = ITEM_BYTES[self.scenario.training.dtype], self.scenario.server
+        down, up = (sum(vector.elements for vector in way) for way in (sent.download, sent.upload))
+        return down * item * server.download_compression, up * item * server.compression
+
+
+def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) -> Rules:
+    """The rules of a scenario in its world.
+
+    Args:
+        scenario: the scenario.
+        world: its clients.
+        timing_only: leave the learning out.
+
+    Raises:
+        UserError: the rules do not fit the task or each other.
+    """
+    timing = timing_only or not world.task.learns
+    if timing and scenario.stop.target:
+        raise UserError(
+            "a target needs training, but this run simulates time alone",
+            where="stop.target",
+            hint="leave out the target, or run without --timing-only on a task that learns",
+        )
+    execution = None if timing else Execution.of(scenario.training)
+    method = build_method(scenario, world.task, execution, world.availability_cycle_s)
+    check_requirements(method, scenario.server.schedule.type)
+    metrics = tuple(part.create() for part in scenario.evaluation.metrics)
+    return Rules(scenario, execution, method, metrics)
+
+
+def build_method(
+    scenario: Scenario, task: Task, execution: Execution | None, cycle_s: float
+) -> Method:
+    """The method of a scenario, with the facts of the run that it may use.
+
+    Args:
+        scenario: the scenario.
+        task: what is learned.
+        execution: where tensors live; None if only time is simulated.
+        cycle_s: length of one availability cycle of the devices in seconds.
+
+    Raises:
+        UserError: the method cannot work on such a model.
+    """
+    training = scenario.training
+    method: Method = scenario.server.method.create(
+        MethodContext(
+            layout=task.layout,
+            clients=task.clients,
+            samples=task.samples,
+            learning_rate=learning_rate(training),
+            local_steps=task.local_steps(training),
+            dtype=execution.dtype if execution else torch.float32,
+            device=execution.device if execution else torch.device("cpu"),
+            seed=scenario.seed,
+            availability_cycle_s=cycle_s,
+            optimizer=training.optimizer.create(),
+        )
+    )
+    return method

@@ -1,0 +1,247 @@
+"""The world of a run: the clients' traces, their task and data, and their devices, before anything happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.composition.shared import Datasets, Shared
+from fedsim.devices.availability.base import AvailabilityParams
+from fedsim.devices.battery import Batteries
+from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.context import DeviceContext
+from fedsim.devices.population import Population, Power
+from fedsim.errors import UserError
+from fedsim.methods.base import Method
+from fedsim.network.base import NetworkContext
+from fedsim.network.columns import text_codes
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import Devices, Energy, EnergyClass, Scenario
+from fedsim.scenario.training import Training
+from fedsim.simulation.facts import Work
+from fedsim.tasks.base import Task, TaskContext
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.intervals import device_periods
+from fedsim.traces.parameters import TraceParameters
+from fedsim.units import to_ns
+
+Int64Array = npt.NDArray[np.int64]
+
+# In the order in which their bundles are searched for what all parts share.
+_PartName = Literal["compute", "availability", "network"]
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class World:
+    """Who the clients are.
+
+    Attributes:
+        scenario: the scenario, with the seed of the devices and of who holds which data.
+        folder: folder that relative paths referred to.
+        shared: trace bundles and data sets.
+        task: what is learned, or timed.
+        work: what a full dispatch asks of each client.
+    """
+
+    scenario: Scenario
+    folder: Path
+    shared: Shared
+    task: Task
+    work: Work
+
+    @cached_property
+    def availability_cycle_s(self) -> float:
+        """One cycle of the devices' availability in seconds.
+
+        A day, or the period after which their trace repeats if that is shorter.
+        """
+        bundle = self._bundle("availability")
+        if bundle is None or "availability" not in bundle.tables:
+            return _DAY_S
+        availability: AvailabilityParams = self.scenario.devices.availability.params
+        if (availability.on_end or bundle.manifest.on_end) != "wrap":
+            return _DAY_S
+        start, end = (bundle.numpy("devices", f"window_{edge}_us") for edge in ("start", "end"))
+        period_s = float(device_periods(bundle, end - start).max(initial=0)) / 1e6
+        return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
+
+    def population(self, method: Method) -> Population:
+        """The clients' devices, as far as they can do the work of ``method``.
+
+        Raises:
+            UserError: the scenario's devices and the traces do not fit the clients.
+        """
+        devices, clients = self.scenario.devices, self.task.clients
+        everybody = np.ones(clients, dtype=np.bool_)
+        given = (self._bundle(part) for part in get_args(_PartName))
+        main = next((bundle for bundle in given if bundle is not None), None)
+        rows = self._device_rows(main)
+        memory = _memory_of(main, rows, devices)
+        eligible = everybody if memory is None else memory >= self._memory_needed(method)
+        compute = devices.compute.create(self._device_context("compute", everybody, method))
+        availability = devices.availability.create(
+            self._device_context("availability", eligible, method)
+        )
+        bundle = self._bundle("network")
+        network = devices.network.create().build(
+            NetworkContext(
+                clients, bundle, self._device_rows(bundle), self.scenario.seed, self.folder
+            )
+        )
+        return Population(
+            clients=clients,
+            availability=availability.index(),
+            on_disconnect=devices.availability.params.on_disconnect,
+            compute=ComputeTimes(compute),
+            network=network,
+            power=_power(devices.energy, main, rows, clients),
+            batteries=Batteries(devices.energy, clients) if devices.energy.battery_j else None,
+            eligible=eligible,
+        )
+
+    def _device_context(
+        self, part: _PartName, eligible: npt.NDArray[np.bool_], method: Method
+    ) -> DeviceContext:
+        bundle, task = self._bundle(part), self.task
+        # Counting may take a forward and a backward pass, so it is done only for a compute model that needs it.
+        counted = self.scenario.devices.compute.type.needs_flops or not task.learns
+        return DeviceContext(
+            clients=task.clients,
+            seed=self.scenario.seed,
+            folder=self.folder,
+            bundle=bundle,
+            device_rows=self._device_rows(bundle),
+            batch_samples=np.minimum(task.samples, self.scenario.training.batch_size),
+            flops_per_sample=task.flops_per_sample() if counted else None,
+            eligible=eligible,
+            compute_factor=method.compute_factor(),
+        )
+
+    def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
+        """Bytes that training needs on each client's device, (N,), with what the method keeps there."""
+        memories = method.memories().values()
+        kept = sum(memory.elements for memory in memories if memory.keeper != "server")
+        return self.task.memory_bytes(self.scenario.training, kept)
+
+    def _bundle(self, part: _PartName) -> TraceBundle | None:
+        """The bundle that a part of the devices reads: its own, or that of all devices."""
+        devices = self.scenario.devices
+        params = {
+            "compute": devices.compute,
+            "availability": devices.availability,
+            "network": devices.network,
+        }[part].params
+        own = params.trace if isinstance(params, TraceParameters) else None
+        path = own if own is not None else devices.trace
+        if path is None:
+            return None
+        if not path.exists():
+            raise UserError(
+                f"no such trace bundle: {path}",
+                where="devices.trace" if own is None else f"devices.{part}.trace",
+                hint="'fedsim traces import' and 'fedsim traces synthesize' make them",
+            )
+        return self.shared.bundles.read(path)
+
+    def _device_rows(self, bundle: TraceBundle | None) -> Int64Array:
+        """Row of each client's device in a bundle; client i is the same device in every bundle that has it."""
+        if bundle is None:
+            return np.empty(0, dtype=np.int64)
+        count, clients = bundle.device_count, self.task.clients
+        if self.scenario.devices.assign == "sample":
+            u = Stream(self.scenario.seed, Purpose.TRACE).uniforms(np.arange(clients))
+            return np.minimum((u * count).astype(np.int64), count - 1)
+        if count < clients:
+            raise UserError(
+                f"the trace bundle has {count} devices for {clients} clients",
+                where=bundle.where,
+                hint="use fewer clients, a larger bundle (fedsim traces sample), or devices.assign: sample",
+            )
+        return np.arange(clients, dtype=np.int64)
+
+
+def build_world(
+    loaded: LoadedScenario, shared: Shared | None = None, seed: int | None = None
+) -> World:
+    """The world of a scenario.
+
+    Args:
+        loaded: the scenario.
+        shared: traces and data sets already loaded, to share them between runs.
+        seed: seed of the devices and of who holds which data, if it is not the scenario's own.
+
+    Raises:
+        UserError: the parts of the task do not fit together, or data is missing.
+    """
+    # Traces are read when the population is built or their cycle is needed.
+    scenario, shared = loaded.scenario, shared or Shared()
+    if seed is not None:
+        scenario = scenario.model_copy(update={"seed": seed})
+    task = build_task(scenario, loaded.folder, shared.datasets)
+    task.check(scenario.training, scenario.evaluation)
+    return World(scenario, loaded.folder, shared, task, full_work(task, scenario.training))
+
+
+def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
+    """What is learned from which data, or timed.
+
+    Raises:
+        UserError: its parts do not fit together, or data is missing.
+    """
+    context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
+    task: Task = scenario.task.type.build(scenario.task.params, context)
+    return task
+
+
+def full_work(task: Task, training: Training) -> Work:
+    """What a full dispatch asks of each client."""
+    budget = training.time_budget
+    return Work(task.local_steps(training), None if budget is None else to_ns(budget))
+
+
+def _memory_of(
+    bundle: TraceBundle | None, rows: Int64Array, devices: Devices
+) -> npt.NDArray[np.float64] | None:
+    """Memory of each client's device in bytes, endless where it is not known; None where it is of no device."""
+    memory = np.inf if devices.memory is None else devices.memory
+    table = None if bundle is None else bundle.tables.get("compute")
+    if bundle is None or table is None or "ram_bytes" not in table.column_names:
+        return None if devices.memory is None else np.asarray(memory, dtype=np.float64)
+    of_device = np.full(bundle.device_count, np.nan)
+    told = bundle.numpy("compute", "ram_bytes").astype(np.float64)
+    known = np.flatnonzero(~np.isnan(told))
+    of_device[bundle.device_rows("compute")[known]] = told[known]
+    of_client = of_device[rows]
+    return np.where(np.isnan(of_client), memory, of_client)
+
+
+def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:
+    figures: list[Energy | EnergyClass] = [energy, *energy.classes.values()]
+    watts = np.array([[item.download_w, item.compute_w, item.upload_w] for item in figures])
+    if not energy.classes:
+        return Power(watts, np.zeros(clients, dtype=np.uint8))
+    where = "devices.energy.classes"
+    if bundle is None or "kind" not in bundle.devices.column_names:
+        raise UserError(
+            "power by kind of device needs a trace bundle that tells the kinds", where=where
+        )
+    codes, kinds = text_codes(bundle.devices, "kind")
+    unknown = [kind for kind in energy.classes if kind not in kinds]
+    if unknown:
+        raise UserError(
+            f"no device of the trace bundle is a '{unknown[0]}'",
+            where=where,
+            hint=f"its devices are: {', '.join(map(str, kinds)) or 'of no kind'}",
+        )
+    order = list(energy.classes)
+    # The last entry is for devices whose kind is not known.
+    class_of_kind = [1 + order.index(kind) if kind in order else 0 for kind in kinds] + [0]
+    return Power(watts, np.array(class_of_kind, dtype=np.uint8)[codes[rows]])

@@ -1,0 +1,93 @@
+"""Stopping a process that a scheduler or a closed terminal tells to end: SIGTERM and SIGHUP.
+
+By default the signal raises :class:`Stopped` at once, as Ctrl-C raises ``KeyboardInterrupt``. Work that can be left in
+a good state runs inside :func:`grace`: the signal is then noted, and the work ends at its next good moment. A second
+signal, or the end of the period of grace, raises at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+GRACE_S = 20.0
+"""Seconds in which work may come to a good moment; Slurm and Kubernetes kill after 30."""
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was told to end.
+
+    Attributes:
+        signal_number: the signal.
+    """
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal.Signals(signal_number).name)
+        self.signal_number = signal_number
+
+
+class Grace:
+    """Whether a signal has come while work was under way.
+
+    Attributes:
+        requested: the signal; None while there was none.
+    """
+
+    def __init__(self) -> None:
+        self.requested: int | None = None
+        self._timer: threading.Timer | None = None
+
+    def note(self, number: int) -> None:
+        """Note a signal, which comes again when the period is over."""
+        self.requested = number
+        self._timer = threading.Timer(GRACE_S, signal.raise_signal, [number])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        """End the period: no signal comes again."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def stop_if_requested(self) -> None:
+        """End the work, which is in a good state.
+
+        Raises:
+            Stopped: a signal has come.
+        """
+        if self.requested is not None:
+            raise Stopped(self.requested)
+
+
+_grace: Grace | None = None
+
+
+def install() -> None:
+    """Let SIGTERM and SIGHUP raise :class:`Stopped` in this process; for the main thread of a command."""
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            # A signal that is ignored on purpose (nohup ignores SIGHUP) stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _on_signal)
+
+
+@contextlib.contextmanager
+def grace(period: Grace) -> Iterator[None]:
+    """Note signals in ``period`` instead of raising at once."""
+    global _grace
+    outer, _grace = _grace, period
+    try:
+        yield
+    finally:
+        period.close()
+        _grace = outer
+
+
+def _on_signal(number: int, _: FrameType | None) -> None:
+    if _grace is None or _grace.requested is not None:
+        raise Stopped(number)
+    _grace.note(number)

@@ -1,0 +1,73 @@
+"""Where the output goes, and how a command ends from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+import fedsim
+from fedsim.runs import Status
+from tests.composition.worlds import digits
+
+COMMAND = [sys.executable, "-m", "fedsim.cli"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    listing = subprocess.Popen(
+        [*COMMAND, "scenario", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert listing.stdout is not None
+    assert listing.stderr is not None
+    listing.stdout.close()
+    assert listing.stderr.read() == b""
+    assert listing.wait() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_output_to_a_full_disk_is_one_message() -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [*COMMAND, "scenario", "list"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert result.returncode == 2
+    assert result.stderr.decode() == "error: cannot write: No space left on device\n"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no such signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, number: int) -> None:
+    """SIGTERM and SIGHUP leave a checkpoint, too; the last line is the command that continues."""
+    world = digits(stop={"rounds": 400})
+    scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
+    YAML(typ="safe").dump(world, scenario)
+    process = subprocess.Popen(
+        [*COMMAND, "run", str(scenario), "-o", str(path)], stderr=subprocess.PIPE
+    )
+    stream = path / "metrics.arrows"
+    while not stream.exists() or stream.stat().st_size < 1500:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.stderr is not None
+    lines = process.stderr.read().decode().splitlines()
+    assert process.wait() == 128 + number
+    assert f"continue with: fedsim resume {path}" in lines
+    run = fedsim.load(path)
+    assert run.status is Status.INTERRUPTED
+    if number != signal.SIGINT:
+        assert any((path / "checkpoint").glob("[0-9]*"))
+    resumed = fedsim.resume(path)
+    whole = fedsim.run(world, tmp_path / "whole")
+    assert (resumed.path / "metrics.parquet").read_bytes() == (
+        whole.path / "metrics.parquet"
+    ).read_bytes()
+    assert (resumed.path / "model.safetensors").read_bytes() == (
+        whole.path / "model.safetensors"
+    ).read_bytes()
