@@ -10,8 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fedsim.scheduling.arrival_groups import ArrivalGroup
-from fedsim.scheduling.schedules.compass import Compass
+from fedsim.scheduling.schedules.compass import ArrivalGroup, Compass
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedsim.scheduling.arrival_groups import ArrivalGroup, ArrivalGroups
-from fedsim.scheduling.schedules.compass import CompassParams
+from fedsim.scheduling.schedules.compass import ArrivalGroup, ArrivalGroups, CompassParams
 
 S = 10**9
 
