@@ -108,8 +108,7 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
     assert sweep is not None
 
     def override(section: str, path: str, index: int, value: Any) -> Override:
-        place = loaded.source.value_place(("sweep", section, path, index))
-        return Override(path, value, place)
+        return Override(path, value, loaded.source.value_place(("sweep", section, path, index)))
 
     grids = [
         [[override("grid", path, index, value)] for index, value in enumerate(values)]

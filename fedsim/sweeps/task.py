@@ -73,8 +73,8 @@ class Performer:
         except Exception as error:
             _keep(task, traceback.format_exc())
             users = users_traceback(error)
-            place = "" if users is None else f"{users.tb_frame.f_code.co_filename}: "
-            text = f"{place}{type(error).__name__}: {error}"
+            location = "" if users is None else f"{users.tb_frame.f_code.co_filename}: "
+            text = f"{location}{type(error).__name__}: {error}"
             result = Result(task, text, users=users is not None)
         else:
             return Result(task)

@@ -182,7 +182,7 @@ def test_names_are_safe_and_tell_everything_apart(values: list[Any]) -> None:
     [
         ({"grid": {"seed": [1, 2]}}, "'seed' cannot be varied"),
         ({"grid": {"name": ["a", "b"]}}, "'name' cannot be varied"),
-        ({"seeds": [1, 1]}, "holds the run seed1 twice"),
+        ({"seeds": [1, 1]}, "contains the run seed1 twice"),
         ({"grid": {"training.optimizer.lr": [0.1, 0.10]}}, "twice"),
         ({"grid": {"training.optimizer.learning": [0.1]}}, "unknown key"),
     ],
@@ -532,7 +532,7 @@ def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     sweep = fedsim.sweep(data, tmp_path / "pool", jobs=2)
     assert sweep.index["status"].tolist() == ["complete", "failed"]
     (error,) = sweep.failures.values()
-    assert error == "the process of this run died; was there too little memory?"
+    assert error == "the process of this run was killed; there may be too little memory"
     whole = fedsim.sweep(scenario(grid={"server.method": methods[:1]}), tmp_path / "here", jobs=1)
     done = sweep.record.runs[0].run
     assert digests(sweep.path / done) == digests(whole.path / done)

@@ -393,7 +393,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     curves = []
     for group in comparison.groups:
         measured = [np.sort(run.client_accuracy) for run in group.runs if len(run.client_accuracy)]
-        below = [np.searchsorted(each, ACCURACIES, side="right") / len(each) for each in measured]
+        below = [np.searchsorted(run, ACCURACIES, side="right") / len(run) for run in measured]
         curves.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
     return Figure(
         "client_accuracy",

@@ -84,9 +84,9 @@ def latex(comparison: ComparisonTables) -> str:
     for setting, (head, frame, texts) in itertools.product(
         settings, zip(heads, frames, cells, strict=True)
     ):
-        here = frame["setting"] == setting
+        rows = frame["setting"] == setting
         column: Any = (setting, head) if len(settings) > 1 else head
-        by_label = pd.Series(texts[here].to_numpy(), index=frame["label"][here], dtype=object)
+        by_label = pd.Series(texts[rows].to_numpy(), index=frame["label"][rows], dtype=object)
         table[column] = by_label.reindex(labels).fillna(_ABSENT)
     if len(settings) > 1 and heads:
         table.columns = pd.MultiIndex.from_product([settings, heads])

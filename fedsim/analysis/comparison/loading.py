@@ -34,19 +34,8 @@ class LeftOut:
     scenario: dict[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Everything read from the folders.
-
-    Attributes:
-        runs: complete runs.
-        left_out: the others.
-        reference: a paper's figures, if a folder has them.
-    """
-
-    runs: tuple[RunFacts, ...]
-    left_out: tuple[LeftOut, ...]
-    reference: Reference | None
+Loaded = tuple[tuple[RunFacts, ...], tuple[LeftOut, ...], Reference | None]
+"""Complete runs, the other runs, and a paper's figures if a folder has them."""
 
 
 def load(
@@ -88,7 +77,7 @@ def load(
             if left_out
             else None,
         )
-    return Loaded(tuple(runs), tuple(left_out), _reference(named))
+    return tuple(runs), tuple(left_out), _reference(named)
 
 
 def _run_folders(path: Path) -> Iterator[Path]:

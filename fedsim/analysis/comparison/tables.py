@@ -15,8 +15,7 @@ import pandas as pd
 from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
 from fedsim.analysis.comparison.facts import COSTS, RunFacts
 from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
-from fedsim.analysis.comparison.loading import LeftOut, Loaded
-from fedsim.analysis.comparison.reference import Reference
+from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
     Estimate,
     Target,
@@ -44,7 +43,7 @@ class ComparisonTables:
     Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
 
     Args:
-        loaded: the runs.
+        loaded: from :func:`~fedsim.analysis.comparison.loading.load`.
         targets: values to reach; see :func:`compare` for the default.
         baseline: variant that times are relative to.
 
@@ -55,9 +54,7 @@ class ComparisonTables:
     def __init__(
         self, loaded: Loaded, *, targets: Sequence[Target] = (), baseline: str | None = None
     ) -> None:
-        self.facts: tuple[RunFacts, ...] = loaded.runs
-        self.left_out: tuple[LeftOut, ...] = loaded.left_out
-        self.reference: Reference | None = loaded.reference
+        self.facts, self.left_out, self.reference = loaded
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
         renamed = self.reference.labels if self.reference else {}
         settings = self.reference.settings if self.reference else []
