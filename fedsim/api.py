@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.execution import resume as resume_run
+from fedsim.errors import UserError
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def load(path: PathLike) -> Run:
 
 def compare(
     paths: Iterable[PathLike | Run] | PathLike | Run,
-    *,
+    *misplaced: object,
     targets: Iterable[str] = (),
     baseline: str | None = None,
 ) -> Comparison:
@@ -109,8 +110,15 @@ def compare(
         baseline: variant that times are relative to; the first when None.
 
     Raises:
-        UserError: a folder holds no run, nothing is complete, or there is no such baseline or metric.
+        UserError: a folder holds no run, nothing is complete, there is no such baseline or metric, or several
+            arguments were given in place of one list.
     """
+    if misplaced:
+        raise UserError(
+            f"takes one list of runs, but got {len(misplaced) + 1} arguments",
+            where="fedsim.compare",
+            hint="give all runs in one list; to write the page: fedsim.compare([...]).write(FOLDER)",
+        )
     from fedsim.analysis.comparison import compare as compare_runs
 
     return compare_runs(paths, targets=targets, baseline=baseline)

@@ -26,17 +26,17 @@ def text_sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the checksum of its content under the key ``sha256``."""
-    return {**document, _KEY: _content_sha256(document)}
+def stamped(document: Mapping[str, Any], key: str = _KEY) -> dict[str, Any]:
+    """The document with the checksum of its other content under ``key``."""
+    return {**document, key: _content_sha256(document, key)}
 
 
-def is_unchanged(document: Mapping[str, Any]) -> bool:
+def is_unchanged(document: Mapping[str, Any], key: str = _KEY) -> bool:
     """Whether a document that was read has the content that :func:`stamped` saw."""
-    return document.get(_KEY) == _content_sha256(document)
+    return document.get(key) == _content_sha256(document, key)
 
 
-def _content_sha256(document: Mapping[str, Any]) -> str:
-    content = {key: value for key, value in document.items() if key != _KEY}
+def _content_sha256(document: Mapping[str, Any], key: str) -> str:
+    content = {name: value for name, value in document.items() if name != key}
     # Through JSON and back, so that what is about to be written counts as what will be read.
     return text_sha256(json.dumps(json.loads(json.dumps(content)), sort_keys=True))

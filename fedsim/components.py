@@ -12,6 +12,8 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import logging
+import os
 import pkgutil
 import sys
 from collections.abc import Mapping
@@ -68,6 +70,10 @@ def is_user_reference(name: str) -> bool:
     return ".py:" in name
 
 
+NO_USER_CODE = "FEDSIM_NO_USER_CODE"
+"""Environment variable that refuses to import files of users; processes that are started inherit it."""
+
+_LOGGER = logging.getLogger("fedsim")
 _USER_MODULE = "fedsim_user_"
 
 
@@ -94,8 +100,11 @@ def users_line(error: BaseException) -> str | None:
 def load_user_component(reference: str, base: type[Any], folder: Path) -> type[Any]:
     """The class ``file.py:ClassName`` (relative to ``folder``), which must derive from ``base``.
 
+    The file is named in the log (logger ``fedsim``, level INFO) before it is imported.
+
     Raises:
-        UserError: the file or class is missing, cannot be imported, or is not a ``base``.
+        UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
+            (:data:`NO_USER_CODE`).
     """
     path_text, _, class_name = reference.rpartition(":")
     path = (folder / path_text).resolve()
@@ -103,6 +112,12 @@ def load_user_component(reference: str, base: type[Any], folder: Path) -> type[A
         raise UserError(f"no such file: {path}", hint="paths are relative to the scenario file")
     module_name = f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if module_name not in sys.modules:
+        if os.environ.get(NO_USER_CODE, "0") not in ("", "0"):
+            raise UserError(
+                f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
+                hint="read the file, and leave out the option if you trust it",
+            )
+        _LOGGER.info("running the code in %s", path)
         spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None
         assert spec.loader is not None

@@ -45,6 +45,7 @@ class Purpose(enum.IntEnum):
     ANALYSIS = 18
     AUGMENTATION = 19
     LIMITED_WORK = 20
+    METHOD = 21
 
 
 def mix64(value: int) -> int:

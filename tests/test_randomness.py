@@ -50,6 +50,7 @@ def test_the_numbers_of_purposes_never_change() -> None:
             "ANALYSIS": 18,
             "AUGMENTATION": 19,
             "LIMITED_WORK": 20,
+            "METHOD": 21,
         }.items()
     )
 

@@ -105,29 +105,21 @@ def _simulated(run: Run) -> Tile:
 
 def subtitle(run: Run) -> str:
     """The scenario in one line: method, schedule, data, number of clients and seed, if it states them."""
-    scenario = run.scenario
-    server = _part(scenario, "server")
-    task = _part(scenario, "task")
-    words = [
-        _name(server, "method"),
-        _name(server, "schedule"),
-        _name(task, "dataset"),
-        _name(task, "model"),
-    ]
+    parts = (("server", "method"), ("server", "schedule"), ("task", "dataset"), ("task", "model"))
+    words = [_name(_section(run.scenario, section).get(key)) for section, key in parts]
     words.append(f"{format_count(population(run))} clients")
-    if "seed" in scenario:
-        words.append(f"seed {scenario['seed']}")
+    if "seed" in run.scenario:
+        words.append(f"seed {run.scenario['seed']}")
     return " · ".join(word for word in words if word)
 
 
-def _part(mapping: dict[str, Any], key: str) -> dict[str, Any]:
-    section = mapping.get(key)
+def _section(scenario: dict[str, Any], key: str) -> dict[str, Any]:
+    section = scenario.get(key)
     return section if isinstance(section, dict) else {}
 
 
-def _name(mapping: dict[str, Any], key: str) -> str:
-    section = mapping.get(key)
-    return str(section.get("name", "")) if isinstance(section, dict) else str(section or "")
+def _name(part: Any) -> str:
+    return str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
 
 
 def notice(run: Run) -> str:
@@ -143,6 +135,6 @@ def notice(run: Run) -> str:
     error = run.info.get("error")
     reason = f" ({error})" if run.status is Status.FAILED and error else ""
     return (
-        f"{state}{reason}. This page shows the first {until} of simulated time, as far as it reached the disk. "
-        "Finish the run with “fedsim resume”."
+        f"{state}{reason}. This page shows the first {until} of simulated time, up to the last rows that "
+        "reached the disk. Finish the run with “fedsim resume”."
     )

@@ -18,15 +18,23 @@ from fedsim.formatting import (
 )
 
 TEMPLATES = Path(__file__).with_name("templates")
+_MARK = b'<meta name="generator" content="fedsim">'
+"""In the first bytes of every page."""
 
 
 def write_page(path: Path, page: str) -> None:
     """Write a page, and create its folder if necessary.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: a file that is not a page of fedsim exists under this name, or the page cannot be written.
     """
     try:
+        if (path.exists() or path.is_symlink()) and not is_own_page(path):
+            raise UserError(
+                "exists and was not written by fedsim, so it is not overwritten",
+                where=str(path),
+                hint="choose another path with -o, or remove the file",
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)
     except OSError as error:
@@ -35,6 +43,14 @@ def write_page(path: Path, page: str) -> None:
             where=str(path),
             hint="choose another path with -o",
         ) from error
+
+
+def is_own_page(path: Path) -> bool:
+    """Whether a file is a page that fedsim wrote."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return _MARK in file.read(2048)
 
 
 def embedded(data: dict[str, Any]) -> Markup:

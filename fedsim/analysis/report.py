@@ -54,7 +54,7 @@ def render(run: Run) -> str:
             tiles=tiles(run),
             figures=drawn,
             data=embedded(data),
-            scenario=run.folder.scenario.read_text(encoding="utf-8"),
+            scenario=run.scenario_text,
             facts=_facts(run),
         )
     )

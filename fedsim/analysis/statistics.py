@@ -11,6 +11,7 @@ from scipy import sparse
 
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.runs.phases import (
+    WORK_PHASES,
     Floats,
     aggregated_versions,
     aggregation_times,
@@ -20,13 +21,10 @@ from fedsim.runs.phases import (
 
 Integers = npt.NDArray[np.int64]
 
-WORK_PHASES = ("download", "compute", "upload", "waiting")
-
 
 def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
     """Number of dispatches with each outcome, all six in order."""
-    codes = outcome_codes(dispatches)
-    counts = np.bincount(codes[codes >= 0], minlength=len(Outcome))
+    counts = dispatches["outcome"].value_counts().reindex(list(OUTCOME_LABELS), fill_value=0)
     return dict(zip(OUTCOME_LABELS, counts.tolist(), strict=True))
 
 
@@ -44,51 +42,31 @@ def where_time_went(
     times ``duration_s``.
     """
     spent = phases(dispatches, aggregations, duration_s)
-    seconds = {name: float(getattr(spent, f"{name}_s").sum()) for name in WORK_PHASES}
+    seconds = {name: float(spent[f"{name}_s"].sum()) for name in WORK_PHASES}
     if clients is not None:
         seconds |= {name: float(clients[f"{name}_s"].sum()) for name in ("idle", "offline")}
-        # What is left over of a client's time is a difference: below a nanosecond each it is rounding.
-        seconds = {
-            name: 0.0 if part < 1e-9 * len(clients) else part for name, part in seconds.items()
-        }
+        # Idle time is a difference: below a nanosecond per client it is a rounding error.
+        seconds = {name: 0.0 if s < 1e-9 * len(clients) else s for name, s in seconds.items()}
     return seconds
 
 
-@dataclass(frozen=True)
-class Work:
-    """An amount of work.
+def work_by_outcome(dispatches: pd.DataFrame) -> pd.DataFrame:
+    """The work that went into dispatches: one row per outcome, all six in order.
 
-    Attributes:
-        dispatches: number of dispatches.
-        steps: local steps.
-        bytes: bytes down and up.
-        energy_j: joules.
-        seconds: client-seconds of download, compute and upload.
+    Columns: ``dispatches``, ``steps``, ``bytes`` (down and up), ``energy_j``, and ``seconds`` (client-seconds of
+    download, compute and upload).
     """
-
-    dispatches: int
-    steps: int
-    bytes: int
-    energy_j: float
-    seconds: float
-
-
-def work_by_outcome(dispatches: pd.DataFrame) -> dict[str, Work]:
-    """The work that went into dispatches of each outcome."""
-    codes = outcome_codes(dispatches)
-    moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
-    busy = dispatches["ended_s"].to_numpy() - dispatches["dispatched_s"].to_numpy()
-    result = {}
-    for outcome in Outcome:
-        rows = codes == outcome
-        result[outcome.label] = Work(
-            dispatches=int(rows.sum()),
-            steps=int(dispatches["steps_done"].to_numpy()[rows].sum()),
-            bytes=int(moved[rows].sum()),
-            energy_j=float(dispatches["energy_j"].to_numpy()[rows].sum()),
-            seconds=float(busy[rows].sum()),
-        )
-    return result
+    work = pd.DataFrame(
+        {
+            "dispatches": 1,
+            "steps": dispatches["steps_done"],
+            "bytes": dispatches["bytes_down"] + dispatches["bytes_up"],
+            "energy_j": dispatches["energy_j"],
+            "seconds": dispatches["ended_s"] - dispatches["dispatched_s"],
+        },
+        index=dispatches.index,
+    )
+    return work.groupby(dispatches["outcome"], observed=False).sum()
 
 
 def participation_counts(dispatches: pd.DataFrame, clients: int) -> Integers:
@@ -119,25 +97,16 @@ def gini(counts: Integers) -> float:
     return max(float(1.0 - (curve[1:] + curve[:-1]).mean()), 0.0)
 
 
-@dataclass(frozen=True)
-class Staleness:
-    """Age of the aggregated updates, one entry each, in order of dispatch.
+def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> pd.DataFrame:
+    """Age of the updates that entered the model: one row per update, in order of dispatch.
 
-    Attributes:
-        versions: server versions made between dispatch and arrival.
-        seconds: simulated time from the dispatch to the aggregation.
+    Columns: ``versions`` (server versions made between dispatch and arrival) and ``seconds`` (simulated time from the
+    dispatch to the aggregation).
     """
-
-    versions: Integers
-    seconds: Floats
-
-
-def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> Staleness:
-    """Age of the updates that entered the model."""
-    rows = outcome_codes(dispatches) == Outcome.AGGREGATED
     age = aggregation_times(dispatches, aggregations) - dispatches["dispatched_s"].to_numpy()
     versions = dispatches["staleness"].to_numpy(dtype=np.int64, na_value=0)
-    return Staleness(versions[rows], age[rows])
+    rows = outcome_codes(dispatches) == Outcome.AGGREGATED
+    return pd.DataFrame({"versions": versions[rows], "seconds": age[rows]})
 
 
 @dataclass(frozen=True)

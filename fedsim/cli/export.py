@@ -29,6 +29,6 @@ def command(run: Path, format_: str, output: Path | None) -> None:
     Also of a run that is going on or was killed: what had reached the disk is written.
     """
     from fedsim.analysis.export import export
-    from fedsim.runs import load_run
+    from fedsim.analysis.run import load_run
 
     click.echo(export(load_run(run), format_, output))

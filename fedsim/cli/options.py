@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from pathlib import Path
 
 import click
+
+from fedsim.components import NO_USER_CODE
 
 scenario_argument = click.argument("scenario", type=click.Path(path_type=Path))
 """The scenario file; missing files are reported by the loader, with what lies beside them."""
@@ -19,3 +23,25 @@ override_option = click.option(
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON for scripts.")
+
+
+def _refuse_user_code(ctx: click.Context, _: click.Parameter, refused: bool) -> None:
+    if refused:
+        os.environ[NO_USER_CODE] = "1"
+    # Files of users are named on the terminal before they are imported.
+    logger = logging.getLogger("fedsim")
+    handler = logging.StreamHandler()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    ctx.call_on_close(lambda: logger.removeHandler(handler))
+
+
+user_code_option = click.option(
+    "--no-user-code",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_refuse_user_code,
+    help=f"Refuse scenarios that run code of their own (file.py:Class); also {NO_USER_CODE}=1.",
+)
+"""For the commands that import users' files."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option
+from fedsim.cli.options import json_option, user_code_option
 from fedsim.cli.progress import following, resumable
 from fedsim.cli.summary import print_summary
 
@@ -23,6 +23,7 @@ from fedsim.cli.summary import print_summary
     help="Go on with another training.workers, training.threads, training.memory or training.cuda_graphs, such as"
     " -s training.threads=2; may be repeated.",
 )
+@user_code_option
 @json_option
 def command(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option, override_option, scenario_argument
+from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
 from fedsim.cli.progress import following, resumable
 from fedsim.cli.summary import print_summary
 
@@ -15,6 +15,7 @@ from fedsim.cli.summary import print_summary
 @click.command(name="run")
 @scenario_argument
 @override_option
+@user_code_option
 @click.option(
     "-o",
     "--output",

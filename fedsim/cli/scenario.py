@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import json_option, override_option, scenario_argument
+from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
@@ -23,6 +23,7 @@ def command() -> None:
 @command.command()
 @scenario_argument
 @override_option
+@user_code_option
 def check(scenario: Path, overrides: tuple[str, ...]) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 

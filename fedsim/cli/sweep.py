@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 from rich.console import Console
 
-from fedsim.cli.options import json_option, override_option, scenario_argument
+from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
 from fedsim.cli.progress import bar_columns
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.command(name="sweep")
 @scenario_argument
 @override_option
+@user_code_option
 @click.option(
     "-o",
     "--output",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect as inspection
 import json
 import shlex
@@ -12,32 +13,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim.cli.options import json_option
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError
+from fedsim.scenario.overrides import apply_overrides
+from fedsim.scenario.problems import all_errors, problems
+from fedsim.scenario.source import Source
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.importers import Importer
 
-bundle_argument = click.argument("bundle", type=click.Path(path_type=Path))
-
+path_type = click.Path(path_type=Path)
+bundle_argument = click.argument("bundle", type=path_type)
 output_option = click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder of the new trace bundle; its last part becomes its name.",
+    "-o", "--output", type=path_type, help="Folder of the new trace bundle."
 )
-
 force_option = click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
-
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-
+devices_option = click.option(
+    "-n", "--devices", type=click.IntRange(min=1), required=True, help="How many."
+)
 settings_option = click.option(
     "-s",
     "--set",
@@ -58,8 +57,8 @@ def command() -> None:
 
 
 @contextlib.contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A function that reports how much is done, shown as a bar on a terminal; None if the output is not a terminal."""
+def _progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None] | None]:
+    """A bar on a terminal, which moves to what the function that it gives is called with; None without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -70,53 +69,13 @@ def _progress(title: str, total: int) -> Iterator[Callable[[int], None] | None]:
         yield lambda done: bar.update(task, completed=done)
 
 
-@contextlib.contextmanager
-def _working(title: str) -> Iterator[None]:
-    """A moving line on a terminal during work of unknown length."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(title):
-        yield
-
-
-def _nested(settings: tuple[str, ...]) -> dict[str, Any]:
-    """``a.b=1`` settings as nested mappings; the values are YAML."""
-    from fedsim.scenario.overrides import Override
-
-    result: dict[str, Any] = {}
-    for text in settings:
-        item = Override.parse(text)
-        *sections, key = item.path.split(".")
-        place = result
-        for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise UserError(
-                    f"'{section}' is given as a value and as a section", where=f"-s {text}"
-                )
-        place[key] = item.value
-    return result
-
-
-def _validated(model: type[BaseModel], values: dict[str, Any]) -> Any:
-    from pydantic import ValidationError
-
+def _parameters(model: type[BaseModel], settings: tuple[str, ...], **given: Any) -> Any:
+    """The parameters of options ``-s KEY=VALUE``, with ``given`` as defaults."""
+    source = apply_overrides(Source("options", given), settings)
     try:
-        return model.model_validate(values)
+        return model.model_validate(source.data)
     except ValidationError as error:
-        known = ", ".join(model.model_fields)
-        raise UserErrors(
-            [
-                UserError(
-                    "unknown key" if item["type"] == "extra_forbidden" else item["msg"],
-                    where="-s " + ".".join(map(str, item["loc"])),
-                    hint=f"known keys: {known}" if item["type"] == "extra_forbidden" else None,
-                )
-                for item in error.errors()
-            ]
-        ) from error
+        raise all_errors(problems(error, source.data), source) from error
 
 
 def _command_line() -> str:
@@ -137,35 +96,69 @@ def _command_line() -> str:
     return shlex.join(words)
 
 
-def _summary(bundle: TraceBundle, path: Path | None) -> dict[str, Any]:
-    manifest = bundle.manifest
-    return {
-        "path": str(path) if path else None,
-        "name": manifest.name,
-        "devices": bundle.device_count,
-        "days": round(manifest.horizon_us / 86_400e6, 4),
-        "rows": {name: table.num_rows for name, table in bundle.tables.items()},
-        "counts": manifest.counts,
-    }
-
-
 def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
     """Write a new bundle and print what is in it."""
     bundle.write(output, overwrite=force)
-    summary = _summary(bundle, output)
+    manifest = bundle.manifest
+    rows = {name: table.num_rows for name, table in bundle.tables.items()}
     if as_json:
+        summary = {
+            "path": str(output),
+            "name": manifest.name,
+            "devices": bundle.device_count,
+            "days": round(manifest.horizon_us / 86_400e6, 4),
+            "rows": rows,
+            "counts": manifest.counts,
+        }
         click.echo(json.dumps(summary, indent=2))
         return
     _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
-    click.secho(f"{summary['name']}: {summary['devices']:,} devices", bold=True)
-    for name, rows in summary["rows"].items():
-        click.echo(f"  {name:<16}{rows:>12,} rows")
-    for kind, count in summary["counts"].items():
-        click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
-    for caveat in bundle.manifest.caveats:
+    click.secho(f"{manifest.name}: {bundle.device_count:,} devices", bold=True)
+    for name, count in rows.items():
+        click.echo(f"  {name:<16}{count:>12,} rows")
+    _print_counts(manifest.counts)
+    for caveat in manifest.caveats:
         click.echo(f"  note: {caveat}")
     click.echo(f"written to {output} ({size / 1e6:,.2f} MB)")
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    for kind, count in counts.items():
+        click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
+
+
+def _print_names(descriptions: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(descriptions, indent=2))
+        return
+    width = max(map(len, descriptions))
+    for name, description in descriptions.items():
+        click.echo(f"{name:<{width}}  {description}")
+
+
+def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
+    """Adds the options of the output to a command that returns a new bundle: named after its folder, then written."""
+
+    @functools.wraps(function)
+    def run(output: Path, force: bool, as_json: bool, **arguments: Any) -> None:
+        from fedsim.traces.bundle import check_output
+
+        check_output(output, overwrite=force)
+        with _progress("working"):
+            bundle = function(**arguments)
+        bundle.manifest.name = output.name
+        bundle.manifest.command = _command_line()
+        _finish(bundle, output, force, as_json)
+
+    output_required = click.option(
+        "-o",
+        "--output",
+        required=True,
+        type=path_type,
+        help="Folder of the new trace bundle; its last part becomes its name.",
+    )
+    return output_required(force_option(json_option(run)))
 
 
 @command.command()
@@ -176,9 +169,7 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
 @click.option("--compute-series", is_flag=True, help="Let speeds vary over time.")
 @click.option("--network-series", is_flag=True, help="Let link rates vary over time.")
 @settings_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
-)
+@output_option
 @force_option
 @json_option
 def synthesize(
@@ -199,51 +190,35 @@ def synthesize(
     compute.speed_sigma=0.5, -s network.rtt=40ms, -s compute_series.sd=0.1, -s network_series.cv=0.4.
     """
     from fedsim.traces.bundle import check_output
-    from fedsim.traces.synthesis import Synthesis
+    from fedsim.traces.synthesis import PRESETS, Synthesis, known_families
     from fedsim.traces.synthesis import synthesize as make
 
     if population is None:
-        _list_populations(as_json)
+        known = PRESETS | known_families()
+        _print_names({name: item.description for name, item in known.items()}, as_json)
         return
     if devices is None or output is None:
         raise UserError("give the number of devices (-n) and the output folder (-o)")
     check_output(output, overwrite=force)
-    values = _nested(settings)
-    for part, wanted in (("compute_series", compute_series), ("network_series", network_series)):
-        if wanted:
-            values.setdefault(part, {})
-    spec = _validated(
+    series = {"compute_series": compute_series, "network_series": network_series}
+    spec = _parameters(
         Synthesis,
-        {
-            **values,
-            "population": population,
-            "devices": devices,
-            "days": days,
-            "seed": seed,
-            "name": output.name,
-        },
+        settings,
+        population=population,
+        devices=devices,
+        days=days,
+        seed=seed,
+        name=output.name,
+        **{table: {} for table, varies in series.items() if varies},
     )
     with _progress("devices", devices) as progress:
         bundle = make(spec, progress)
     _finish(bundle, output, force, as_json)
 
 
-def _list_populations(as_json: bool) -> None:
-    from fedsim.traces.synthesis import PRESETS, known_families
-
-    rows = {name: preset.description for name, preset in PRESETS.items()}
-    rows |= {name: family.description for name, family in known_families().items()}
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    width = max(map(len, rows))
-    for name, description in rows.items():
-        click.echo(f"{name:<{width}}  {description}")
-
-
 @command.command("import")
 @click.argument("format_", metavar="[FORMAT]", required=False)
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=path_type)
 @click.option(
     "--format",
     "importer_name",
@@ -251,9 +226,7 @@ def _list_populations(as_json: bool) -> None:
     help="Name of the format, or file.py:ClassName for an importer of your own.",
 )
 @settings_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Folder of the new trace bundle."
-)
+@output_option
 @force_option
 @json_option
 def import_(
@@ -275,7 +248,7 @@ def import_(
     from fedsim.traces.importers import import_bundle, registry
 
     if format_ is None and importer_name is None:
-        _list_formats(registry(), as_json)
+        _print_names({name: item.description for name, item in registry().items()}, as_json)
         return
     importer, paths = _importer(importer_name, format_, files)
     if not paths and output is None:
@@ -284,10 +257,8 @@ def import_(
     if not paths or output is None:
         raise UserError("give the files to import and the output folder (-o)")
     check_output(output, overwrite=force)
-    values = _nested(settings)
-    values.setdefault("name", output.name)
-    params = _validated(importer.Params, values)
-    with _working(f"reading {importer.name or importer.__name__}"):
+    params = _parameters(importer.Params, settings, name=output.name)
+    with _progress(f"reading {importer.name or importer.__name__}"):
         bundle = import_bundle(importer, paths, params)
     bundle.manifest.command = _command_line()
     _finish(bundle, output, force, as_json)
@@ -326,9 +297,9 @@ def _importer(
 
 @command.command()
 @click.argument("format_", metavar="FORMAT", required=False)
-@click.argument("bundle", type=click.Path(path_type=Path), required=False)
+@click.argument("bundle", type=path_type, required=False)
 @settings_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File or folder to write.")
+@click.option("-o", "--output", type=path_type, help="File or folder to write.")
 @force_option
 @json_option
 def export(
@@ -345,34 +316,21 @@ def export(
     from fedsim.traces.validation import require_sound
 
     if format_ is None:
-        _list_formats(registry(), as_json)
+        _print_names({name: item.description for name, item in registry().items()}, as_json)
         return
     exporter = _known(registry(), format_)
     if bundle is None or output is None:
         raise UserError("give the trace bundle and the output (-o)")
-    params = _validated(exporter.Params, _nested(settings))
+    params = _parameters(exporter.Params, settings)
     loaded = TraceBundle.read(bundle)
     require_sound(loaded)
-    with _working(f"writing {format_}"):
+    with _progress(f"writing {format_}"):
         counts = exporter.write(loaded, output, params, overwrite=force)
     if as_json:
         click.echo(json.dumps({"path": str(output), "counts": counts}, indent=2))
         return
-    for kind, count in counts.items():
-        click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
+    _print_counts(counts)
     click.echo(f"written to {output}")
-
-
-def _list_formats(formats: dict[str, Any], as_json: bool) -> None:
-    from fedsim.catalog import summary
-
-    rows = {name: item.description or summary(item) for name, item in formats.items()}
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    width = max(map(len, rows))
-    for name, description in rows.items():
-        click.echo(f"{name:<{width}}  {description}")
 
 
 def _describe_format(importer: type[Importer], as_json: bool) -> None:
@@ -412,7 +370,7 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
     from fedsim.traces.validation import validate_bundle
 
     loaded = TraceBundle.read(bundle, verify=False)
-    with _working("checking"):
+    with _progress("checking"):
         findings = validate_bundle(loaded, limit=limit)
     _warn(loaded)
     if as_json:
@@ -444,10 +402,10 @@ def _warn(bundle: TraceBundle) -> None:
 
 
 @command.command()
-@click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("bundles", nargs=-1, required=True, type=path_type)
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path),
+    type=path_type,
     help="Draw the distributions into this file: .png, .svg, .pdf, or a page .html.",
 )
 @force_option
@@ -464,7 +422,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 
     if plot is not None and plot.exists() and not force:
         raise UserError("the output exists already", where=str(plot), hint="use --force")
-    with _working("measuring"):
+    with _progress("measuring"):
         loaded = [TraceBundle.read(path) for path in bundles]
         described = [describe(bundle) for bundle in loaded]
     for bundle in loaded:
@@ -472,7 +430,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     if as_json:
         click.echo(json.dumps([as_data(statistics) for statistics in described], indent=2))
     else:
-        # A file or a pipe has no width of its own.
+        # A file or a pipe has no width.
         console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
         write_text(described, console)
     if plot is not None:
@@ -482,23 +440,20 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 
 @command.command()
 @bundle_argument
-@click.option("-n", "--devices", type=click.IntRange(min=1), required=True, help="How many.")
+@devices_option
 @seed_option
-@output_option
-@force_option
-@json_option
-def sample(bundle: Path, devices: int, seed: int, output: Path, force: bool, as_json: bool) -> None:
+@makes_bundle
+def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
     """Draw some of a trace BUNDLE's usable devices, without replacement."""
-    from fedsim.traces.bundle import TraceBundle, check_output
+    from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.combine import sample as draw
 
-    check_output(output, overwrite=force)
-    _finish_derived(draw(TraceBundle.read(bundle), devices, seed), output, force, as_json)
+    return draw(TraceBundle.read(bundle), devices, seed)
 
 
 @command.command()
 @bundle_argument
-@click.option("-n", "--devices", type=click.IntRange(min=1), required=True, help="How many.")
+@devices_option
 @click.option(
     "--shift/--no-shift",
     default=True,
@@ -506,47 +461,36 @@ def sample(bundle: Path, devices: int, seed: int, output: Path, force: bool, as_
     help="Shift each copy by a random number of whole days.",
 )
 @seed_option
-@output_option
-@force_option
-@json_option
-def scale(
-    bundle: Path, devices: int, shift: bool, seed: int, output: Path, force: bool, as_json: bool
-) -> None:
+@makes_bundle
+def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
     """Draw a population of any size from a trace BUNDLE, with replacement.
 
     Copies of one device are shifted by whole days, so that they do not move in step and keep their hours of the day.
     """
-    from fedsim.traces.bundle import TraceBundle, check_output
+    from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.combine import scale as draw
 
-    check_output(output, overwrite=force)
-    with _working("drawing"):
-        made = draw(TraceBundle.read(bundle), devices, seed, shift=shift)
-    _finish_derived(made, output, force, as_json)
+    return draw(TraceBundle.read(bundle), devices, seed, shift=shift)
+
+
+def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
+    kind = click.FloatRange(-1, 1)
+    return click.option(name, type=kind, default=0.0, show_default=True, help=meaning)
 
 
 @command.command()
 @bundle_argument
-@click.option("--compute", type=click.Path(path_type=Path), help="Bundle of the compute columns.")
-@click.option("--network", type=click.Path(path_type=Path), help="Bundle of the network columns.")
-@click.option(
+@click.option("--compute", type=path_type, help="Bundle of the compute columns.")
+@click.option("--network", type=path_type, help="Bundle of the network columns.")
+@_correlation_option(
     "--compute-correlation",
-    type=click.FloatRange(-1, 1),
-    default=0.0,
-    show_default=True,
-    help="Rank correlation between a device's share of time online and its speed.",
+    "Rank correlation between a device's share of time online and its speed.",
 )
-@click.option(
-    "--network-correlation",
-    type=click.FloatRange(-1, 1),
-    default=0.0,
-    show_default=True,
-    help="Rank correlation between a device's speed and its rate.",
+@_correlation_option(
+    "--network-correlation", "Rank correlation between a device's speed and its rate."
 )
 @seed_option
-@output_option
-@force_option
-@json_option
+@makes_bundle
 def join(
     bundle: Path,
     compute: Path | None,
@@ -554,16 +498,13 @@ def join(
     compute_correlation: float,
     network_correlation: float,
     seed: int,
-    output: Path,
-    force: bool,
-    as_json: bool,
-) -> None:
+) -> TraceBundle:
     """Give the devices of a trace BUNDLE the compute or network columns of other bundles.
 
     Each device gets those of a device drawn at random, whatever their ids. If files describe the same devices,
     import them together instead: fedsim traces import csv sessions.csv links.csv.
     """
-    from fedsim.traces.bundle import TraceBundle, check_output
+    from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.combine import join as pair
 
     if compute is None and network is None:
@@ -574,21 +515,11 @@ def join(
     ):
         if correlation and other is None:
             raise UserError(f"{option}-correlation needs {option}")
-    check_output(output, overwrite=force)
-    with _working("joining"):
-        made = pair(
-            TraceBundle.read(bundle),
-            TraceBundle.read(compute) if compute else None,
-            TraceBundle.read(network) if network else None,
-            seed,
-            compute_correlation=compute_correlation,
-            network_correlation=network_correlation,
-        )
-    _finish_derived(made, output, force, as_json)
-
-
-def _finish_derived(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> None:
-    """As :func:`_finish`, for a bundle made from others: it is named after its folder and keeps its command line."""
-    bundle.manifest.name = output.name
-    bundle.manifest.command = _command_line()
-    _finish(bundle, output, force, as_json)
+    return pair(
+        TraceBundle.read(bundle),
+        TraceBundle.read(compute) if compute else None,
+        TraceBundle.read(network) if network else None,
+        seed,
+        compute_correlation=compute_correlation,
+        network_correlation=network_correlation,
+    )

@@ -1,4 +1,4 @@
-"""``fedsim verify``: compare the files of runs and sweeps with their checksums."""
+"""``fedsim verify``: compare the files of runs, sweeps and trace bundles with their checksums."""
 
 from __future__ import annotations
 
@@ -15,21 +15,33 @@ from fedsim.errors import UserError
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 @json_option
 def command(folders: tuple[Path, ...], as_json: bool) -> int:
-    """Check every file of each of FOLDERS (runs, sweeps) against its checksum.
+    """Check every file of each of FOLDERS (runs, sweeps, trace bundles) against its checksum.
 
     Exit code 0: nothing is damaged; 2: something is. The report page and files that you added have no checksum. Folders
     written by fedsim 0.1 have none at all and are "not verifiable".
     """
     from fedsim.runs.sweep import is_sweep
-    from fedsim.runs.verification import verify_run_folder, verify_sweep_folder
+    from fedsim.runs.verification import (
+        verify_bundle_folder,
+        verify_run_folder,
+        verify_sweep_folder,
+    )
+    from fedsim.traces.bundle import MANIFEST_NAME
 
     verdicts = []
     for folder in folders:
         if not folder.is_dir():
             raise UserError(
-                "no such folder", where=str(folder), hint="give the folder of a run or of a sweep"
+                "no such folder",
+                where=str(folder),
+                hint="give the folder of a run, a sweep or a trace bundle",
             )
-        verdicts += verify_sweep_folder(folder) if is_sweep(folder) else [verify_run_folder(folder)]
+        if is_sweep(folder):
+            verdicts += verify_sweep_folder(folder)
+        elif (folder / MANIFEST_NAME).is_file():
+            verdicts.append(verify_bundle_folder(folder))
+        else:
+            verdicts.append(verify_run_folder(folder))
     if as_json:
         rows = [
             {

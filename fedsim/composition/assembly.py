@@ -136,6 +136,7 @@ def build_server(
             rounds=stop.rounds,
             dispatches=stop.dispatches,
             arrivals=stop.arrivals,
+            stalled_after=stop.stalled_after,
         ),
         EvaluationTimes(
             every_ns=None if evaluation.every is None else to_ns(evaluation.every),

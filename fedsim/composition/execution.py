@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
+from fedsim.checksums import file_sha256
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
@@ -280,8 +281,9 @@ def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
     """The scenario of a run.
 
     Raises:
-        UserError: a part cannot be imported again.
+        UserError: a file of the user has changed, or a part cannot be imported again.
     """
+    _require_original_code(folder, info)
     try:
         return load_scenario(folder.scenario)
     except UserError as error:
@@ -294,6 +296,27 @@ def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
             where=str(folder.path),
             hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
         ) from error
+
+
+def _require_original_code(folder: RunFolder, info: Mapping[str, Any]) -> None:
+    """Refuse to go on with users' code that has changed since the run began, before any of it is imported.
+
+    Raises:
+        UserError: a file has changed; one error for all.
+    """
+    errors = []
+    for name, digest in info.get("user_code", {}).items():
+        path = folder.path / name.rpartition(":")[0]
+        if digest is not None and path.is_file() and file_sha256(path) != digest:
+            errors.append(
+                UserError(
+                    "the code has changed since the run began",
+                    where=str(path),
+                    hint="undo the change, or begin a new run",
+                )
+            )
+    if errors:
+        raise errors[0] if len(errors) == 1 else UserErrors(errors)
 
 
 def _finished(run: Run) -> Run:
@@ -491,7 +514,10 @@ class _Execution:
         finally:
             if self._learner is not None:
                 self._learner.stop()
-        run.report()
+        try:
+            run.report()
+        except UserError as error:
+            raise self._folder.no_room() if is_disk_full(error) else error from error.__cause__
         return run
 
     def _no_room(self) -> UserError:
@@ -499,11 +525,7 @@ class _Execution:
         self._folder.make_room()
         with contextlib.suppress(OSError, UserError):
             self._leave(Status.INTERRUPTED)
-        return UserError(
-            "the disk is full, or a quota or a limit on the size of files is reached",
-            where=str(self._folder.path),
-            hint=f"free space, then continue with: fedsim resume {self._folder.path}",
-        )
+        return self._folder.no_room()
 
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()

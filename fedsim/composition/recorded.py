@@ -166,7 +166,8 @@ def _raise(problems: list[UserError]) -> None:
 def _about_time(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """The sections that the time plane reads, without the method and what does not move time."""
     server = {key: value for key, value in scenario["server"].items() if key != "method"}
-    stop = {key: value for key, value in scenario["stop"].items() if key != "target"}
+    ignored = ("target", "stalled_after")
+    stop = {key: value for key, value in scenario["stop"].items() if key not in ignored}
     return {"devices": scenario["devices"], "server": server, "stop": stop}
 
 

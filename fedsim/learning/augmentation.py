@@ -36,7 +36,7 @@ class Moves:
 
 
 class Augmenter:
-    """Draws :class:`Moves` from counters: client, sequence, phase, local step and place in the mini-batch.
+    """Draws :class:`Moves` from counters: client, sequence, phase, local step and position in the mini-batch.
 
     They depend on nothing else: neither on the group nor on the device or the number of workers.
 
@@ -58,10 +58,10 @@ class Augmenter:
         keys = fold(torch.full_like(client, self._key), client)
         return fold(fold(keys, sequence), torch.full_like(client, phase))
 
-    def moves(self, keys: Tensor, steps: Tensor, places: int) -> Moves:
-        """The moves of ``places`` samples for each pair of a stream (b,) and a local step (b,); b x places."""
+    def moves(self, keys: Tensor, steps: Tensor, count: int) -> Moves:
+        """The moves of ``count`` samples for each pair of a stream (b,) and a local step (b,); b x count."""
         of_step = fold(keys, steps).unsqueeze(1)
-        hashes = fold(of_step, torch.arange(places, device=self._device)).view(-1)
+        hashes = fold(of_step, torch.arange(count, device=self._device)).view(-1)
         choices = 2 * self._padding + 1
 
         def offset(bits: Tensor) -> Tensor:
@@ -86,9 +86,9 @@ def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:
     """The crops of ``images`` (m, c, h, w) given by ``moves``; pixels outside are those of ``black`` (c, h, w)."""
     count, channels, height, width = images.shape
     row = torch.arange(height, device=images.device) + moves.down.unsqueeze(1)
-    place = torch.arange(width, device=images.device)
-    place = torch.where(moves.mirrored.unsqueeze(1), width - 1 - place, place)
-    column = place + moves.right.unsqueeze(1)
+    column = torch.arange(width, device=images.device)
+    column = torch.where(moves.mirrored.unsqueeze(1), width - 1 - column, column)
+    column = column + moves.right.unsqueeze(1)
     inside = ((row >= 0) & (row < height)).unsqueeze(2) & (
         (column >= 0) & (column < width)
     ).unsqueeze(1)

@@ -63,6 +63,7 @@ class BatchOrder:
         device: torch.device,
         augmenter: Augmenter | None = None,
     ) -> None:
+        self.seed = seed
         self.augmenter = augmenter
         self._key = signed(Stream(seed, Purpose.DATA_ORDER).key)
         self._offsets = offsets
@@ -103,8 +104,8 @@ class BatchOrder:
         within = (step - epoch * per_epoch_d) * self.batch_size
         counts = (samples_d - within).clamp_(max=self.batch_size)
         begin = (epoch - first_epoch_d) * samples_d + starts_d + within
-        place = torch.arange(width, device=self._device)
-        rows = begin.unsqueeze(2) + torch.where(place < counts.unsqueeze(2), place, 0)
+        position = torch.arange(width, device=self._device)
+        rows = begin.unsqueeze(2) + torch.where(position < counts.unsqueeze(2), position, 0)
         return Batches(first, order[rows], counts)
 
     def _orders(

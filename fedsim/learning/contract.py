@@ -38,76 +38,76 @@ class Contract:
         Raises:
             UserError: a vector is missing, is not declared or has another shape.
         """
-        place = "local_update"
+        function = "local_update"
         if not isinstance(update, LocalUpdate):
-            raise self._error(place, f"returns {type(update).__name__}, not a LocalUpdate")
-        sent_up = self._sent_up_first if in_prologue else self._sent_up
-        source = "prologue()" if in_prologue else "upload()"
-        self._check_names(place, update.vectors, sent_up, "vector", source)
-        for name in sent_up:
-            if name not in update.vectors:
-                raise self._error(
-                    place,
-                    f"returns no vector '{name}', which {source} declares",
-                    f"given: {_listed(update.vectors)}",
-                )
-        self._check_names(place, update.memory, self._memories, "memory", "memories()")
-        for vectors, lengths in ((update.vectors, sent_up), (update.memory, self._memories)):
-            for name, value in vectors.items():
-                self._check_shape(place, name, value, (rows, lengths[name]), "(B, elements)")
-        self._check_shape(place, "loss", update.loss, (rows,), "(B,)")
+            raise self._error(function, f"returns {type(update).__name__}, not a LocalUpdate")
+        sent_up, source = self._sent_up, "upload()"
+        if in_prologue:
+            sent_up, source = self._sent_up_first, "prologue()"
+        self._check_rows("vector", update.vectors, sent_up, source, rows)
+        self._check_rows("memory", update.memory, self._memories, "memories()", rows)
+        missing = [name for name in sent_up if name not in update.vectors]
+        if missing:
+            raise self._error(
+                function,
+                f"returns no vector '{missing[0]}', which {source} declares",
+                f"given: {_listed(update.vectors)}",
+            )
+        self._check_shape(function, "loss", update.loss, (rows,), "(B,)")
 
-    def check_state(self, state: ServerState, place: str) -> None:
-        """Check the server state that ``place``, a function of the method, returned.
+    def check_state(self, state: ServerState, function: str) -> None:
+        """Check the server state that a ``function`` of the method returned.
 
         Raises:
             UserError: a vector that clients are sent is missing or has another shape.
         """
         if not isinstance(state, Mapping):
             raise self._error(
-                place,
+                function,
                 f"returns {type(state).__name__}, not the server's tensors by name",
                 "return {'model': ...}, or the given state if nothing changes",
             )
         for name, elements in self._sent_down.items():
             if name not in state:
                 raise self._error(
-                    place,
+                    function,
                     f"returns no '{name}', which clients are sent",
                     f"given: {_listed(state)}",
                 )
-            self._check_shape(place, name, state[name], (elements,), "(elements,)")
+            self._check_shape(function, name, state[name], (elements,), "(elements,)")
 
-    def _check_names(
+    def _check_rows(
         self,
-        place: str,
+        kind: str,
         given: Mapping[str, Tensor],
         declared: Mapping[str, int],
-        kind: str,
-        where: str,
+        source: str,
+        rows: int,
     ) -> None:
-        for name in given:
+        for name, value in given.items():
             if name not in declared:
                 raise self._error(
-                    place,
-                    f"returns the {kind} '{name}', which {where} does not declare",
+                    "local_update",
+                    f"returns the {kind} '{name}', which {source} does not declare",
                     f"declared: {_listed(declared)}",
                 )
+            shape = (rows, declared[name])
+            self._check_shape("local_update", name, value, shape, "(B, elements)")
 
     def _check_shape(
-        self, place: str, name: str, value: Tensor, shape: tuple[int, ...], words: str
+        self, function: str, name: str, value: Tensor, shape: tuple[int, ...], words: str
     ) -> None:
         if not isinstance(value, Tensor):
-            raise self._error(place, f"returns {type(value).__name__} as '{name}', not a tensor")
+            raise self._error(function, f"returns {type(value).__name__} as '{name}', not a tensor")
         if tuple(value.shape) != shape:
             raise self._error(
-                place,
+                function,
                 f"returns '{name}' of shape {tuple(value.shape)}, not {shape}",
                 f"it must be {words}",
             )
 
-    def _error(self, place: str, message: str, hint: str | None = None) -> UserError:
-        where = f"{inspect.getfile(self._class)}: {self._class.__name__}.{place}"
+    def _error(self, function: str, message: str, hint: str | None = None) -> UserError:
+        where = f"{inspect.getfile(self._class)}: {self._class.__name__}.{function}"
         return UserError(message, where=where, hint=hint)
 
 

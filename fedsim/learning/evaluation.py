@@ -5,7 +5,6 @@ A metric depends on the model alone, not on what is evaluated with it or on how 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -32,7 +31,7 @@ from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.base import AnalyticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,26 +42,6 @@ _CUDA_BATCH = 8192
 # Share of the clients, worst first, that the "worst" metrics average over.
 _WORST_SHARE = 0.1
 _ACCURACY = Accuracy(Accuracy.Params())
-
-
-class Evaluator(ABC):
-    """Measures models of one task."""
-
-    @abstractmethod
-    def measure(self, model: Tensor) -> Metrics:
-        """Metrics of one model (P,); independent of whatever else is measured. May run on several threads at once."""
-
-    def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
-        """Metrics of each client's own test samples, of the model (P,) that ``model_of`` gives.
-
-        None if clients have no test samples of their own.
-        """
-        return None
-
-    @property
-    @abstractmethod
-    def definitions(self) -> Sequence[MetricDefinition]:
-        """Direction and unit of the metrics of :meth:`measure`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +76,8 @@ class ClientMetrics:
         }
 
 
-class AnalyticEvaluator(Evaluator):
-    """Exact metrics of a task that knows them in closed form."""
-
-    def __init__(self, task: AnalyticTask) -> None:
-        self._task = task
-
-    @property
-    def definitions(self) -> Sequence[MetricDefinition]:
-        """Direction and unit of the metrics of :meth:`measure`."""
-        return QUADRATIC_METRICS
-
-    def measure(self, model: Tensor) -> Metrics:
-        """The task's own metrics."""
-        return self._task.measure(model)
-
-
-class SupervisedEvaluator(Evaluator):
-    """Metrics on test samples, whose predictions are gathered batch by batch.
+class SupervisedEvaluator:
+    """Metrics of models on test samples, whose predictions are gathered batch by batch.
 
     Args:
         task: whose test samples they are.
@@ -140,10 +103,10 @@ class SupervisedEvaluator(Evaluator):
         self._modules = BoundModules(task, execution.device)
         offsets = task.client_test_offsets
         self._client_samples = None if offsets is None else np.diff(offsets)
-        self._own: Samples | None = None
+        self._client_test: Samples | None = None
         if offsets is not None:
             shared = task.client_test_x is task.test_x
-            self._own = (
+            self._client_test = (
                 self._test
                 if shared
                 else Samples(task, task.client_test_x, task.client_test_y, execution)
@@ -156,7 +119,7 @@ class SupervisedEvaluator(Evaluator):
 
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
-        """All metrics on the shared test samples; none without test samples."""
+        """All metrics of one model (P,) on the shared test samples; none without test samples."""
         if not len(self._test):
             return {}
         predictions = self._predictions(self._test, model, None, gathers=self._gathers)
@@ -164,16 +127,24 @@ class SupervisedEvaluator(Evaluator):
 
     @torch.no_grad()
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
-        """Accuracy and loss on each client's own test samples."""
+        """Accuracy and loss on each client's own test samples, of the model (P,) that ``model_of`` gives.
+
+        None if clients have no test samples of their own.
+        """
         offsets, rows = self._task.client_test_offsets, self._task.client_test_rows
-        if self._own is None or offsets is None or rows is None or self._client_samples is None:
+        if (
+            self._client_test is None
+            or offsets is None
+            or rows is None
+            or self._client_samples is None
+        ):
             return None
         accuracy = np.full(len(self._client_samples), np.nan)
         losses = accuracy.copy()
         for client in np.flatnonzero(self._client_samples).tolist():
-            own = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
-            rows_of_client = own.to(self._execution.device)
-            predictions = self._predictions(self._own, model_of(client), rows_of_client)
+            client_rows = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
+            client_rows = client_rows.to(self._execution.device)
+            predictions = self._predictions(self._client_test, model_of(client), client_rows)
             accuracy[client] = _ACCURACY.compute(predictions)
             losses[client] = predictions.loss
         return ClientMetrics(accuracy, losses, self._client_samples)
@@ -208,24 +179,6 @@ class SupervisedEvaluator(Evaluator):
         return Predictions(float(total) / count, confusion, all_outputs, all_labels)
 
 
-def evaluator(
-    task: Task, execution: Execution, batch: int | None = None, metrics: Sequence[Metric] = ()
-) -> Evaluator:
-    """The evaluator for a task.
-
-    Args:
-        task: whose models are measured.
-        execution: device and dtype.
-        batch: samples evaluated at once, if there are samples.
-        metrics: measured on test samples besides those of every run.
-    """
-    if isinstance(task, AnalyticTask):
-        return AnalyticEvaluator(task)
-    if isinstance(task, SupervisedTask):
-        return SupervisedEvaluator(task, execution, batch, metrics)
-    raise TypeError(f"no evaluation for {type(task).__name__}")
-
-
 class Measurement:
     """Everything that a run measures about a version.
 
@@ -247,21 +200,25 @@ class Measurement:
         self._method = station.method
         self._store = store
         self._per_client = evaluation.per_client or station.method.personal
+        self._objective: Objective | None = None
+        self._evaluator: SupervisedEvaluator | AnalyticTask
+        if isinstance(task, AnalyticTask):
+            self._evaluator = task
+            return
+        if not isinstance(task, SupervisedTask):
+            raise TypeError(f"no evaluation for {type(task).__name__}")
         with reproducible():
-            self._evaluator = evaluator(task, execution, evaluation.batch_size, metrics)
-            self._objective = (
-                Objective(task, station.samples, execution)
-                if evaluation.objective
-                and isinstance(task, SupervisedTask)
-                and station.samples is not None
-                else None
-            )
+            batch = evaluation.batch_size
+            self._evaluator = SupervisedEvaluator(task, execution, batch, metrics)
+            if evaluation.objective and station.samples is not None:
+                self._objective = Objective(station.samples)
 
     @property
     def definitions(self) -> dict[str, MetricDefinition]:
         """Direction and unit of the metrics that the run may measure, by name."""
+        evaluator = self._evaluator
         measured = (
-            *self._evaluator.definitions,
+            *(QUADRATIC_METRICS if isinstance(evaluator, AnalyticTask) else evaluator.definitions),
             *(CLIENT_METRICS if self._per_client else ()),
             *(OBJECTIVE_METRICS if self._objective is not None else ()),
         )
@@ -282,6 +239,8 @@ class Measurement:
 
     def of_clients(self, server: ServerState) -> ClientMetrics | None:
         """Metrics of each client's own model, or the global one, on its own test samples; None if there are none."""
+        if isinstance(self._evaluator, AnalyticTask):
+            return None
         return self._evaluator.measure_clients(self._model_of(server))
 
     def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:

@@ -17,11 +17,7 @@ _CUDA_SHARES = 8
 
 
 class Grouping:
-    """The rule by which dispatches are trained together.
-
-    Args:
-        station: whose kernel trains them.
-    """
+    """The rule by which the dispatches of a station are trained together."""
 
     def __init__(self, station: Station) -> None:
         self._kernel = station.kernel

@@ -49,11 +49,11 @@ class Learner:
 
     Args:
         station: what is learned, by which method, on which device.
-        evaluation: what is measured besides the metrics of every run.
+        evaluation: the scenario's evaluation section.
         metrics: measured on test samples besides those of every run.
-        workers: who trains; workers of this process when None.
-        folder: for rows that do not fit into memory; the system's temporary folder when None.
-        checkpoint: what an earlier learner gave as :meth:`state`. The timeline is then submitted again from its
+        workers: who trains; workers of this process if None.
+        folder: for rows that do not fit into memory; the system's temporary folder if None.
+        checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its
             beginning; instructions that the checkpoint contains are not executed again, their metrics are delivered
             again.
         on_metrics: receives the result of every submitted evaluation, in order.
@@ -147,7 +147,7 @@ class Learner:
         if key not in self._answers:
             if instruction.version != self.version:
                 raise InvariantViolation(
-                    f"version {instruction.version} is asked for, the newest is {self.version}"
+                    f"version {instruction.version} is requested, but the newest is {self.version}"
                 )
             with reproducible():
                 self._answers[key] = self._measurement.measure(self.server)
@@ -323,7 +323,7 @@ class Learner:
         return self._side.named_model()
 
     def personal_parts(self) -> dict[str, Tensor]:
-        """What participating clients have for themselves, see :meth:`ServerSide.personal_parts`."""
+        """The personal tensors of participating clients, see :meth:`ServerSide.personal_parts`."""
         return self._side.personal_parts()
 
     def client_metrics(self) -> ClientMetrics | None:
@@ -333,7 +333,7 @@ class Learner:
             return self._measurement.of_clients(self.server)
 
     def describe(self) -> dict[str, str | int]:
-        """What the bits of the results may depend on, for ``run.json``."""
+        """Everything that the bits of the results may depend on, for ``run.json``."""
         return {**self.station.describe(), **self.workers.describe()}
 
     # -- checkpoints --------------------------------------------------------------------------------------------------

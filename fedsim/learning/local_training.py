@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.learning.kernels.base import Kernel, Session
+from fedsim.learning.kernels.base import Kernel
 from fedsim.learning.optimizers import Optimizer
-from fedsim.methods.base import Cohort, LocalRule, Step, Trained
+from fedsim.methods.base import Cohort, Collected, LocalRule, Step, Trained
 from fedsim.scenario.training import Training
 from fedsim.tasks.layout import Layout
 
@@ -36,25 +34,10 @@ def active_rows(steps: IntArray) -> IntArray:
     return counts
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Results of a run besides the models; None if not asked for."""
-
-    loss: Tensor
-    gradient: Tensor | None
-    last: Tensor | None
-    change: Tensor | None
-
-
 class LocalTrainer:
     """The :class:`fedsim.methods.base.Trainer` of one worker.
 
     Step k runs on the prefix of rows that are still working, so that different numbers of steps cost nothing extra.
-
-    Args:
-        kernel: computes the gradients.
-        layout: layout of the flat vector.
-        training: optimizer and clipping.
     """
 
     def __init__(self, kernel: Kernel, layout: Layout, training: Training) -> None:
@@ -76,101 +59,68 @@ class LocalTrainer:
         steps: IntArray | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
-        collect: Sequence[Literal["mean_gradient", "last_gradient", "change"]] = (),
+        collect: Sequence[Collected] = (),
         phase: int = 0,
     ) -> Trained:
         """Train the cohort, as :meth:`fedsim.methods.base.Trainer.run`; gradients are collected after clipping."""
         steps = cohort.steps if steps is None else steps
         if len(steps) > 1 and (np.diff(steps) > 0).any():
             raise ValueError("steps must be sorted, most first")
-        clients = len(cohort.clients)
+        rows, trainable = len(steps), self._trainable
         session = self.kernel.session(cohort.clients, cohort.sequences, steps, phase)
-        weights = self._models(clients, start)
+        if self.kernel.fixed_memory:
+            weights = self._work_space("models", rows, start)
+        else:
+            weights = row_matrix(rows, self._size, like=start)
         weights.copy_(start)
-        sums = _Sums(
-            loss=start.new_zeros(clients),
-            gradient=self._zeros(clients, start) if "mean_gradient" in collect else None,
-            last=self._zeros(clients, start) if "last_gradient" in collect else None,
-            change=self._zeros(clients, start) if "change" in collect else None,
-        )
+        sums = {name: self._zeros(rows, start) for name in collect}
+        mean, last = sums.get("mean_gradient"), sums.get("last_gradient")
+        change = sums.get("change")
+        loss = start.new_zeros(rows)
         counts = active_rows(steps)
         if self._plain and move and rule is None and learning_rate_scale is None and not collect:
-            sums.loss = session.descend(weights, cohort.learning_rates, counts)
-        else:
-            self._general(
-                session,
-                start,
-                weights,
-                cohort.learning_rates,
-                sums,
-                counts,
-                steps,
-                rule,
-                learning_rate_scale,
-                self._new_optimizer() if move else None,
-            )
-        divisors = torch.as_tensor(np.maximum(steps, 1), device=start.device).to(start.dtype)
-        if sums.gradient is not None:
-            sums.gradient /= divisors.unsqueeze(1)
-        if sums.change is not None:
-            torch.sub(
-                weights[:, self._trainable :],
-                start[:, self._trainable :],
-                out=sums.change[:, self._trainable :],
-            )
-        model = weights.clone() if self.kernel.fixed_memory else weights
-        return Trained(model, sums.gradient, sums.last, sums.loss / divisors, sums.change)
-
-    def _general(
-        self,
-        session: Session,
-        start: Tensor,
-        weights: Tensor,
-        learning_rates: Tensor,
-        sums: _Sums,
-        counts: IntArray,
-        steps: IntArray,
-        rule: LocalRule | None,
-        learning_rate_scale: Tensor | None,
-        optimizer: Optimizer | None,
-    ) -> None:
-        trainable = self._trainable
-        gradients = self._work_space("gradients", len(weights), weights)
-        rates = learning_rates.unsqueeze(1)
+            loss = session.descend(weights, cohort.learning_rates, counts)
+            counts = counts[:0]
+        gradients = self._work_space("gradients", rows, weights) if len(counts) else weights
+        optimizer = self._new_optimizer()
+        rates = cohort.learning_rates.unsqueeze(1)
         if learning_rate_scale is not None:
             rates = rates * learning_rate_scale[:trainable]
         for step, active in enumerate(counts.tolist()):
             at, gradient = weights[:active], gradients[:active]
-            sums.loss[:active] += session.gradients(step, at, gradient)
+            loss[:active] += session.gradients(step, at, gradient)
             if self._clip_norm is not None:
                 norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
                 gradient.mul_((self._clip_norm / (norms + 1e-6)).clamp_(max=1.0))
-            if sums.gradient is not None:
-                sums.gradient[:active] += gradient
-            if sums.last is not None:
+            if mean is not None:
+                mean[:active] += gradient
+            if last is not None:
                 ending = int(counts[step + 1]) if step + 1 < len(counts) else 0
-                sums.last[ending:active] = gradient[ending:active]
+                last[ending:active] = gradient[ending:active]
             if rule is not None:
                 rule(Step(step, gradient, at, slice(0, active), steps[:active] - 1))
                 # Buffers have no gradient; changes of their entries by a rule are ignored.
                 gradient[:, trainable:].zero_()
-            if optimizer is None:
+            if not move:
                 continue
             at, gradient = at[:, :trainable], gradient[:, :trainable]
-            if sums.change is None:
+            if change is None:
                 optimizer.step(at, gradient, rates[:active])
             else:
-                change = sums.change[:active, :trainable]
-                optimizer.step(at, gradient, rates[:active], change)
-                torch.add(start[:active, :trainable], change, out=at)
+                moved = change[:active, :trainable]
+                optimizer.step(at, gradient, rates[:active], moved)
+                torch.add(start[:active, :trainable], moved, out=at)
+        divisors = torch.as_tensor(np.maximum(steps, 1), device=start.device).to(start.dtype)
+        if mean is not None:
+            mean /= divisors.unsqueeze(1)
+        if change is not None:
+            buffers = change[:, trainable:]
+            torch.sub(weights[:, trainable:], start[:, trainable:], out=buffers)
+        model = weights.clone() if self.kernel.fixed_memory else weights
+        return Trained(model, mean, last, loss / divisors, change)
 
     def _zeros(self, rows: int, like: Tensor) -> Tensor:
         return row_matrix(rows, self._size, like=like).zero_()
-
-    def _models(self, rows: int, like: Tensor) -> Tensor:
-        if self.kernel.fixed_memory:
-            return self._work_space("models", rows, like)
-        return row_matrix(rows, self._size, like=like)
 
     def _work_space(self, name: str, rows: int, like: Tensor) -> Tensor:
         """A matrix that the next group reuses; gradients stay zero where no kernel writes."""

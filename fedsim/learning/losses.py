@@ -34,7 +34,9 @@ class LossLedger:
     def unknown(self, dispatch_ids: Sequence[int]) -> list[int]:
         """Those of the dispatches whose loss is not known."""
         known = len(self.values)
-        return [one for one in dispatch_ids if one >= known or math.isnan(self.values[one])]
+        return [
+            number for number in dispatch_ids if number >= known or math.isnan(self.values[number])
+        ]
 
     def finite(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
         """The losses of these dispatches, all of them known.

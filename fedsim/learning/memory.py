@@ -7,10 +7,11 @@ import math
 import os
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO
 
@@ -69,27 +70,19 @@ class Budget:
         )
         return cls(device_bytes, None if unlimited else host_budget(), folder)
 
-    def share(self, part: float) -> Budget:
-        """A fraction ``part`` of the budget."""
+    def share(self, fraction: float) -> Budget:
+        """A fraction of the budget."""
 
         def cut(limit: int | None) -> int | None:
-            return None if limit is None else int(limit * part)
+            return None if limit is None else int(limit * fraction)
 
         return Budget(cut(self.device_bytes), cut(self.host_bytes), self.folder)
 
 
-class _MemoryRows:
-    """Rows in blocks of memory, in order of their last use.
+class _Rows(ABC):
+    """Rows of one tier by key, in order of their last use."""
 
-    Blocks are large, so that long-lived rows and temporary matrices do not fragment the heap.
-    """
-
-    def __init__(self, elements: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._elements = elements
-        self._dtype = dtype
-        self._device = device
-        self._most_in_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
-        self._rows: list[Tensor] = []
+    def __init__(self) -> None:
         self._slots: OrderedDict[int, int] = OrderedDict()
         self._free: list[int] = []
 
@@ -109,74 +102,85 @@ class _MemoryRows:
                 self._grow()
             slot = self._free.pop()
         self._slots[key] = slot
-        self._rows[slot].copy_(row)
+        self._write(slot, row)
 
     def get(self, key: int) -> Tensor:
         self._slots.move_to_end(key)
-        return self._rows[self._slots[key]]
+        return self._read(self._slots[key])
 
     def drop(self, key: int) -> None:
         slot = self._slots.pop(key, None)
         if slot is not None:
             self._free.append(slot)
 
-    def oldest(self) -> int:
-        return next(iter(self._slots))
+    @abstractmethod
+    def _grow(self) -> None:
+        """Add free slots."""
+
+    @abstractmethod
+    def _write(self, slot: int, row: Tensor) -> None: ...
+
+    @abstractmethod
+    def _read(self, slot: int) -> Tensor: ...
+
+
+class _MemoryRows(_Rows):
+    """Rows in blocks of memory, which are large, so that rows and temporary matrices do not fragment the heap."""
+
+    def __init__(self, elements: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self._new_block = partial(torch.empty, dtype=dtype, device=device)
+        self._elements = elements
+        self._most_in_block = max(1, _BLOCK_BYTES // max(1, elements * dtype.itemsize))
+        self._rows: list[Tensor] = []
 
     def _grow(self) -> None:
         """Add a block that doubles the number of rows, within bounds."""
         count = min(max(len(self._rows), _FEWEST_IN_BLOCK), self._most_in_block)
-        block = torch.empty(count, self._elements, dtype=self._dtype, device=self._device)
         self._free.extend(range(len(self._rows) + count - 1, len(self._rows) - 1, -1))
-        self._rows.extend(block)
+        self._rows.extend(self._new_block((count, self._elements)))
+
+    def _write(self, slot: int, row: Tensor) -> None:
+        self._rows[slot].copy_(row)
+
+    def _read(self, slot: int) -> Tensor:
+        return self._rows[slot]
 
 
-class _DiskRows:
+class _DiskRows(_Rows):
     """Rows in a temporary file that is deleted with the object.
 
     The file is read and written, not mapped: mapped pages would count as memory of the process.
     """
 
     def __init__(self, elements: int, dtype: torch.dtype, folder: Path | None) -> None:
+        super().__init__()
         self._elements = elements
         self._dtype = dtype
         self._folder = folder
-        self._row_bytes = elements * dtype.itemsize
-        self._file: IO[bytes] | None = None
-        self._slots: dict[int, int] = {}
-        self._free: list[int] = []
-        self._used = 0
+        self._count = 0
 
-    def __contains__(self, key: int) -> bool:
-        return key in self._slots
+    def _grow(self) -> None:
+        self._free.append(self._count)
+        self._count += 1
 
-    def __len__(self) -> int:
-        return len(self._slots)
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        # Unbuffered: rows are long, and are read and written whole.
+        return tempfile.TemporaryFile(  # closed with the object
+            prefix="fedsim-", suffix=".rows", dir=self._folder, buffering=0
+        )
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._slots)
-
-    def put(self, key: int, row: Tensor) -> None:
-        slot = self._slots.get(key)
-        if slot is None:
-            slot = self._free.pop() if self._free else self._used
-            self._used = max(self._used, slot + 1)
-            self._slots[key] = slot
-        if self._file is None:
-            # Unbuffered: rows are long, and are read and written whole.
-            self._file = tempfile.TemporaryFile(  # noqa: SIM115 - closed with the object
-                prefix="fedsim-", suffix=".rows", dir=self._folder, buffering=0
-            )
-        self._file.seek(slot * self._row_bytes)
+    def _write(self, slot: int, row: Tensor) -> None:
+        self._file.seek(slot * self._elements * self._dtype.itemsize)
         plain = row.detach().to(device="cpu", dtype=self._dtype).contiguous()
         data = plain.view(torch.uint8).numpy().data
         while data:
             data = data[self._file.write(data) :]
 
-    def get(self, key: int) -> Tensor:
+    def _read(self, slot: int) -> Tensor:
         row = torch.empty(self._elements, dtype=self._dtype)
-        assert self._file is not None
-        self._file.seek(self._slots[key] * self._row_bytes)
+        self._file.seek(slot * self._elements * self._dtype.itemsize)
         data = row.view(torch.uint8).numpy().data
         while data:
             count = self._file.readinto(data)  # type: ignore[attr-defined]
@@ -184,11 +188,6 @@ class _DiskRows:
                 raise OSError("a temporary file of rows was truncated")
             data = data[count:]
         return row
-
-    def drop(self, key: int) -> None:
-        slot = self._slots.pop(key, None)
-        if slot is not None:
-            self._free.append(slot)
 
 
 class RowStore:
@@ -219,22 +218,22 @@ class RowStore:
         limits = [(torch.device("cpu"), budget.host_bytes)]
         if device.type != "cpu":
             limits.insert(0, (device, budget.device_bytes))
-        self._tiers = [
-            (_MemoryRows(elements, dtype, place), math.inf if limit is None else limit // row_bytes)
-            for place, limit in limits
+        self._tiers: list[tuple[_Rows, float]] = [
+            (_MemoryRows(elements, dtype, tier), math.inf if limit is None else limit // row_bytes)
+            for tier, limit in limits
         ]
-        self._disk = _DiskRows(elements, dtype, budget.folder)
+        self._tiers.append((_DiskRows(elements, dtype, budget.folder), math.inf))
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return sum(len(rows) for rows, _ in self._tiers) + len(self._disk)
+        return sum(len(rows) for rows, _ in self._tiers)
 
     def __contains__(self, key: int) -> bool:
-        return any(key in rows for rows, _ in self._tiers) or key in self._disk
+        return any(key in rows for rows, _ in self._tiers)
 
     def keys(self) -> list[int]:
         """Keys that have been put, ascending."""
-        return sorted([key for rows, _ in self._tiers for key in rows] + list(self._disk))
+        return sorted(key for rows, _ in self._tiers for key in rows)
 
     def get(self, keys: IntArray | Sequence[int]) -> Tensor:
         """The rows of these keys, (B, elements), on the device; a copy."""
@@ -261,24 +260,20 @@ class RowStore:
         for rows, _ in self._tiers:
             if key in rows:
                 return rows.get(key)
-        return self._disk.get(key) if key in self._disk else self._initial
+        return self._initial
 
     def _remove(self, key: int) -> None:
         for rows, _ in self._tiers:
             rows.drop(key)
-        self._disk.drop(key)
 
     def _insert(self, tier: int, key: int, row: Tensor) -> None:
         """Put a row into a tier and move rows that no longer fit to the next."""
-        if tier == len(self._tiers):
-            self._disk.put(key, row)
-            return
         rows, most = self._tiers[tier]
         if most < 1:
             self._insert(tier + 1, key, row)
             return
         if key not in rows and len(rows) >= most:
-            oldest = rows.oldest()
+            oldest = next(iter(rows))
             self._insert(tier + 1, oldest, rows.get(oldest))
             rows.drop(oldest)
         rows.put(key, row)
@@ -342,9 +337,9 @@ class StateStore:
             rows = max(1, _PIECE_BYTES // row_bytes)
             keys = store.keys()
             for number, start in enumerate(range(0, len(keys), rows)):
-                some = keys[start : start + rows]
-                makers[f"{name}.clients.{number}"] = partial(torch.tensor, some, dtype=torch.int64)
-                makers[f"{name}.rows.{number}"] = partial(_on_host, store, some)
+                piece = keys[start : start + rows]
+                makers[f"{name}.clients.{number}"] = partial(torch.tensor, piece, dtype=torch.int64)
+                makers[f"{name}.rows.{number}"] = partial(_on_host, store, piece)
         return Tensors(makers)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:

@@ -8,10 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.learning.device import Execution
 from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.samples import Samples
-from fedsim.tasks.kinds.supervised import SupervisedTask
 
 _CPU_BATCH = 2048
 _CUDA_BATCH = 8192
@@ -22,15 +20,11 @@ class Objective:
 
     Clients have equal weights whatever their number of samples; those without samples do not count. Normalization
     layers and dropout work as in evaluation.
-
-    Args:
-        task: the task.
-        samples: the task's training samples.
-        execution: device and dtype.
     """
 
-    def __init__(self, task: SupervisedTask, samples: Samples, execution: Execution) -> None:
-        self._task = task
+    def __init__(self, samples: Samples) -> None:
+        self._task, execution = samples.task, samples.execution
+        task = self._task
         self._samples = samples
         self._device = execution.device
         self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
@@ -58,18 +52,18 @@ class Objective:
         layout = self._task.layout
         mask = layout.mask(personal)[: layout.trainable].to(self._device)
         shared = torch.zeros(layout.trainable, dtype=self._weights.dtype, device=self._device)
-        value, own = 0.0, 0.0
+        value, personal_squared = 0.0, 0.0
         offsets, count = self._task.offsets, len(self._clients)
         for client in self._clients:
-            part = slice(int(offsets[client]), int(offsets[client + 1]))
+            positions = slice(int(offsets[client]), int(offsets[client + 1]))
             loss, gradient = self._over(
-                model_of(client), self._rows[part], count * self._weights[part]
+                model_of(client), self._rows[positions], count * self._weights[positions]
             )
             value += loss / count
-            own += float(gradient[mask].square().sum(dtype=torch.float64)) / count
+            personal_squared += float(gradient[mask].square().sum(dtype=torch.float64)) / count
             shared += gradient / count
         metrics = _metrics(value, shared.masked_fill(mask, 0))
-        return {**metrics, "personal_gradient_norm_squared": own}
+        return {**metrics, "personal_gradient_norm_squared": personal_squared}
 
     def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
         """Weighted sum of the losses of ``rows`` plus the penalty, and its gradient by the trainable parameters."""
@@ -78,15 +72,15 @@ class Objective:
         total = torch.zeros(self._task.layout.trainable, dtype=model.dtype, device=self._device)
         with self._modules.at(model) as bound, torch.enable_grad():
             for start in range(0, len(rows), self._batch):
-                some = rows[start : start + self._batch]
-                outputs = bound.forward(self._samples.gather(some))
-                losses = loss.per_sample(outputs, self._samples.y[some])
-                part = (losses * weights[start : start + self._batch]).sum()
+                batch = rows[start : start + self._batch]
+                outputs = bound.forward(self._samples.gather(batch))
+                losses = loss.per_sample(outputs, self._samples.y[batch])
+                summed = (losses * weights[start : start + self._batch]).sum()
                 if loss.penalty and start == 0:
-                    part = part + loss.penalties(bound.parameters)
-                gradients = torch.autograd.grad(part, bound.parameters)
+                    summed = summed + loss.penalties(bound.parameters)
+                gradients = torch.autograd.grad(summed, bound.parameters)
                 total += torch.cat([gradient.reshape(-1) for gradient in gradients])
-                value += part.detach()
+                value += summed.detach()
         return float(value), total
 
 

@@ -25,13 +25,11 @@ class Samples:
         x: raw samples, (n, *shape).
         y: labels, (n,).
         execution: device and dtype.
-
-    Attributes:
-        task: as given.
     """
 
     def __init__(self, task: SupervisedTask, x: Tensor, y: Tensor, execution: Execution) -> None:
         self.task = task
+        self.execution = execution
         self._dtype = execution.dtype
         self._device = execution.device
         self.y = y.to(execution.device)

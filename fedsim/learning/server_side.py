@@ -64,16 +64,18 @@ class ServerSide:
         """What a worker needs to train these dispatches."""
         clients = np.array([train.client for train in trains])
         sent = [self.versions.sent(train.version) for train in trains]
-        learning_rate = self._method.context.learning_rate
+        rate = self._method.context.learning_rate
         return Group(
-            clients=clients,
-            sequences=np.array([train.sequence for train in trains]),
-            versions=np.array([train.version for train in trains]),
-            rounds=np.array([train.round for train in trains]),
-            steps=np.array([train.steps for train in trains]),
-            steps_assigned=np.array([train.steps_assigned for train in trains]),
-            samples=self._task.samples[clients],
-            learning_rates=tuple(learning_rate(t.round, t.dispatched_s) for t in trains),
+            columns={
+                "clients": clients,
+                "sequences": np.array([train.sequence for train in trains]),
+                "versions": np.array([train.version for train in trains]),
+                "rounds": np.array([train.round for train in trains]),
+                "steps": np.array([train.steps for train in trains]),
+                "steps_assigned": np.array([train.steps_assigned for train in trains]),
+                "samples": self._task.samples[clients],
+            },
+            learning_rates=tuple(rate(train.round, train.dispatched_s) for train in trains),
             down={name: Received.of([vectors[name] for vectors in sent]) for name in sent[0]},
             memory=partial(self.store.rows, clients),
         )
@@ -123,7 +125,7 @@ class ServerSide:
         return {name: view.clone() for name, view in views.items()}
 
     def personal_parts(self) -> dict[str, Tensor]:
-        """What participating clients have for themselves, on the CPU; empty if nothing is personal.
+        """The personal tensors of participating clients, on the CPU; empty if nothing is personal.
 
         ``clients`` (C,) int64, ascending, and each personal tensor of the model as (C, *shape).
         """
@@ -132,8 +134,8 @@ class ServerSide:
         if not names or not len(clients):
             return {}
         parts: dict[str, list[Tensor]] = {name: [] for name in names}
-        for some in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
-            models = self._method.personal_models(self.current, some, self.store.rows(some))
+        for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
+            models = self._method.personal_models(self.current, batch, self.store.rows(batch))
             views = self._task.layout.views(models.cpu().contiguous())
             for name, rows in parts.items():
                 rows.append(views[name].clone())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +16,6 @@ from fedsim.timeline import Aggregate, Train
 
 _WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A row of the matrices of a trained group."""
-
-    vectors: Mapping[str, Tensor]
-    row: int
 
 
 class WaitingUpdates:
@@ -55,7 +46,8 @@ class WaitingUpdates:
         self.elements = {vector.name: vector.elements for vector in (*others, *vectors)}
         budget = host_budget(_WAITING_BYTES, _WAITING_SHARE) if most_bytes is None else most_bytes
         self.room = max(1, budget // max(1, bytes_each))
-        self._near: dict[int, _Place] = {}
+        # The matrices of its group, and its row in them.
+        self._near: dict[int, tuple[Mapping[str, Tensor], int]] = {}
         self._far = {
             name: RowStore(elements, dtype, device, Budget(0, 0, folder))
             for name, elements in self.elements.items()
@@ -73,25 +65,23 @@ class WaitingUpdates:
                 self._far[name].put(dispatch_ids, rows)
             return
         for row, dispatch_id in enumerate(dispatch_ids):
-            self._near[dispatch_id] = _Place(vectors, row)
+            self._near[dispatch_id] = (vectors, row)
 
     def row(self, dispatch_id: int, name: str) -> Tensor:
         """One vector of one dispatch, (elements,)."""
-        place = self._near.get(dispatch_id)
-        if place is None:
+        if dispatch_id not in self._near:
             return self._far[name].get([dispatch_id])[0]
-        return place.vectors[name][place.row]
+        vectors, row = self._near[dispatch_id]
+        return vectors[name][row]
 
     def rows(self, dispatch_id: int) -> dict[str, Tensor]:
         """All vectors of one dispatch, name to (elements,)."""
-        place = self._near.get(dispatch_id)
-        if place is not None:
-            return {name: rows[place.row] for name, rows in place.vectors.items()}
-        return {
-            name: store.get([dispatch_id])[0]
-            for name, store in self._far.items()
-            if dispatch_id in store
-        }
+        names = (
+            self._near[dispatch_id][0]
+            if dispatch_id in self._near
+            else [name for name, store in self._far.items() if dispatch_id in store]
+        )
+        return {name: self.row(dispatch_id, name) for name in names}
 
     def drop(self, dispatch_id: int) -> None:
         """Forget a dispatch's vectors."""
@@ -141,7 +131,7 @@ class Contributions:
         return len(self._ids)
 
     def row(self, name: str, index: int) -> Tensor:
-        """See :class:`fedsim.methods.base.Updates`."""
+        """Vector ``name`` of contribution ``index``, (elements,)."""
         return self._waiting.row(self._ids[index], name)
 
     def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
@@ -157,11 +147,11 @@ class Contributions:
         return total
 
     def memory(self, name: str, index: int) -> Tensor:
-        """See :class:`fedsim.methods.base.Updates`."""
+        """The row of contribution ``index``'s client in memory ``name``, (elements,)."""
         return self._server_store(name).get(self.clients[index : index + 1])[0]
 
     def remember(self, name: str, index: int, row: Tensor) -> None:
-        """See :class:`fedsim.methods.base.Updates`."""
+        """Replace that row."""
         self._server_store(name).put(self.clients[index : index + 1], row.unsqueeze(0))
 
     def _server_store(self, name: str) -> RowStore:

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
-from fedsim.methods.base import (
-    Method,
-    ServerState,
-    Updates,
-    WeightedParams,
-    averaging_weights,
-)
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedsim.methods.base import ServerState, Tensor, WeightedParams
+from fedsim.methods.fedavg import FedAvg
 
 ADAPTIVE_PAPER = "Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2"
 
@@ -33,14 +23,15 @@ class AdaptiveParams(WeightedParams):
     """Degree of adaptivity: smaller values amplify coordinates with small changes more."""
 
 
-class AdaptiveServer(Method):
+class AdaptiveServer(FedAvg):
     """The clients' mean change D is a pseudo-gradient: m = beta1 m + (1 - beta1) D, x + eta m / (sqrt(v) + tau).
 
     v starts at tau^2 and follows D^2 as the optimizer prescribes. m starts at zero without bias correction, as in the
     paper. Running statistics of normalization layers are averaged plainly.
     """
 
-    paper: ClassVar[str] = ADAPTIVE_PAPER
+    paper = ADAPTIVE_PAPER
+    plain_buffers = True
     params: AdaptiveParams
 
     @abstractmethod
@@ -55,22 +46,13 @@ class AdaptiveServer(Method):
             "second_moment": model.new_full(model.shape, self.params.tau**2),
         }
 
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """One step of the server's optimizer; unchanged without contributions."""
-        if not len(updates):
-            return server
+    def step(self, server: ServerState, change: Tensor) -> ServerState:
+        """One step of the server's optimizer."""
         params = self.params
-        weights = averaging_weights(updates, params.weights)
-        mean = updates.weighted_sum("delta", weights)
-        momentum = params.beta1 * server["momentum"] + (1 - params.beta1) * mean
-        v = self.second_moment(server["second_moment"], mean.square())
+        momentum = params.beta1 * server["momentum"] + (1 - params.beta1) * change
+        v = self.second_moment(server["second_moment"], change.square())
         model = server["model"] + params.server_lr * momentum / (v.sqrt() + params.tau)
-        layout = self.context.layout
-        return {
-            "model": with_mean_buffers(model, server, updates, layout, weights=params.weights),
-            "momentum": momentum,
-            "second_moment": v,
-        }
+        return {"model": model, "momentum": momentum, "second_moment": v}
 
 
 class DecayParams(AdaptiveParams):

@@ -13,11 +13,13 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
+    Collected,
     LocalUpdate,
     Memory,
     Method,
     MethodContext,
     ServerState,
+    Tensor,
     Trained,
     Trainer,
     Updates,
@@ -27,7 +29,6 @@ from fedsim.methods.base import (
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from fedsim.tasks.layout import Layout
 
@@ -149,6 +150,7 @@ class SplitMethod(Method):
 
     personal = True
     params: SplitParams
+    collect: Sequence[Collected] = ()
 
     def __init__(self, params: SplitParams, context: MethodContext) -> None:
         super().__init__(params, context)
@@ -194,7 +196,9 @@ class SplitMethod(Method):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Joint steps: both parts' gradients are taken at the same point, then both move."""
         start = self.start(cohort)
-        trained = trainer.run(cohort, start, learning_rate_scale=self.learning_rate_scale())
+        trained = trainer.run(
+            cohort, start, learning_rate_scale=self.learning_rate_scale(), collect=self.collect
+        )
         return self.sent_and_kept(start, trained)
 
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
@@ -210,13 +214,8 @@ class SplitMethod(Method):
         """The mean change of the shared part; unchanged without contributions."""
         if not len(updates):
             return server
-        weights = averaging_weights(updates, self.weighting())
+        weights = averaging_weights(updates, getattr(self.params, "weights", "uniform"))
         return self.moved(server, updates.weighted_sum("delta", weights))
-
-    def weighting(self) -> Literal["samples", "uniform"]:
-        """The weights of the average."""
-        weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
-        return weights
 
     def moved(self, server: ServerState, change: Tensor) -> ServerState:
         """The state with the shared part moved by ``change``."""

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedsim.methods.base import MethodContext, ServerState, Updates, averaging_weights
+from fedsim.methods.base import MethodContext, ServerState, Tensor, Updates, averaging_weights
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fedsim.tasks.layout import Layout
 
 

@@ -5,7 +5,7 @@ of length P: a group of B dispatches is a (B, P) matrix, so that the same code s
 
 A new method is a subclass of :class:`Method` with a ``name``, a ``Params`` model and :meth:`Method.aggregate`, and with
 :meth:`Method.local_update` if its local rule is not plain local training. Reading a method's class and parameters does
-not import torch: import it inside functions or under ``TYPE_CHECKING``.
+not import torch: import it inside functions; :data:`Tensor` serves annotations.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from fedsim.randomness import Purpose, Stream
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from fedsim.tasks.layout import Layout
+
+Tensor: TypeAlias = "torch.Tensor"
+"""For annotations; importing it from here does not import torch."""
 
 ServerState: TypeAlias = "Mapping[str, Tensor]"
 """Named tensors of the server, always including ``"model"`` (P,). Never changed in place: an aggregation returns new
@@ -74,6 +76,14 @@ class MethodContext:
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""
         return Stream(self.seed, purpose, *keys)
+
+    def generator(self, *keys: int) -> np.random.Generator:
+        """A generator of the method's own random numbers; equal keys give equal numbers, on every device.
+
+        Use ``updates.version`` as key in an aggregation, and client and sequence of a row in a local update, so that
+        the numbers depend neither on the group nor on the order of execution.
+        """
+        return self.stream(Purpose.METHOD, len(keys), *keys).generator()
 
 
 @dataclass(frozen=True, slots=True)

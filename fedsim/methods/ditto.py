@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.base import (
-    Cohort,
-    LocalUpdate,
-    Memory,
-    ServerState,
-    Trainer,
-)
+from fedsim.methods.base import Cohort, LocalUpdate, Memory, ServerState, Tensor, Trainer
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.methods.local_rules import proximal_rule
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class DittoParams(FedAvgParams):
@@ -43,11 +34,9 @@ class Ditto(FedAvg):
     the global model.
     """
 
-    name: ClassVar[str] = "ditto"
-    title: ClassVar[str] = "Ditto"
-    paper: ClassVar[str] = (
-        "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1"
-    )
+    name = "ditto"
+    title = "Ditto"
+    paper = "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1"
     personal = True
     Params = DittoParams
     params: DittoParams
@@ -63,14 +52,14 @@ class Ditto(FedAvg):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Training of the global model, then of the personal one."""
         update = super().local_update(cohort, trainer)
-        own = trainer.run(
+        trained = trainer.run(
             cohort,
             cohort.memory["personal"],
             rule=proximal_rule(cohort.down["model"], self.params.attraction),
             steps=np.ceil(cohort.steps * self.params.personal_steps - 1e-9).astype(np.int64),
             phase=1,
         )
-        return LocalUpdate(update.vectors, update.loss, {"personal": own.model})
+        return LocalUpdate(update.vectors, update.loss, {"personal": trained.model})
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from pydantic import Field
 
 from fedsim.methods._adaptive import AdaptiveParams, AdaptiveServer
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedsim.methods.base import Tensor
 
 
 class FedAdagradParams(AdaptiveParams):
@@ -27,8 +23,8 @@ class FedAdagrad(AdaptiveServer):
     The model moves by ``server_lr`` x m / (sqrt(v) + tau) with m = beta1 m + (1 - beta1) D; v starts at tau^2.
     """
 
-    name: ClassVar[str] = "fedadagrad"
-    title: ClassVar[str] = "FedAdagrad"
+    name = "fedadagrad"
+    title = "FedAdagrad"
     Params = FedAdagradParams
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
@@ -27,11 +25,9 @@ class FedAlt(SplitMethod):
     and backward pass. With ``personal: none`` it is FedAvg; with ``personal: all`` every client trains alone.
     """
 
-    name: ClassVar[str] = "fedalt"
-    title: ClassVar[str] = "FedAlt"
-    paper: ClassVar[str] = (
-        "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 2"
-    )
+    name = "fedalt"
+    title = "FedAlt"
+    paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 2"
     Params = FedAltParams
     params: FedAltParams
 

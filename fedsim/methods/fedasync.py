@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import Field
 
@@ -34,15 +33,13 @@ class FedAsync(Method):
     after the other (``mixing``) or summed (``delta``).
     """
 
-    name: ClassVar[str] = "fedasync"
-    title: ClassVar[str] = "FedAsync"
-    paper: ClassVar[str] = (
+    name = "fedasync"
+    title = "FedAsync"
+    paper = (
         "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1 and section 5.2; "
         "form delta: Li et al., FedCompass, ICLR 2024, Algorithm 1 with single updates"
     )
-    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {"schedule": {"name": "async"}}
-    )
+    companions = {"schedule": {"name": "async"}}
     Params = FedAsyncParams
 
     def upload(self) -> Sequence[Vector]:

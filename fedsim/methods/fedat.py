@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import Field
 
@@ -13,6 +12,7 @@ from fedsim.methods.base import (
     LocalUpdate,
     Method,
     ServerState,
+    Tensor,
     Trainer,
     Updates,
     Vector,
@@ -20,9 +20,6 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.methods.local_rules import proximal_rule
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedATParams(WeightedParams):
@@ -45,15 +42,13 @@ class FedAT(Method):
     With one tier, or under a schedule without tiers, it is FedAvg.
     """
 
-    name: ClassVar[str] = "fedat"
-    title: ClassVar[str] = "FedAT"
-    paper: ClassVar[str] = (
+    name = "fedat"
+    title = "FedAT"
+    paper = (
         "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
         "Asynchronous Tiers, SC 2021, Algorithm 1 and equation 4"
     )
-    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {"schedule": {"name": "tiered"}}
-    )
+    companions = {"schedule": {"name": "tiered"}}
     Params = FedATParams
 
     def upload(self) -> Sequence[Vector]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.methods.aggregation import with_mean_buffers
-from fedsim.methods.base import Memory, Method, ServerState, Updates
+from fedsim.methods.base import Memory, Updates
+from fedsim.methods.fedavg import FedAvg
 
 
 class FedAuParams(Parameters):
@@ -22,7 +23,7 @@ class FedAuParams(Parameters):
     weights. Unbounded when null; with 1 all weights are 1."""
 
 
-class FedAu(Method):
+class FedAu(FedAvg):
     """Each change counts with the client's mean interval between participations, an estimate of 1 / p_i.
 
     The model moves by (1 / N) sum over participants of omega_i x change_i, where omega_i is the mean length of the
@@ -31,12 +32,13 @@ class FedAu(Method):
     are counted in server updates. With full participation it is FedAvg with uniform weights.
     """
 
-    name: ClassVar[str] = "fedau"
-    title: ClassVar[str] = "FedAU"
-    paper: ClassVar[str] = (
+    name = "fedau"
+    title = "FedAU"
+    paper = (
         "Wang and Ji, A Lightweight Method for Tackling Unknown Participation Statistics in Federated Averaging, "
         "ICLR 2024, Algorithms 1 and 2"
     )
+    plain_buffers = True
     Params = FedAuParams
 
     def memories(self) -> Mapping[str, Memory]:
@@ -45,12 +47,10 @@ class FedAu(Method):
 
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
 
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The state after this aggregation; unchanged without contributions."""
+    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """omega_i / N, (C,); notes that the contributing clients participate."""
         import torch
 
-        if not len(updates):
-            return server
         now = updates.version - 1
         weights = []
         for index in range(len(updates)):
@@ -64,9 +64,5 @@ class FedAu(Method):
             count += closed
             weights.append(updates.multiplicity[index] * (total / count if count else 1.0))
             row = torch.tensor([now, count + 1, total + length])
-            updates.remember("intervals", index, row.to(server["model"].device))
-        change = updates.weighted_sum(
-            "delta", [weight / self.context.clients for weight in weights]
-        )
-        model = server["model"] + self.params.server_lr * change
-        return {"model": with_mean_buffers(model, server, updates, self.context.layout)}
+            updates.remember("intervals", index, row.to(self.context.device))
+        return np.array(weights) / self.context.clients

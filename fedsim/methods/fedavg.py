@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Method,
     ServerState,
+    Tensor,
     Updates,
     WeightedParams,
     averaging_weights,
@@ -33,9 +34,9 @@ class FedAvg(Method):
     ``lr``.
     """
 
-    name: ClassVar[str] = "fedavg"
-    title: ClassVar[str] = "FedAvg"
-    paper: ClassVar[str] = (
+    name = "fedavg"
+    title = "FedAvg"
+    paper = (
         "McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017, "
         "Algorithm 1 (server learning rate: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 1)"
     )
@@ -44,15 +45,21 @@ class FedAvg(Method):
     Params: ClassVar[type[Parameters]] = FedAvgParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Model + server_lr x sum of the changes times their coefficients; unchanged without contributions."""
+        """A :meth:`step` along the sum of the changes times their coefficients; unchanged without contributions."""
         if not len(updates):
             return server
         change = updates.weighted_sum("delta", self.coefficients(updates))
-        model = server["model"] + self.params.server_lr * change
-        if self.plain_buffers:
-            layout, weights = self.context.layout, self.params.weights
-            model = with_mean_buffers(model, server, updates, layout, weights=weights)
-        return {"model": model}
+        state = self.step(server, change)
+        if not self.plain_buffers:
+            return state
+        weights: Literal["samples", "uniform"] = getattr(self.params, "weights", "uniform")
+        model = state["model"]
+        model = with_mean_buffers(model, server, updates, self.context.layout, weights=weights)
+        return {**state, "model": model}
+
+    def step(self, server: ServerState, change: Tensor) -> ServerState:
+        """The state after a step of the server's optimizer along ``change`` (P,): model + server_lr x change."""
+        return {"model": server["model"] + self.params.server_lr * change}
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
         """Factors on the clients' changes, (C,): the weights of the average, which sum to 1."""

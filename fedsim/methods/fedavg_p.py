@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from fedsim.methods._split import SplitMethod, SplitParams
 from fedsim.methods.base import (
-    Cohort,
-    Collected,
     LocalUpdate,
     Memory,
     MethodContext,
     ServerState,
+    Tensor,
     Trained,
-    Trainer,
     Updates,
     averaging_weights,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedAvgPParams(SplitParams):
@@ -49,9 +44,9 @@ class FedAvgP(SplitMethod):
     alone.
     """
 
-    name: ClassVar[str] = "fedavg_p"
-    title: ClassVar[str] = "FedAvg-P"
-    paper: ClassVar[str] = (
+    name = "fedavg_p"
+    title = "FedAvg-P"
+    paper = (
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
         "Personalization, arXiv:2309.17409, Algorithm 1"
     )
@@ -62,9 +57,8 @@ class FedAvgP(SplitMethod):
         super().__init__(params, context)
         # Outer step sizes amplify the rounding errors of small local steps.
         outer_steps = params.eta_u != 1 or params.eta_v != 1
-        self.collect: Sequence[Collected] = (
-            ("change",) if outer_steps or self.learning_rate_scale() is not None else ()
-        )
+        if outer_steps or self.learning_rate_scale() is not None:
+            self.collect = ("change",)
         if params.keep_v_on_drop and not self.only_synchronous:
             self.only_synchronous = (
                 "with keep_v_on_drop, a client's dispatches must end in their order"
@@ -76,17 +70,6 @@ class FedAvgP(SplitMethod):
             name: replace(memory, kept_when_lost=self.params.keep_v_on_drop)
             for name, memory in super().memories().items()
         }
-
-    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Joint steps from u and v_i."""
-        start = self.start(cohort)
-        trained = trainer.run(
-            cohort,
-            start,
-            learning_rate_scale=self.learning_rate_scale(),
-            collect=self.collect,
-        )
-        return self.sent_and_kept(start, trained)
 
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
         """The change of u, and v_i after its outer step."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from pydantic import Field
 
-from fedsim.methods.base import Method, ServerState, Updates, WeightedParams, averaging_weights
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedsim.methods.base import ServerState, Tensor, WeightedParams
+from fedsim.methods.fedavg import FedAvg
 
 
 class FedAvgMParams(WeightedParams):
@@ -21,15 +17,15 @@ class FedAvgMParams(WeightedParams):
     """Server learning rate."""
 
 
-class FedAvgM(Method):
+class FedAvgM(FedAvg):
     """Server momentum on the weighted mean of the changes: v = beta v + mean, model + server_lr x v.
 
     With ``momentum: 0`` it is FedAvg.
     """
 
-    name: ClassVar[str] = "fedavgm"
-    title: ClassVar[str] = "FedAvgM"
-    paper: ClassVar[str] = (
+    name = "fedavgm"
+    title = "FedAvgM"
+    paper = (
         "Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual "
         "Classification, arXiv:1909.06335, section 4"
     )
@@ -39,10 +35,7 @@ class FedAvgM(Method):
         """``model`` and ``momentum``, (P,) each."""
         return {"model": model, "momentum": model.new_zeros(model.shape)}
 
-    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The state after this aggregation; unchanged without contributions."""
-        if not len(updates):
-            return server
-        change = updates.weighted_sum("delta", averaging_weights(updates, self.params.weights))
+    def step(self, server: ServerState, change: Tensor) -> ServerState:
+        """v first, then the model with the new v."""
         momentum = self.params.momentum * server["momentum"] + change
         return {"model": server["model"] + self.params.server_lr * momentum, "momentum": momentum}

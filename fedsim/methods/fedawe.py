@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -19,9 +18,6 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class FedAweParams(Parameters):
@@ -46,9 +42,9 @@ class FedAwe(Method):
     dispatch: the same model and the same bytes.
     """
 
-    name: ClassVar[str] = "fedawe"
-    title: ClassVar[str] = "FedAWE"
-    paper: ClassVar[str] = (
+    name = "fedawe"
+    title = "FedAWE"
+    paper = (
         "Xiang et al., Efficient Federated Learning against Heterogeneous and Non-stationary Client Unavailability, "
         "NeurIPS 2024, Algorithm 1"
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,15 +33,13 @@ class FedBuff(FedAvg):
     population`` it is the baseline of the FedCompass paper.
     """
 
-    name: ClassVar[str] = "fedbuff"
-    title: ClassVar[str] = "FedBuff"
-    paper: ClassVar[str] = (
+    name = "fedbuff"
+    title = "FedBuff"
+    paper = (
         "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1; "
         "scale population: Li et al., FedCompass, ICLR 2024, App. E.2"
     )
-    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {"schedule": {"name": "buffered"}}
-    )
+    companions = {"schedule": {"name": "buffered"}}
     Params = FedBuffParams
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:

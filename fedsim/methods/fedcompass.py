@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import AliasChoices, Field
 
-from fedsim.methods.base import Method, ServerState, Updates
+from fedsim.methods.base import Method, ServerState, Tensor, Updates
 from fedsim.methods.staleness import StalenessParams, population_weights
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedCompassParams(StalenessParams):
@@ -42,15 +37,13 @@ class FedCompass(Method):
     Under other schedules each version is treated as a group.
     """
 
-    name: ClassVar[str] = "fedcompass"
-    title: ClassVar[str] = "FedCompass"
-    paper: ClassVar[str] = (
+    name = "fedcompass"
+    title = "FedCompass"
+    paper = (
         "Li et al., FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a "
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 and 3; +M and +N: section 5.2"
     )
-    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {"schedule": {"name": "compass"}}
-    )
+    companions = {"schedule": {"name": "compass"}}
     Params = FedCompassParams
 
     def initial_state(self, model: Tensor) -> ServerState:

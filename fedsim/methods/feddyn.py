@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -16,13 +15,11 @@ from fedsim.methods.base import (
     Method,
     ServerState,
     Step,
+    Tensor,
     Trainer,
     Updates,
     averaging_weights,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedDynParams(Parameters):
@@ -41,11 +38,9 @@ class FedDyn(Method):
     scenario's local steps.
     """
 
-    name: ClassVar[str] = "feddyn"
-    title: ClassVar[str] = "FedDyn"
-    paper: ClassVar[str] = (
-        "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, Algorithm 1 and equation 1"
-    )
+    name = "feddyn"
+    title = "FedDyn"
+    paper = "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, Algorithm 1 and equation 1"
     only_synchronous = "the server averages models that were trained from one version"
     Params = FedDynParams
 

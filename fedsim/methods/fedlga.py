@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,12 @@ from fedsim.methods.base import (
     Method,
     MethodContext,
     ServerState,
+    Tensor,
     Trainer,
     Updates,
     Vector,
     averaging_weights,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedLgaParams(Parameters):
@@ -63,9 +61,9 @@ class FedLga(Method):
     averaged without correction.
     """
 
-    name: ClassVar[str] = "fedlga"
-    title: ClassVar[str] = "FedLGA"
-    paper: ClassVar[str] = (
+    name = "fedlga"
+    title = "FedLGA"
+    paper = (
         "Li et al., FedLGA: Towards System-Heterogeneity of Federated Learning via Local Gradient Approximation, "
         "IEEE Transactions on Cybernetics 54(1), 2024, Algorithms 1 and 2"
     )
@@ -130,8 +128,8 @@ class FedLga(Method):
             return None
         mean: Tensor | None = None
         for index in np.flatnonzero(full).tolist():
-            part = updates.row("delta", index) * float(weights[index] / weights.sum())
-            mean = part if mean is None else mean.add_(part)
+            weighted = updates.row("delta", index) * float(weights[index] / weights.sum())
+            mean = weighted if mean is None else mean.add_(weighted)
         return mean
 
     def _correction(self, updates: Updates, index: int, full: Tensor) -> Tensor:

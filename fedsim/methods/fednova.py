@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
@@ -27,9 +25,9 @@ class FedNova(FedAvg):
     number of steps it is FedAvg.
     """
 
-    name: ClassVar[str] = "fednova"
-    title: ClassVar[str] = "FedNova"
-    paper: ClassVar[str] = (
+    name = "fednova"
+    title = "FedNova"
+    paper = (
         "Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, "
         "NeurIPS 2020, equations 4 and 6 and section 4"
     )

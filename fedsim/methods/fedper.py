@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from fedsim.methods.fedsim_method import FedSim, FedSimParams
 
@@ -20,9 +20,7 @@ class FedPer(FedSim):
     Both are trained together. To keep more layers personal, name them in ``personal``.
     """
 
-    name: ClassVar[str] = "fedper"
-    title: ClassVar[str] = "FedPer"
-    paper: ClassVar[str] = (
-        "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv:1912.00818, Algorithms 1 and 2"
-    )
+    name = "fedper"
+    title = "FedPer"
+    paper = "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv:1912.00818, Algorithms 1 and 2"
     Params = FedPerParams

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
@@ -25,11 +23,9 @@ class FedProx(FedAvg):
     clients by their number of samples and averages uniformly: use ``weights: uniform`` and that selection to follow it.
     """
 
-    name: ClassVar[str] = "fedprox"
-    title: ClassVar[str] = "FedProx"
-    paper: ClassVar[str] = (
-        "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, Algorithm 2 and equation 2"
-    )
+    name = "fedprox"
+    title = "FedProx"
+    paper = "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, Algorithm 2 and equation 2"
     Params = FedProxParams
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from fedsim.methods.fedalt import FedAlt, FedAltParams
@@ -24,9 +22,10 @@ class FedRep(FedAlt):
     is FedAlt with more personal steps.
     """
 
-    name: ClassVar[str] = "fedrep"
-    title: ClassVar[str] = "FedRep"
-    paper: ClassVar[str] = (
-        "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, Algorithm 1"
+    name = "fedrep"
+    title = "FedRep"
+    paper = (
+        "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, "
+        "Algorithm 1"
     )
     Params = FedRepParams

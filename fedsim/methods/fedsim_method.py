@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from fedsim.methods._split import SplitMethod, SplitParams
 
@@ -21,10 +21,8 @@ class FedSim(SplitMethod):
     ``personal: all`` every client trains alone. It is FedAvg-P with outer step sizes 1.
     """
 
-    name: ClassVar[str] = "fedsim"
-    title: ClassVar[str] = "FedSim"
-    paper: ClassVar[str] = (
-        "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
-    )
+    name = "fedsim"
+    title = "FedSim"
+    paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
     Params = FedSimParams
     params: FedSimParams

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from fedsim.methods.base import Cohort, Trained, Trainer, Vector
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge
@@ -16,9 +15,9 @@ class FedSum(UplinkMerge):
     it is FedSUM-B; with N = 1 it is plain local SGD.
     """
 
-    name: ClassVar[str] = "fedsum"
-    title: ClassVar[str] = "FedSUM"
-    paper: ClassVar[str] = f"{PAPER}, Algorithm 2 and equation 9"
+    name = "fedsum"
+    title = "FedSUM"
+    paper = f"{PAPER}, Algorithm 2 and equation 9"
 
     def download(self) -> Sequence[Vector]:
         """x and the y from which it was made."""

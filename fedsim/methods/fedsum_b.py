@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsim.methods.base import Cohort, Trained, Trainer
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge
 
@@ -16,9 +14,9 @@ class FedSumB(UplinkMerge):
     mini-batches K times as large.
     """
 
-    name: ClassVar[str] = "fedsum_b"
-    title: ClassVar[str] = "FedSUM-B"
-    paper: ClassVar[str] = f"{PAPER}, Algorithm 1"
+    name = "fedsum_b"
+    title = "FedSUM-B"
+    paper = f"{PAPER}, Algorithm 1"
 
     def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
         """Gradients at the received model."""

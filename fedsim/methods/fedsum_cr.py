@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import Literal
 
-from fedsim.methods.base import Cohort, Memory, MethodContext, ServerState, Trained, Trainer, Vector
+from fedsim.methods.base import (
+    Cohort,
+    Memory,
+    MethodContext,
+    ServerState,
+    Tensor,
+    Trained,
+    Trainer,
+    Vector,
+)
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge, UplinkMergeParams
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FedSumCrParams(UplinkMergeParams):
@@ -34,9 +40,9 @@ class FedSumCr(UplinkMerge):
     A client that receives the same version twice (under an asynchronous schedule) has nothing to recover: y_i = -h_i.
     """
 
-    name: ClassVar[str] = "fedsum_cr"
-    title: ClassVar[str] = "FedSUM-CR"
-    paper: ClassVar[str] = f"{PAPER}, Algorithm 3 and equation 11"
+    name = "fedsum_cr"
+    title = "FedSUM-CR"
+    paper = f"{PAPER}, Algorithm 3 and equation 11"
     Params = FedSumCrParams
 
     def __init__(self, params: FedSumCrParams, context: MethodContext) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import with_mean_buffers
-from fedsim.methods.base import Memory, Method, ServerState, Updates, averaging_weights
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedsim.methods.base import Memory, Method, ServerState, Tensor, Updates, averaging_weights
 
 
 class FedVarpParams(Parameters):
@@ -29,9 +25,9 @@ class FedVarp(Method):
     changes; then the participants' changes are remembered. With full participation it is FedAvg with uniform weights.
     """
 
-    name: ClassVar[str] = "fedvarp"
-    title: ClassVar[str] = "FedVARP"
-    paper: ClassVar[str] = (
+    name = "fedvarp"
+    title = "FedVARP"
+    paper = (
         "Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in Federated "
         "Learning, UAI 2022, Algorithm 2"
     )

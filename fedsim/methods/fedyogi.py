@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from fedsim.methods._adaptive import AdaptiveServer, DecayParams
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedsim.methods.base import Tensor
 
 
 class FedYogi(AdaptiveServer):
@@ -16,8 +12,8 @@ class FedYogi(AdaptiveServer):
     The model moves by ``server_lr`` x m / (sqrt(v) + tau) with m = beta1 m + (1 - beta1) D; v starts at tau^2.
     """
 
-    name: ClassVar[str] = "fedyogi"
-    title: ClassVar[str] = "FedYogi"
+    name = "fedyogi"
+    title = "FedYogi"
     Params = DecayParams
     params: DecayParams
 

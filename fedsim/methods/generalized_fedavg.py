@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,14 +11,12 @@ from fedsim.methods.base import (
     Method,
     MethodContext,
     ServerState,
+    Tensor,
     Updates,
     WeightedParams,
     averaging_weights,
 )
 from fedsim.units import Duration, to_ns
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class GeneralizedFedAvgParams(WeightedParams):
@@ -55,9 +53,9 @@ class GeneralizedFedAvg(Method):
     Buffers of the model are averaged, not amplified.
     """
 
-    name: ClassVar[str] = "generalized_fedavg"
-    title: ClassVar[str] = "Generalized FedAvg"
-    paper: ClassVar[str] = (
+    name = "generalized_fedavg"
+    title = "Generalized FedAvg"
+    paper = (
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "Algorithm 1"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from fedsim.methods._split import PersonalPart
 from fedsim.methods.fedsim_method import FedSim, FedSimParams
@@ -25,9 +25,9 @@ class LgFedAvg(FedSim):
     trained with FedAvg.
     """
 
-    name: ClassVar[str] = "lg_fedavg"
-    title: ClassVar[str] = "LG-FedAvg"
-    paper: ClassVar[str] = (
+    name = "lg_fedavg"
+    title = "LG-FedAvg"
+    paper = (
         "Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, "
         "arXiv:2001.01523, Algorithm 1 (without the optional adversarial term)"
     )

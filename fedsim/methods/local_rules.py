@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fedsim.methods.base import LocalRule, Step
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedsim.methods.base import LocalRule, Step, Tensor
 
 
 def proximal_rule(start: Tensor, strength: float) -> LocalRule | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.methods.aggregation import local_rate, with_mean_buffers
-from fedsim.methods.base import Memory, Method, Prologue, ServerState, Updates
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fedsim.methods.base import Memory, Method, Prologue, ServerState, Tensor, Updates
 
 
 class MifaParams(Parameters):
@@ -36,9 +33,9 @@ class Mifa(Method):
     model also moves without contributions.
     """
 
-    name: ClassVar[str] = "mifa"
-    title: ClassVar[str] = "MIFA"
-    paper: ClassVar[str] = (
+    name = "mifa"
+    title = "MIFA"
+    paper = (
         "Gu et al., Fast Federated Learning in the Presence of Arbitrary Device Unavailability, NeurIPS 2021, "
         "Algorithm 1"
     )

@@ -33,37 +33,32 @@ def check_requirements(method: Method, schedule: type[ScheduleTraits]) -> None:
 def unmet_requirements(method: Method, schedule: type[ScheduleTraits]) -> list[UserError]:
     """The needs of a method that its schedule and optimizer do not meet."""
     title, optimizer = method.title or method.name, method.context.optimizer
-    errors = []
-    if method.only_synchronous and not schedule.synchronous:
-        errors.append(
-            UserError(
-                f"{title} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
-                where="server.schedule",
-                hint="use the sync schedule",
-            )
-        )
-    if method.prologue() is not None and not schedule.begins_with_prologue:
-        errors.append(
-            UserError(
-                f"{title} begins with work by all clients, which the {schedule.name} schedule does not dispatch",
-                where="server.schedule",
-                hint="use the sync schedule",
-            )
-        )
-    if method.needs_plain_sgd and not optimizer.is_plain:
-        errors.append(
-            UserError(
-                f"{title} needs plain SGD: {method.needs_plain_sgd}",
-                where="training.optimizer",
-                hint="use sgd without momentum and weight_decay",
-            )
-        )
-    if method.needs_sgd and not isinstance(optimizer, Sgd):
-        errors.append(
-            UserError(
-                f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
-                where="training.optimizer",
-                hint="use sgd, with or without momentum",
-            )
-        )
-    return errors
+    needs = (
+        (
+            method.only_synchronous and not schedule.synchronous,
+            f"{title} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        (
+            method.prologue() is not None and not schedule.begins_with_prologue,
+            f"{title} begins with work by all clients, which the {schedule.name} schedule does not dispatch",
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        (
+            method.needs_plain_sgd and not optimizer.is_plain,
+            f"{title} needs plain SGD: {method.needs_plain_sgd}",
+            "training.optimizer",
+            "use sgd without momentum and weight_decay",
+        ),
+        (
+            method.needs_sgd and not isinstance(optimizer, Sgd),
+            f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
+            "training.optimizer",
+            "use sgd, with or without momentum",
+        ),
+    )
+    return [
+        UserError(message, where=where, hint=hint) for unmet, message, where, hint in needs if unmet
+    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -17,9 +15,9 @@ class Rescale(FedAvg):
     Its change is multiplied by S_full / S; then the changes are averaged. If all clients do all steps it is FedAvg.
     """
 
-    name: ClassVar[str] = "rescale"
-    title: ClassVar[str] = "Rescaled partial work"
-    paper: ClassVar[str] = (
+    name = "rescale"
+    title = "Rescaled partial work"
+    paper = (
         "Baseline for Li et al., FedLGA: Towards System-Heterogeneity of Federated Learning via Local Gradient "
         "Approximation, IEEE Transactions on Cybernetics 54(1), 2024"
     )

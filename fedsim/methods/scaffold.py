@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,14 +17,12 @@ from fedsim.methods.base import (
     MethodContext,
     ServerState,
     Step,
+    Tensor,
     Trainer,
     Updates,
     Vector,
     averaging_weights,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class ScaffoldParams(Parameters):
@@ -47,9 +45,9 @@ class Scaffold(Method):
     uniform weights.
     """
 
-    name: ClassVar[str] = "scaffold"
-    title: ClassVar[str] = "SCAFFOLD"
-    paper: ClassVar[str] = (
+    name = "scaffold"
+    title = "SCAFFOLD"
+    paper = (
         "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, Algorithm 1 "
         "(option II); one vector up: Huang, Li and Li, Stochastic Controlled Averaging for Federated Learning with "
         "Communication Compression, arXiv:2308.08165"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from fedsim.methods.base import (
     Cohort,
@@ -13,14 +13,12 @@ from fedsim.methods.base import (
     Prologue,
     ServerState,
     Step,
+    Tensor,
     Trainer,
     Updates,
     Vector,
 )
 from fedsim.methods.fedavg_p import FedAvgP, FedAvgPParams
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class ScaffoldPParams(FedAvgPParams):
@@ -46,9 +44,9 @@ class ScaffoldP(FedAvgP):
     toward those that do more. With ``personal: none`` it is SCAFFOLD with two step sizes.
     """
 
-    name: ClassVar[str] = "scaffold_p"
-    title: ClassVar[str] = "Scaffold-P"
-    paper: ClassVar[str] = (
+    name = "scaffold_p"
+    title = "Scaffold-P"
+    paper = (
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
         "Personalization, arXiv:2309.17409, Algorithm 2"
     )

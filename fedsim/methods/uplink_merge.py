@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -23,13 +22,11 @@ from fedsim.methods.base import (
     MethodContext,
     ServerState,
     Step,
+    Tensor,
     Trained,
     Trainer,
     Updates,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 PAPER = (
     "You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, "

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -32,15 +30,13 @@ class Wait(FedAvg):
     online it is FedAvg with full participation.
     """
 
-    name: ClassVar[str] = "wait"
-    title: ClassVar[str] = "Wait for all"
-    paper: ClassVar[str] = (
+    name = "wait"
+    title = "Wait for all"
+    paper = (
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "section 5 and appendix D.1"
     )
-    companions: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-        {"schedule": {"name": "window"}}
-    )
+    companions = {"schedule": {"name": "window"}}
     plain_buffers = True
     Params = WaitParams
 

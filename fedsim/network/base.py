@@ -13,7 +13,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -49,16 +49,10 @@ def column_view(column: FloatArray | IntArray) -> memoryview:
 class Network(abc.ABC):
     """The links between server and clients, and the end of a transfer that shares them with no other.
 
-    Attributes:
-        contended: whether transfers slow one another down, so that the closed form holds only for a transfer that is
-            alone.
-
     Args:
         latency_ns: one-way latency of all clients in each direction; columns of shape ``(clients,)``.
         rates_bps: nominal rates of all clients in each direction.
     """
-
-    contended: ClassVar[bool] = False
 
     def __init__(self, *, latency_ns: Sequence[IntArray], rates_bps: Sequence[FloatArray]) -> None:
         self._latency_ns = tuple(column_view(column) for column in latency_ns)
@@ -124,7 +118,8 @@ class NetworkContext:
     Attributes:
         clients: number of clients.
         bundle: trace bundle of the clients' devices, if any.
-        device_rows: row of each client in the bundle's ``devices`` table; shape ``(clients,)``.
+        device_rows: row of each client's device in the bundle's ``devices`` table, shape ``(clients,)``; empty without
+            a bundle.
         seed: the scenario's seed.
         folder: folder of the scenario.
     """
@@ -142,7 +137,7 @@ class NetworkContext:
         return self.bundle
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
-        """A random stream of the network."""
+        """A random stream of the devices."""
         return Stream(self.seed, purpose, *keys)
 
 

@@ -139,7 +139,7 @@ class AccessParams(LinkParams):
     """Rate of a client's link to the server; bundle means down x up_ratio if no uplink is known."""
 
     def needs_tables(self) -> Mapping[str, str]:
-        """The bundle's rates and round-trip times, if the scenario names them."""
+        """The bundle's rates and round-trip times, if the parameters refer to them."""
         needed = dict(latency_tables(self.latency))
         if self.down == "bundle":
             needed["network"] = "give devices.network.down a rate, such as 20Mbps"
@@ -163,7 +163,7 @@ def drawn(
     """A constant or drawn value for each of ``count`` clients or links."""
     if isinstance(source, LognormalRate | LognormalDuration):
         stream = context.stream(Purpose.NETWORK_PROFILE, int(draw))
-        # Values that are too large become infinite, which the checks of the columns handle.
+        # Values that are too large become infinite, which the checks of the columns report.
         with np.errstate(over="ignore", invalid="ignore"):
             column: FloatArray = source.median * np.exp(
                 source.sigma * stream.normals(np.arange(count))
@@ -185,7 +185,7 @@ def rate_columns(
         context: clients, bundle and random streams.
 
     Raises:
-        UserError: the bundle does not know a client's rate.
+        UserError: the bundle lacks a client's rate.
     """
     if down == "bundle":
         known = bundle_rates(context)[:, context.device_rows]
@@ -208,7 +208,7 @@ def rate_columns(
 
 
 def bundle_rates(context: NetworkContext) -> FloatArray:
-    """Rates (bit/s) that the bundle's ``network`` table knows, NaN where unknown; shape ``(2, devices)``.
+    """Rates (bit/s) from the bundle's ``network`` table, NaN if unknown; shape ``(2, devices)``.
 
     A bandwidth given for both directions is a downlink; an uplink needs its own row.
     """
@@ -217,7 +217,7 @@ def bundle_rates(context: NetworkContext) -> FloatArray:
 
 
 def bundle_variations(context: NetworkContext) -> FloatArray:
-    """Coefficients of variation that the bundle's ``network`` table knows, NaN where unknown; ``(2, devices)``.
+    """Coefficients of variation from the bundle's ``network`` table, NaN if unknown; ``(2, devices)``.
 
     Raises:
         UserError: the table has no ``bandwidth_cv``.
@@ -249,16 +249,16 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
     """One-way latencies (s) of all clients; shape ``(clients,)``.
 
     Raises:
-        UserError: the bundle does not know a client's round-trip time.
+        UserError: the bundle lacks a client's round-trip time.
     """
     if source == "bundle":
         bundle = context.traces
         rtt_s = np.full(bundle.device_count, np.nan)
         if "rtt_s" in bundle.table("network").column_names:
             rows = bundle.device_rows("network")
-            found = bundle.numpy("network", "rtt_s")
-            known = (rows >= 0) & ~np.isnan(found)
-            rtt_s[rows[known]] = found[known]
+            values = bundle.numpy("network", "rtt_s")
+            known = (rows >= 0) & ~np.isnan(values)
+            rtt_s[rows[known]] = values[known]
         rtt_s = rtt_s[context.device_rows]
     elif isinstance(source, RttMatrix):
         rtt_s = _matrix_rtt_s(source.server, context)
@@ -300,7 +300,7 @@ def device_groups(context: NetworkContext, where: str) -> npt.NDArray[np.object_
 
 
 def text_codes(table: Any, column: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """A column of dictionary-encoded text as its words and, for each row, the number of its word; -1 where null."""
+    """A column of dictionary-encoded text: the index of each row's word (-1 if null), and the words."""
     encoded = table.column(column).unify_dictionaries().combine_chunks()
     codes: npt.NDArray[np.int64] = (
         encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

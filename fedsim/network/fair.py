@@ -1,20 +1,19 @@
 """Max-min fair sharing of links among flows, with the exact instants at which flows complete.
 
 An allocation is max-min fair when no flow can have more without taking from one that has no more than it (Bertsekas and
-Gallager, *Data Networks*, section 6.5.2). It is kept here as one **level** per link: a flow's rate is the least level
-on its route, and a link is right when it carries just its capacity at its level, or, its level being infinite, no more
-than its capacity. Once all links are right, every flow has a bottleneck, a full link on which no flow has more than it,
-and that is the condition for max-min fairness. When flows come and go, only the links whose flows changed are looked at
-again, and so on along the flows that this changes, until all are right: the lowest bottleneck is settled first, then
-the next, so this ends. Each look is one sorted filling of one link, vectorized over its flows.
+Gallager, *Data Networks*, section 6.5.2). It is kept here as one **level** per link: a flow's rate is the lowest level
+on its route, and a link is *settled* when it carries exactly its capacity at its level, or no more than its capacity at
+an infinite level. Once all links are settled, every flow has a bottleneck, that is, a full link on which no flow has
+more: the condition for max-min fairness. When flows start or end, only the links whose flows changed are filled
+again, then the links of the flows that this changes, until all are settled. Each step settles the lowest remaining
+bottleneck, so this terminates. A step is one sorted filling of one link, vectorized over its flows.
 
-Nothing here knows the simulation: time is what the caller says it is, in integer nanoseconds.
+This module does not know the simulation: the caller passes the time, in integer nanoseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,27 +23,25 @@ from fedsim.network.base import BIT_NS_PER_BYTE, FloatArray, IntArray, column_vi
 from fedsim.network.static import rate_column_bps
 from fedsim.units import NEVER
 
-Scalar = TypeVar("Scalar", bound=np.generic)
-
-_NO_LINK = 0  # fills up short routes; never a bottleneck
-_SAME_LEVEL = 4e-15  # a level found again differs by no more than the rounding of a sum
+_NO_LINK = 0  # pads short routes; never a bottleneck
+_SAME_LEVEL = 4e-15  # levels that differ by no more, relatively, differ by the rounding of a sum
 
 
 def fill_level(offers: FloatArray, capacity: float, guess: float = np.inf) -> float:
     """The level at which a link is full: ``sum(minimum(offers, level)) == capacity``.
 
     Args:
-        offers: rate that each flow could have but for this link, possibly infinite; not empty.
+        offers: rate that each flow could have without this link, possibly infinite; not empty.
         capacity: capacity of the link, zero or more, in the same unit.
-        guess: a level to begin with; a close one saves time.
+        guess: the level to start from; a close one saves time.
 
     Returns:
-        The level; infinite when the link carries all that is offered.
+        The level; infinite if the link carries all offers.
     """
     if offers.sum() <= capacity:
         return np.inf
-    # Newton's method: the load is concave and piecewise linear in the level, so a step from anywhere ends at or below
-    # the answer, every later one rises, and the first that meets no further offer is exact.
+    # Newton's method: the load is concave and piecewise linear in the level, so the first step ends at or below the
+    # answer, every later step rises, and the first that passes no further offer is exact.
     held = offers < guess
     below = int(np.count_nonzero(held))
     if below == len(offers):
@@ -91,7 +88,7 @@ class FairLinks:
         self._order: IntArray = np.zeros(16, np.int64)
 
         # Links in use, renumbered so that idle ones cost nothing.
-        self._place: dict[int, int] = {}
+        self._position: dict[int, int] = {}
         self._number: list[int] = [-1]
         self._free: list[int] = []
         self._capacity: FloatArray = np.full(16, np.inf)
@@ -149,7 +146,7 @@ class FairLinks:
         self._stale = True
 
     def cancel(self, flow_id: int, now_ns: int) -> float:
-        """Take a flow off the links.
+        """Remove a flow from the links.
 
         Returns:
             Bytes it has moved; its size if it had completed without having been popped.
@@ -168,7 +165,7 @@ class FairLinks:
         return float(min(max(size_bytes - left_bytes, 0.0), size_bytes))
 
     def next_completion_ns(self) -> int:
-        """The instant at which the next flow completes as things stand; :data:`NEVER` if none will."""
+        """The instant at which the next flow completes at the current rates; :data:`NEVER` if none will."""
         if self._completed:
             return next(iter(self._completed.values()))[0]
         if self._stale:
@@ -178,7 +175,7 @@ class FairLinks:
     def pop_completed(self, now_ns: int) -> list[tuple[int, int]]:
         """Flows that have completed by ``now_ns``, as (instant, flow), in order of time and then of their start.
 
-        A flow that completes at ``now_ns`` only because of what left at ``now_ns`` is given by the next call.
+        A flow that completes at ``now_ns`` only because others left at ``now_ns`` is returned by the next call.
         """
         self._advance(now_ns)
         while self.next_completion_ns() <= now_ns and not self._completed:
@@ -222,46 +219,43 @@ class FairLinks:
             self._remove(slot)
 
     def _join(self, link: int) -> int:
-        """Count one more user of ``link``; its place among the links in use."""
-        place = self._place.get(link)
-        if place is None:
+        """Count one more user of ``link``; returns its position among the links in use."""
+        position = self._position.get(link)
+        if position is None:
             if self._free:
-                place = self._free.pop()
-                self._number[place] = link
+                position = self._free.pop()
+                self._number[position] = link
             else:
-                place = len(self._number)
+                position = len(self._number)
                 self._number.append(link)
-                if place == len(self._level):
-                    self._capacity = _longer(self._capacity)
-                    self._level = _longer(self._level)
-                    self._users = _longer(self._users)
-                    self._touched = _longer(self._touched)
-            self._place[link] = place
-            self._capacity[place] = self._capacity_of[link]
-            self._users[place] = 0
-        self._users[place] += 1
-        # A link of one's own is a bottleneck at its capacity; a link newly shared is not one until proved.
-        if self._users[place] == 1:
-            self._level[place] = self._capacity[place]
-        elif self._users[place] == 2:
-            self._level[place] = np.inf
-        self._touched[place] = True
-        return place
+                if position == len(self._level):
+                    self._lengthen("_capacity", "_level", "_users", "_touched")
+            self._position[link] = position
+            self._capacity[position] = self._capacity_of[link]
+            self._users[position] = 0
+        self._users[position] += 1
+        # A link with one user is a bottleneck at its capacity; a newly shared link is none until it is filled.
+        if self._users[position] == 1:
+            self._level[position] = self._capacity[position]
+        elif self._users[position] == 2:
+            self._level[position] = np.inf
+        self._touched[position] = True
+        return position
 
-    def _leave(self, place: int) -> None:
-        self._users[place] -= 1
-        self._touched[place] = True
-        if self._users[place] == 1:
-            self._level[place] = self._capacity[place]
-        elif self._users[place] == 0:
-            self._touched[place] = False
-            del self._place[self._number[place]]
-            self._free.append(place)
+    def _leave(self, position: int) -> None:
+        self._users[position] -= 1
+        self._touched[position] = True
+        if self._users[position] == 1:
+            self._level[position] = self._capacity[position]
+        elif self._users[position] == 0:
+            self._touched[position] = False
+            del self._position[self._number[position]]
+            self._free.append(position)
 
     def _remove(self, slot: int) -> None:
-        for place in self._routes[:, slot].tolist():
-            if place != _NO_LINK:
-                self._leave(place)
+        for position in self._routes[:, slot].tolist():
+            if position != _NO_LINK:
+                self._leave(position)
         del self._slot[self._flow[slot]]
         last = len(self._flow) - 1
         if slot != last:
@@ -282,15 +276,16 @@ class FairLinks:
         grown[:rows, :columns] = self._routes
         self._routes = grown
         if len(self._flow) == len(self._rate):
-            self._size_bytes = _longer(self._size_bytes)
-            self._work = _longer(self._work)
-            self._rate = _longer(self._rate)
-            self._anchor_ns = _longer(self._anchor_ns)
-            self._end_ns = _longer(self._end_ns)
-            self._order = _longer(self._order)
+            self._lengthen("_size_bytes", "_work", "_rate", "_anchor_ns", "_end_ns", "_order")
+
+    def _lengthen(self, *columns: str) -> None:
+        """Double the length of these columns."""
+        for name in columns:
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
 
     def _settle(self) -> None:
-        """Make every link right, then let the new rates hold from now on."""
+        """Settle every link, and apply the new rates from now on."""
         self._stale = False
         count = len(self._flow)
         if count == 0:
@@ -320,14 +315,14 @@ class FairLinks:
         rates = _least(self._level, rows)
         touched = self._touched
         self._touch(rows, (rates != self._rate[:count]).nonzero()[0])
-        places = len(self._number)
-        shared = self._users[:places] > 1
-        capacity, level = self._capacity[:places], self._level[:places]
-        for _ in range(places * places + 64):
-            load = np.bincount(rows[0], rates, places)
+        positions = len(self._number)
+        shared = self._users[:positions] > 1
+        capacity, level = self._capacity[:positions], self._level[:positions]
+        for _ in range(positions * positions + 64):
+            load = np.bincount(rows[0], rates, positions)
             for row in rows[1:]:
-                load += np.bincount(row, rates, places)
-            wrong = touched[:places] & shared & ((level < np.inf) | (load > capacity))
+                load += np.bincount(row, rates, positions)
+            wrong = touched[:positions] & shared & ((level < np.inf) | (load > capacity))
             touched[:] = False
             links = wrong.nonzero()[0]
             if len(links) == 0:
@@ -335,10 +330,12 @@ class FairLinks:
             touched[links] = True
             for link in links.tolist():
                 self._fill(link, rows, rates)
-        raise InvariantViolation(f"fair rates of {count} flows over {places} links do not settle")
+        raise InvariantViolation(
+            f"fair rates of {count} flows over {positions} links do not settle"
+        )
 
     def _fill(self, link: int, rows: list[IntArray], rates: FloatArray) -> None:
-        """Make one link right; mark the other links of the flows that this changes."""
+        """Settle one link; marks the other links of the flows that this changes."""
         old = float(self._level[link])
         self._level[link] = np.inf
         if self._users[link] == len(rates):
@@ -372,7 +369,3 @@ def _least(level: FloatArray, rows: list[IntArray]) -> FloatArray:
     for row in rows[1:]:
         np.minimum(least, level[row], out=least)
     return least
-
-
-def _longer(column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    return np.concatenate([column, np.zeros_like(column)])

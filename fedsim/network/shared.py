@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,6 @@ class SharedNetwork(ConstantNetwork):
     Raises:
         UserError: negative or missing values, or an attachment that is not an access node.
     """
-
-    contended: ClassVar[bool] = True
 
     def __init__(
         self,

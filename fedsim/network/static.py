@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +81,8 @@ class ConstantNetwork(Network):
         """Start plus latency plus size over rate."""
         rate = self._rates[direction][client]
         if rate > 0:
+            # Half the rate is twice the bytes at the nominal one.
+            size_bytes = size_bytes / self.factor(client, direction, sequence)
             wire_ns = size_bytes * BIT_NS_PER_BYTE / rate
             if wire_ns < NEVER:
                 end_ns: int = start_ns + self._latency_ns[direction][client] + round(wire_ns)
@@ -111,8 +115,13 @@ class ConstantNetwork(Network):
         """Rate times time, up to the size."""
         if until_ns <= start_ns:
             return 0.0
+        factor = self.factor(client, direction, sequence)
         moved = self._rates[direction][client] * (until_ns - start_ns) / BIT_NS_PER_BYTE
-        return min(float(size_bytes), moved)
+        return float(size_bytes) if moved >= size_bytes / factor else moved * factor
+
+    def factor(self, client: int, direction: Direction, sequence: int) -> float:
+        """Rate of a dispatch's transfers over the nominal rate; above 0."""
+        return 1.0
 
 
 class StaticNetwork(ConstantNetwork):
@@ -160,37 +169,22 @@ class VaryingNetwork(StaticNetwork):
     function of client, direction and dispatch alone, so that a paused transfer resumes at its rate.
 
     Args:
-        latency_s, down_bps, up_bps, clients: as for :class:`StaticNetwork`.
-        down_cv: standard deviation of the rate over its mean before truncation, from the server; a number or one per
-            client; NaN (unknown) counts as 0.
-        up_cv: the same to the server.
+        cv: standard deviation of the rate over its mean before truncation, by direction and client; NaN (unknown)
+            counts as 0.
         streams: random numbers of the draws, one stream per direction.
+        links: as for :class:`StaticNetwork`.
 
     Raises:
         UserErrors: negative or missing values.
     """
 
-    def __init__(
-        self,
-        *,
-        latency_s: npt.ArrayLike,
-        down_bps: npt.ArrayLike,
-        up_bps: npt.ArrayLike,
-        clients: int,
-        down_cv: npt.ArrayLike,
-        up_cv: npt.ArrayLike,
-        streams: tuple[Stream, Stream],
-    ) -> None:
-        super().__init__(latency_s=latency_s, down_bps=down_bps, up_bps=up_bps, clients=clients)
-        cvs = [
-            np.nan_to_num(np.broadcast_to(np.asarray(cv, dtype=np.float64), (clients,)))
-            for cv in (down_cv, up_cv)
-        ]
-        self._cvs = tuple(column_view(cv) for cv in cvs)
-        self._keys = tuple(stream.keyed(clients) for stream in streams)
+    def __init__(self, *, cv: FloatArray, streams: Sequence[Stream], **links: Any) -> None:
+        super().__init__(**links)
+        self._cvs = tuple(column_view(column) for column in np.nan_to_num(cv))
+        self._keys = tuple(stream.keyed(cv.shape[1]) for stream in streams)
 
     def factor(self, client: int, direction: Direction, sequence: int) -> float:
-        """Rate of a dispatch's transfers over the nominal rate; above 0."""
+        """The factor drawn for the dispatch."""
         cv: float = self._cvs[direction][client]
         if not cv:
             return 1.0
@@ -200,34 +194,6 @@ class VaryingNetwork(StaticNetwork):
         # A rate of exactly 0 would be a link that is down forever.
         return max(factor, 1e-6)
 
-    def transfer_end_ns(
-        self,
-        client: int,
-        direction: Direction,
-        size_bytes: float,
-        start_ns: int,
-        sequence: int = 0,
-    ) -> int:
-        """The end of a transfer at the rate drawn for the dispatch."""
-        # Half the rate is twice the bytes at the nominal one.
-        size_bytes = size_bytes / self.factor(client, direction, sequence)
-        return super().transfer_end_ns(client, direction, size_bytes, start_ns)
-
     def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
         """None: rates are drawn per dispatch."""
         return None
-
-    def bytes_by(
-        self,
-        client: int,
-        direction: Direction,
-        size_bytes: float,
-        start_ns: int,
-        until_ns: int,
-        sequence: int = 0,
-    ) -> float:
-        """Drawn rate times time, up to the size."""
-        factor = self.factor(client, direction, sequence)
-        nominal_bytes = size_bytes / factor
-        moved = super().bytes_by(client, direction, nominal_bytes, start_ns, until_ns)
-        return float(size_bytes) if moved >= nominal_bytes else moved * factor

@@ -21,30 +21,22 @@ from fedsim.units import parse_duration_s, parse_rate_bps, to_ns
 CAPACITY = "capacity_bps"
 LATENCY = "latency_s"
 
-_HOP = (
-    1  # added to the latency of a link, in units of 2**-20 ns: breaks ties in favor of fewer links
-)
 _NS = 1 << 20
+_HOP = 1
+"""Added to the latency of each link, in units of 2**-20 ns, to prefer fewer links among equal latencies."""
 
 
 @dataclass(frozen=True)
 class Routes:
-    """The links between the server and every access node, in the order of travel, for one direction.
+    """The links between the server and every access node, for one direction.
 
     Attributes:
-        offsets: start of each access node's links in ``links``; shape ``(access nodes + 1,)``.
-        links: numbers of links.
+        links: numbers of the links of each access node's route, in the order of travel.
         latency_ns: latency of each access node's route; shape ``(access nodes,)``.
     """
 
-    offsets: IntArray
-    links: IntArray
+    links: list[list[int]]
     latency_ns: IntArray
-
-    def of(self, access: int) -> list[int]:
-        """Numbers of the links of one access node's route."""
-        route: list[int] = self.links[self.offsets[access] : self.offsets[access + 1]].tolist()
-        return route
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,6 @@ class Topology:
         access: names of the access nodes.
         links: source and target node of each link.
         capacity_bps: capacity of each link; shape ``(links,)``.
-        latency_ns: latency of each link; shape ``(links,)``.
         routes: routes by :class:`~fedsim.network.base.Direction`.
     """
 
@@ -64,7 +55,6 @@ class Topology:
     access: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     capacity_bps: FloatArray
-    latency_ns: IntArray
     routes: tuple[Routes, Routes]
 
     @classmethod
@@ -123,22 +113,25 @@ class Topology:
                     for name in lost[:10]
                 ]
             )
-        ways = (
-            [[number[arc] for arc in pairwise(down[name])] for name in access],
-            [[number[arc] for arc in pairwise(reversed(back[name]))] for name in access],
-        )
         return cls(
             server=server,
             access=tuple(access),
             links=links,
             capacity_bps=np.array([arcs.edges[arc][CAPACITY] for arc in links], dtype=np.float64),
-            latency_ns=latency_ns,
-            routes=(_routes(ways[0], latency_ns), _routes(ways[1], latency_ns)),
+            routes=(
+                _routes(
+                    [[number[arc] for arc in pairwise(down[name])] for name in access], latency_ns
+                ),
+                _routes(
+                    [[number[arc] for arc in pairwise(reversed(back[name]))] for name in access],
+                    latency_ns,
+                ),
+            ),
         )
 
     def route(self, access: int, direction: Direction) -> list[int]:
         """Numbers of the links that a transfer of an access node passes, in the order of travel."""
-        return self.routes[direction].of(access)
+        return self.routes[direction].links[access]
 
 
 def _cost(_from: str, _to: str, link: dict[str, Any]) -> int | None:
@@ -183,12 +176,8 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
     return arcs, errors
 
 
-def _routes(ways: Sequence[Sequence[int]], latency_ns: IntArray) -> Routes:
-    return Routes(
-        offsets=np.cumsum([0, *(len(way) for way in ways)], dtype=np.int64),
-        links=np.array([link for way in ways for link in way], dtype=np.int64),
-        latency_ns=np.array([sum(latency_ns[list(way)].tolist()) for way in ways], dtype=np.int64),
-    )
+def _routes(links: list[list[int]], latency_ns: IntArray) -> Routes:
+    return Routes(links, np.array([latency_ns[route].sum() for route in links], dtype=np.int64))
 
 
 def _some(names: Iterable[str]) -> str:

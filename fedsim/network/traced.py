@@ -31,8 +31,8 @@ _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")
 _REFUSED_BPS = -1.0
 
-# Work is counted in bit/s x ns. What is left of it after a piece may be nothing but rounding, of the work itself and of
-# the running sum; so little must not send a transfer to the far side of an outage.
+# Work is counted in bit/s x ns. A remainder after a piece that is within rounding, of the work or of the running sum,
+# counts as done: it must not carry a transfer to the far side of an outage.
 _OF_WORK = 1e-12
 _OF_SUM = 1e-15
 
@@ -45,7 +45,7 @@ class RateSeries:
 
     Args:
         series: number of each piece's series, 0..S-1, not decreasing; shape ``(pieces,)``.
-        start_ns: first instant of each piece on its series' own clock, increasing inside a series.
+        start_ns: start of each piece on the clock of its series, increasing within a series.
         duration_ns: length of each piece.
         rate_bps: rate of each piece.
         on_end: what happens outside a series' pieces; one for all, or one per series.
@@ -73,42 +73,28 @@ class RateSeries:
         rate = np.asarray(rate_bps, dtype=np.float64)
         self.names = tuple(names)
         _check_pieces(number, start, duration, rate, self.names)
-        ends = [on_end] * len(self.names) if isinstance(on_end, str) else list(on_end)
-        latency = np.broadcast_to(
-            np.asarray(np.nan if latency_s is None else latency_s, dtype=np.float64), rate.shape
-        )
-        modes = [_ON_END.index(end) for end in ends]
-        self._lay_out(number, start, start + duration, rate, latency, modes)
-
-    def _lay_out(
-        self,
-        number: IntArray,
-        start: IntArray,
-        end: IntArray,
-        rate: FloatArray,
-        latency: FloatArray,
-        modes: list[int],
-    ) -> None:
-        # A series that does not repeat is closed by an endless piece on either side. Each series ends in a row that
-        # is no piece: the end of its last piece and the work done by then.
-        count = len(modes)
-        mode = np.array(modes, dtype=np.int64)
+        count = len(self.names)
+        ends = [on_end] * count if isinstance(on_end, str) else on_end
+        mode = np.array([_ON_END.index(end) for end in ends], dtype=np.int64)
+        latency = np.broadcast_to(np.nan if latency_s is None else latency_s, rate.shape)
+        latency = _carried_on(latency.astype(np.float64), number)
+        # A series that does not repeat has an endless piece at either end. The last row of each series is not a piece:
+        # it holds the end of the last piece and the work done by then.
         open_ended = mode != _WRAP
         last_end = np.zeros(count, np.int64)
-        np.maximum.at(last_end, number, end)
+        np.maximum.at(last_end, number, start + duration)
         known = ~np.isnan(rate)
-        latency = _carried_on(latency, number)[known]
-        number, start, rate = number[known], start[known], rate[known]
+        number, start, rate, latency = number[known], start[known], rate[known], latency[known]
         pieces = np.bincount(number, minlength=count)
         first = np.concatenate([[0], np.cumsum(pieces)[:-1]])
         rows = pieces + 1 + 2 * open_ended
         offsets = np.concatenate([[0], np.cumsum(rows)])
-        place = np.arange(len(number)) - first[number] + offsets[number] + open_ended[number]
+        row_of = np.arange(len(number)) - first[number] + offsets[number] + open_ended[number]
 
         starts = np.full(offsets[-1], NEVER, dtype=np.int64)
         rates = np.zeros(offsets[-1])
-        starts[place] = start
-        rates[place] = rate
+        starts[row_of] = start
+        rates[row_of] = rate
         starts[offsets[1:][~open_ended] - 1] = last_end[~open_ended]
         head, tail = offsets[:-1][open_ended], offsets[1:][open_ended] - 2
         outside = np.where(mode == _ERROR, _REFUSED_BPS, 0.0)[open_ended]
@@ -119,11 +105,11 @@ class RateSeries:
         rates[tail] = np.where(held, rates[tail - 1], outside)
 
         latencies = np.full(offsets[-1], np.nan)
-        latencies[place] = latency
+        latencies[row_of] = latency
         latencies[head], latencies[tail] = latencies[head + 1], latencies[tail - 1]
-        weighted = latency * (starts[place + 1] - start)
+        weighted = latency * (starts[row_of + 1] - start)
 
-        # The endless first piece counts as no work, so that it does not eat the precision of the rest.
+        # The endless first piece counts as no work, because its sum would cost the others their precision.
         done = np.zeros(offsets[-1])
         done[:-1] = np.maximum(rates[:-1], 0.0) * np.diff(starts)
         done[head] = 0.0
@@ -198,7 +184,7 @@ class RateSeries:
             if target - slack <= 0:
                 target += total
                 passed_ns -= period
-        # The first piece by whose end the target is reached; an outage never is, for it does no work.
+        # The first piece by whose end the target is reached; it is never an outage, which does no work.
         last = bisect_left(sums, target - slack, piece + 1, end) - 1
         wire_ns: int = passed_ns + starts[last] + round((target - sums[last]) / rates[last])
         return wire_ns
@@ -240,9 +226,9 @@ def _carried_on(values: FloatArray, number: IntArray) -> FloatArray:
     for turn in (slice(None), slice(None, None, -1)):
         known, series = values[turn], number[turn]
         last = np.maximum.accumulate(np.where(np.isnan(known), -1, np.arange(len(known))))
-        found = np.maximum(last, 0)
-        usable = (last >= 0) & (series[found] == series)
-        values = np.where(usable, known[found], np.nan)[turn]
+        source = np.maximum(last, 0)
+        usable = (last >= 0) & (series[source] == series)
+        values = np.where(usable, known[source], np.nan)[turn]
     return values
 
 
@@ -254,7 +240,7 @@ def _check_pieces(
         ("is out of order", np.append(False, np.diff(number) < 0)),
         ("has no length", duration <= 0),
         (
-            "begins before the piece before it ends",
+            "begins before the previous piece ends",
             np.append(False, same & (start[1:] < (start + duration)[:-1])),
         ),
         ("has a negative or infinite rate", ~((rate >= 0) & (rate < np.inf)) & ~np.isnan(rate)),
@@ -308,8 +294,7 @@ class TracedNetwork(Network):
             transfer leaves.
 
     Raises:
-        UserError: a latency or a scale is negative, a series does not exist, or its latencies are needed but
-            unknown.
+        UserError: a latency or a scale is negative, a series does not exist, or a latency that is needed is unknown.
     """
 
     def __init__(
@@ -331,8 +316,8 @@ class TracedNetwork(Network):
             if latency_s is None and unknown.any():
                 client = int(unknown.argmax())
                 raise UserError(
-                    f"the latency of '{series.names[ride.series[client]]}' is not known, which client {client} follows"
-                    f" {where} ({int(unknown.sum())} clients in all)",
+                    f"the latency of series '{series.names[ride.series[client]]}', which client {client} follows"
+                    f" {where}, is unknown ({int(unknown.sum())} clients in all)",
                     where="devices.network.latency",
                     hint="give devices.network.latency a duration, such as 40ms",
                 )

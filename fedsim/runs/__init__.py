@@ -1,8 +1,8 @@
-"""The run folder: what a run leaves on disk, written as the run goes, and the :class:`Run` that reads it."""
+"""The run folder: the files of a run, written while it runs, and the :class:`Run` that reads them."""
 
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.run import Run, load_run
+from fedsim.runs.run import Run
 from fedsim.runs.writer import RunWriter
 
 __all__ = [
@@ -11,5 +11,4 @@ __all__ = [
     "RunFolder",
     "RunWriter",
     "Status",
-    "load_run",
 ]

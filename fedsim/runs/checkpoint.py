@@ -29,10 +29,10 @@ _KEPT = 2
 
 
 class Checkpoints:
-    """The newest two checkpoints of a run, in a folder of its own.
+    """The newest two checkpoints of a run, in a separate folder.
 
-    A checkpoint appears whole, by a rename, before the one before the last goes. Each holds the checksums of its files,
-    so that a damaged newer one is noticed, and the older one used.
+    A checkpoint appears whole, by a rename, before the one before the last is removed. Each holds the checksums of its
+    files, so that a damaged newer one is noticed and the older one is used.
 
     Args:
         path: ``checkpoint/`` of the run folder; created by the first save.
@@ -42,27 +42,33 @@ class Checkpoints:
         self.path = Path(path)
 
     def _numbered(self) -> list[Path]:
+        """The checkpoints, oldest first; links and files with such names are not fedsim's."""
+        return [path for path in self._taken() if path.is_dir() and not path.is_symlink()]
+
+    def _taken(self) -> list[Path]:
         if not self.path.is_dir():
             return []
-        folders = [p for p in self.path.iterdir() if p.name.isdecimal() and not p.is_symlink()]
-        return sorted(folders, key=lambda p: int(p.name))
+        return sorted(
+            (path for path in self.path.iterdir() if path.name.isdecimal()),
+            key=lambda path: int(path.name),
+        )
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Add a checkpoint, and remove all but the one before it.
 
         Args:
-            tensors: any shapes and types, on any device; asked for one after the other.
+            tensors: any shapes and types, on any device; read one after the other.
             state: what JSON can hold; floats survive exactly.
         """
-        earlier = self._numbered()
-        number = int(earlier[-1].name) + 1 if earlier else 1
+        earlier, taken = self._numbered(), self._taken()
+        number = int(taken[-1].name) + 1 if taken else 1
         self.path.mkdir(parents=True, exist_ok=True)
         remove_temporaries(self.path)
         with replacing_folder(self.path / str(number)) as folder:
             checksums: list[str] = []
-            for some in _batches(tensors):
+            for batch in _batches(tensors):
                 path = folder / _TENSORS.format(len(checksums))
-                save_tensors(path, some)
+                save_tensors(path, batch)
                 checksums.append(file_sha256(path))
             text = json.dumps({"tensors": checksums, "state": state})
             (folder / _STATE).write_text(
@@ -99,7 +105,7 @@ class Checkpoints:
         return None
 
     def damaged(self) -> list[tuple[Path, str]]:
-        """Every file of a checkpoint that is missing or has changed, with what is wrong with it."""
+        """Every file of a checkpoint that is missing or has changed, with the problem."""
         problems = []
         for path in self._numbered():
             try:
@@ -156,7 +162,7 @@ def _batches(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors such that the file appears whole or not at all."""
+    """Write tensors as a safetensors file, which appears whole or not at all."""
     from safetensors.torch import save_file
 
     ready: dict[str, Tensor] = {}
@@ -164,23 +170,23 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         value = tensor.detach().cpu().contiguous()
         storage = value.untyped_storage()
-        # safetensors refuses tensors that share memory, and would write the whole of it for a view.
+        # safetensors refuses tensors that share memory, and writes the whole storage of a view.
         if storage.data_ptr() in seen or storage.nbytes() != value.numel() * value.element_size():
             value = value.clone()
         seen.add(value.untyped_storage().data_ptr())
         ready[name] = value
-    # safetensors makes files that only their owner may read; they get the usual permissions here.
+    # safetensors makes files that only their owner may read; ``replacing`` sets the usual permissions.
     with replacing(path) as temporary:
         save_file(ready, temporary)
 
 
 def save_model(path: Path, model: Mapping[str, Tensor], personal: Mapping[str, Tensor]) -> None:
-    """Write a global model and personal parts into one safetensors file; :func:`load_model` takes them apart."""
+    """Write a global model and personal parts into one safetensors file, which :func:`load_model` reads."""
     save_tensors(path, {**model, **{_PERSONAL + name: value for name, value in personal.items()}})
 
 
 def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What :func:`save_model` wrote: the global model, and the personal parts.
+    """Read the global model and the personal parts from a file of :func:`save_model`.
 
     Raises:
         UserError: the file is missing or damaged.

@@ -25,22 +25,21 @@ def clients_table(
     online_fraction: Floats,
     last_accuracy: Floats | None = None,
 ) -> pa.Table:
-    """One row a client, ready for ``clients.parquet``.
+    """One row per client, ready for ``clients.parquet``.
 
-    Download, compute, upload, waiting, idle and offline seconds of a client add up to ``duration_s``. Idle
-    is what remains of its time online after work and waiting; a client that works or waits while offline
-    (where the scenario lets it) has that time counted as work or waiting.
+    Download, compute, upload, waiting, idle and offline seconds of a client add up to ``duration_s``. Idle time is what
+    remains of its time online after work and waiting; work and waiting while offline, if the scenario allows them,
+    count as work and waiting.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
         aggregations: as :attr:`Run.aggregations`.
         duration_s: simulated seconds of the run.
         samples: training samples of each client, shape (N,); its length is the number of clients.
-        step_s: nominal seconds a local step, shape (N,).
-        down_bps: nominal download rate in bit/s, shape (N,).
-        up_bps: nominal upload rate in bit/s, shape (N,).
+        step_s: nominal seconds per local step, shape (N,).
+        down_bps, up_bps: nominal rates in bit/s, shape (N,).
         online_fraction: share of ``duration_s`` that each client was online and eligible, shape (N,).
-        last_accuracy: last measured accuracy of each client, shape (N,); NaN where none was.
+        last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -53,9 +52,8 @@ def clients_table(
         # Sums in float64 are exact below 2**53.
         return total(dispatches[column].to_numpy()).astype(np.int64)
 
-    download_s, compute_s = total(spent.download_s), total(spent.compute_s)
-    upload_s, waiting_s = total(spent.upload_s), total(spent.waiting_s)
-    rest_s = np.maximum(duration_s - (download_s + compute_s + upload_s + waiting_s), 0.0)
+    seconds = {str(name): total(spent[name].to_numpy()) for name in spent}
+    rest_s = np.maximum(duration_s - sum(seconds.values()), 0.0)
     offline_s = np.minimum(rest_s, np.maximum(duration_s * (1.0 - online_fraction), 0.0))
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
     return from_columns(
@@ -73,10 +71,7 @@ def clients_table(
             "bytes_down": count_of("bytes_down"),
             "bytes_up": count_of("bytes_up"),
             "energy_j": total(dispatches["energy_j"].to_numpy()),
-            "download_s": download_s,
-            "compute_s": compute_s,
-            "upload_s": upload_s,
-            "waiting_s": waiting_s,
+            **seconds,
             "idle_s": rest_s - offline_s,
             "offline_s": offline_s,
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,

@@ -1,4 +1,4 @@
-"""What a result may depend on beside scenario and seed: versions and hardware, for ``run.json``."""
+"""Versions and hardware, which a result may depend on besides scenario and seed, for ``run.json``."""
 
 from __future__ import annotations
 

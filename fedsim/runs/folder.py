@@ -1,4 +1,4 @@
-"""The run folder: where its files lie, who may write to it, its status in ``run.json``, and the checksums of its files.
+"""The run folder: its paths, its lock, its status in ``run.json``, and the checksums of its files.
 
 A folder is complete when ``run.json`` says so: it is written last, and holds the checksums of all other files but the
 report.
@@ -13,10 +13,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required
+
+from pydantic import Field, StrictInt, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from fedsim.checksums import file_sha256, is_unchanged, stamped
-from fedsim.durable import TEMPORARY_PREFIX, remove_temporaries, write_text
+from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.errors import UserError
 from fedsim.locks import LOCK_NAMES, locked
 from fedsim.runs.schema import STREAMED, TABLES
@@ -29,15 +32,41 @@ FIRST_WITH_CHECKSUMS = 2
 
 
 class Status(StrEnum):
-    """How far a run has come."""
+    """State of a run."""
 
     RUNNING = "running"
-    """Going on, or killed without a chance to say so."""
+    """In progress, or killed before it could change its status."""
     COMPLETE = "complete"
     FAILED = "failed"
-    """Ended by an error, which ``run.json`` holds."""
+    """Ended by an error, which is in ``run.json``."""
     INTERRUPTED = "interrupted"
     """Stopped by the user; can be resumed."""
+
+
+_Seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
+class _Timeline(TypedDict):
+    run: str
+    seed: StrictInt
+
+
+class _Info(TypedDict, total=False):
+    """What readers rely on in ``run.json``; the checksum protects later files, but not those of fedsim 0.1."""
+
+    status: Required[Status]
+    seed: StrictInt | None
+    simulated_s: _Seconds | None
+    wall_s: _Seconds | None
+    rounds: StrictInt | None
+    metrics: dict[str, Any] | None
+    versions: dict[str, Any] | None
+    hardware: dict[str, Any] | None
+    files: dict[str, str] | None
+    timeline: _Timeline | None
+
+
+_INFO = TypeAdapter(_Info)
 
 
 class RunFolder:
@@ -49,34 +78,21 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-
-    @property
-    def scenario(self) -> Path:
+        self.scenario = self.path / "scenario.yaml"
         """The resolved scenario."""
-        return self.path / "scenario.yaml"
-
-    @property
-    def info(self) -> Path:
+        self.info = self.path / "run.json"
         """Status, environment and summary figures."""
-        return self.path / "run.json"
-
-    @property
-    def model(self) -> Path:
+        self.model = self.path / "model.safetensors"
         """The final model."""
-        return self.path / "model.safetensors"
-
-    @property
-    def report(self) -> Path:
-        """The page a person opens."""
-        return self.path / "report.html"
-
-    @property
-    def checkpoint(self) -> Path:
+        self.report = self.path / "report.html"
+        """The report page."""
+        self.checkpoint = self.path / "checkpoint"
         """The folder of checkpoints; absent once the run is complete."""
-        return self.path / "checkpoint"
+        self.original_scenario = self.checkpoint / "scenario.yaml"
+        """The scenario as it was when the run began; absent once the run is complete."""
 
     def stream(self, table: str) -> Path:
-        """The Arrow stream of a table of a run that is going on."""
+        """The Arrow stream of a table of a run in progress."""
         return self.path / f"{table}.arrows"
 
     def parquet(self, table: str) -> Path:
@@ -88,10 +104,10 @@ class RunFolder:
         """Make the folder of a new run, and hold its lock.
 
         Args:
-            overwrite: replace a run that is there: remove the files that fedsim wrote, and nothing else.
+            overwrite: replace an existing run: remove the files that fedsim wrote, and nothing else.
 
         Raises:
-            UserError: the folder holds something, another process works in it, or it cannot be written to.
+            UserError: the folder is in use or not empty, or it cannot be written to.
         """
         self._require_free(overwrite)
         try:
@@ -105,17 +121,21 @@ class RunFolder:
         try:
             with locked(self.path):
                 self._require_free(overwrite)
-                self._remove_own_files()
+                self.remove()
                 yield
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            raise self.no_room() from error
         finally:
             self._remove_if_empty()
 
     @contextlib.contextmanager
     def reclaimed(self) -> Iterator[None]:
-        """Hold the lock of the folder of a run that is there.
+        """Hold the lock of the folder of an existing run.
 
         Raises:
-            UserError: another process works in it, or it cannot be written to.
+            UserError: another process uses the folder, or it cannot be written to.
         """
         with locked(self.path):
             remove_temporaries(self.path)
@@ -124,35 +144,30 @@ class RunFolder:
     def _require_free(self, overwrite: bool) -> None:
         if not (self.path.is_symlink() or self.path.exists()):
             return
+        hint = "choose another output folder with -o"
         if not self.path.is_dir():
-            raise UserError(
-                "a file with this name exists",
-                where=str(self.path),
-                hint="choose another output folder with -o",
-            )
+            raise UserError("a file with this name exists", where=str(self.path), hint=hint)
         if all(_is_left_over(item.name) for item in self.path.iterdir()):
             return
-        if self._is_own() and not self.has_begun:
+        written_by_fedsim = self._is_own()
+        if written_by_fedsim and not self.has_begun:
             return
         if not overwrite:
+            if self.info.exists():
+                hint += f", finish the run with 'fedsim resume {self.path}', or replace it with --overwrite"
             raise UserError(
-                "the output folder exists and is not empty",
-                where=str(self.path),
-                hint=f"choose another folder with -o, finish the run with 'fedsim resume {self.path}', or replace it "
-                "with --overwrite"
-                if self.info.exists()
-                else "choose another folder with -o",
+                "the output folder exists and is not empty", where=str(self.path), hint=hint
             )
-        if not self._is_own():
+        if not written_by_fedsim:
             raise UserError(
                 "the folder was not written by fedsim, so it is not overwritten",
                 where=str(self.path),
-                hint="choose another output folder with -o",
+                hint=hint,
             )
 
     @property
     def has_begun(self) -> bool:
-        """Whether a run has written its scenario here; one that was killed before that has nothing to resume."""
+        """Whether a run has written its scenario here; one that was killed earlier has nothing to resume."""
         if not self.info.exists():
             return False
         info = self.read_info()
@@ -166,6 +181,16 @@ class RunFolder:
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
+    def no_room(self) -> UserError:
+        """The error for a run that ran out of disk space, with the command that continues it."""
+        began = self.info.exists() and self.has_begun
+        command = f"continue with: fedsim resume {self.path}" if began else "run the scenario again"
+        return UserError(
+            "the disk is full, or a quota or a limit on the size of files is reached",
+            where=str(self.path),
+            hint=f"free space, then {command}",
+        )
+
     def make_room(self) -> None:
         """Remove the streams of a run that ran out of disk space, so that its status can be written.
 
@@ -178,14 +203,11 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove what fedsim wrote; the folder goes when its lock is released, if nothing else is in it."""
-        self._remove_own_files()
-
-    def _remove_own_files(self) -> None:
-        own = [self.scenario, self.info, self.model, self.report]
-        own += [self.stream(table.name) for table in STREAMED]
-        own += [self.parquet(table.name) for table in TABLES]
+        files = [self.scenario, self.info, self.model, self.report]
+        files += [self.stream(table.name) for table in STREAMED]
+        files += [self.parquet(table.name) for table in TABLES]
         try:
-            for path in own:
+            for path in files:
                 path.unlink(missing_ok=True)
             # A link in place of the folder is removed, and not followed.
             for folder in (self.checkpoint, self.path / own_code.FOLDER):
@@ -214,23 +236,18 @@ class RunFolder:
     def begin(self, scenario: str, info: Mapping[str, Any]) -> None:
         """Write the first files of a run: its scenario, and ``run.json`` with the status ``running``.
 
-        A copy of the scenario lies with the checkpoints, so that a resumed run can say what has been edited since.
+        A copy of the scenario is kept with the checkpoints, so that ``resume`` can name later edits.
 
         Args:
             scenario: the resolved scenario as YAML.
             info: entries of ``run.json``.
         """
-        # run.json first, so that whatever a run killed in between leaves is known to be fedsim's.
+        # run.json first, so that files left by a run killed in between are known to be fedsim's.
         self.write_info({**info, "status": Status.RUNNING, "files": {}})
         self.checkpoint.mkdir(exist_ok=True)
         write_text(self.original_scenario, scenario)
         write_text(self.scenario, scenario)
         self.update_info(files={self.scenario.name: file_sha256(self.scenario)})
-
-    @property
-    def original_scenario(self) -> Path:
-        """The scenario as it was when the run began; absent once the run is complete."""
-        return self.checkpoint / "scenario.yaml"
 
     def complete(self, **changes: Any) -> dict[str, Any]:
         """Set the status ``complete``, together with the checksum of every file but the report.
@@ -282,7 +299,17 @@ class RunFolder:
             )
         if info["format"] >= FIRST_WITH_CHECKSUMS and not is_unchanged(info):
             raise self.damaged(self.info, "has changed since fedsim wrote it")
-        _require_plausible(info, self.info)
+        try:
+            _INFO.validate_python(info)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            key = ".".join(map(str, wrong["loc"]))
+            problem = (
+                f"lacks the entry '{key}'"
+                if wrong["type"] == "missing"
+                else f"the entry '{key}' is {json.dumps(wrong['input'])}, which fedsim never writes"
+            )
+            raise self.damaged(self.info, problem) from None
         return info
 
     def update_info(self, **changes: Any) -> dict[str, Any]:
@@ -294,7 +321,7 @@ class RunFolder:
         """Compare a file with its checksum in ``run.json``, if it has one there.
 
         Args:
-            info: what :meth:`read_info` gave.
+            info: from :meth:`read_info`.
             path: a file of this folder, which must exist.
 
         Raises:
@@ -305,7 +332,7 @@ class RunFolder:
             raise self.damaged(path, "has changed since fedsim wrote it (its checksum differs)")
 
     def problems(self, info: Mapping[str, Any]) -> list[UserError]:
-        """What is wrong with the files that ``run.json`` lists: one error per file that is missing or has changed."""
+        """One error per file in ``run.json`` that is missing or has changed."""
         problems = []
         for name in info.get("files", {}):
             path = self.path / name
@@ -320,7 +347,7 @@ class RunFolder:
         return problems
 
     def missing(self, info: Mapping[str, Any], path: Path) -> UserError:
-        """The error for a missing file; what brings it back depends on whether the run has ended."""
+        """The error for a missing file; its hint depends on whether the run has ended."""
         if info["status"] != Status.COMPLETE:
             return UserError(
                 "no such file; the run has not ended",
@@ -339,7 +366,7 @@ class RunFolder:
         )
 
     def damaged(self, path: Path, problem: str) -> UserError:
-        """The error for a damaged file, with the ways to get it back."""
+        """The error for a damaged file, with the ways to restore it."""
         return UserError(
             problem,
             where=str(path),
@@ -348,38 +375,5 @@ class RunFolder:
 
 
 def _is_left_over(name: str) -> bool:
-    """Whether a file may lie in the folder of a run that was killed before it had written anything."""
+    """Whether a file may be left by a run that was killed before it had written anything."""
     return name in LOCK_NAMES or name.startswith(TEMPORARY_PREFIX)
-
-
-def _require_plausible(info: Mapping[str, Any], path: Path) -> None:
-    """Refuse entries that readers could not work with; checksums protect later files, but not those of 0.1.0.
-
-    Raises:
-        UserError: an entry has a value that fedsim never writes.
-    """
-    number = (int, float)
-    allowed: dict[str, tuple[type, ...]] = {
-        "seed": (int,),
-        "simulated_s": number,
-        "wall_s": number,
-        "metrics": (dict,),
-        "versions": (dict,),
-        "hardware": (dict,),
-        "files": (dict,),
-        "timeline": (dict,),
-    }
-    wrong = [
-        key
-        for key, types in allowed.items()
-        if info.get(key) is not None and not isinstance(info[key], types)
-    ]
-    if info.get("status") not in list(Status):
-        wrong.append("status")
-    if wrong:
-        key = wrong[0]
-        raise UserError(
-            f"the entry {key!r} is {json.dumps(info.get(key))}, which fedsim never writes",
-            where=str(path),
-            hint="restore the file from a copy, or repeat the run with --overwrite",
-        )

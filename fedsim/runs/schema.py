@@ -45,7 +45,7 @@ def _table(name: str, description: str, fields: list[pa.Field], sort_by: tuple[s
 
 DISPATCHES = _table(
     "dispatches",
-    "One row a dispatch: one hand-out of work to one client.",
+    "One row per dispatch: work handed to one client.",
     [
         _field("dispatch_id", pa.int64(), "", "number of the dispatch, in order of dispatching"),
         _field("client_id", pa.int64(), "", "client that worked"),
@@ -55,34 +55,24 @@ DISPATCHES = _table(
         _field("downloaded_s", pa.float64(), "s", "end of the download; NaN if never"),
         _field("computed_s", pa.float64(), "s", "end of the local steps; NaN if never"),
         _field("arrived_s", pa.float64(), "s", "arrival of the update; NaN if never"),
-        _field("steps_assigned", pa.int64(), "steps", "local steps asked for"),
+        _field("steps_assigned", pa.int64(), "steps", "local steps assigned"),
         _field("steps_done", pa.int64(), "steps", "local steps done by its end"),
-        _field(
-            "outcome",
-            OUTCOME_TYPE,
-            "",
-            "aggregated, late, dropped, cut, discarded or unfinished",
-        ),
+        _field("outcome", OUTCOME_TYPE, "", f"one of {', '.join(OUTCOME_LABELS)}"),
         _field("staleness", pa.int64(), "versions", "versions made between dispatch and arrival"),
         _field("aggregated_version", pa.int64(), "versions", "version it entered; null if none"),
-        _field("bytes_down", pa.int64(), "B", "bytes sent to the client, as far as it came"),
-        _field("bytes_up", pa.int64(), "B", "bytes sent by the client, as far as it came"),
+        _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
+        _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
         _field("energy_j", pa.float64(), "J", "energy the device spent on it"),
-        _field("sequence", pa.int32(), "", "dispatches this client had before"),
-        _field("group", pa.int32(), "", "the schedule's own mark, such as a tier"),
-        _field(
-            "ended_s",
-            pa.float64(),
-            "s",
-            "when the client stopped working on it: arrival, drop, cut, or end of the run",
-        ),
+        _field("sequence", pa.int32(), "", "earlier dispatches of this client"),
+        _field("group", pa.int32(), "", "mark set by the schedule, such as a tier"),
+        _field("ended_s", pa.float64(), "s", "arrival, drop, cut, or end of the run"),
     ],
     ("dispatch_id",),
 )
 
 AGGREGATIONS = _table(
     "aggregations",
-    "One row a server update.",
+    "One row per server update.",
     [
         _field("version", pa.int64(), "versions", "version it made; consecutive from 1"),
         _field("time_s", pa.float64(), "s", "simulated time"),
@@ -98,12 +88,11 @@ AGGREGATIONS = _table(
         ),
         _field("contributor_ids", pa.list_(pa.int64()), "", "dispatch ids in order of arrival"),
         _field(
-            "multiplicities",
-            pa.list_(pa.int64()),
-            "",
-            "how often each contributor was drawn; null where each was drawn once",
+            "multiplicities", pa.list_(pa.int64()), "", "times each was drawn; null if all once"
         ),
-        _field("attributes", pa.map_(pa.string(), pa.float64()), "", "the schedule's own numbers"),
+        _field(
+            "attributes", pa.map_(pa.string(), pa.float64()), "", "numbers recorded by the schedule"
+        ),
     ],
     ("version",),
 )
@@ -116,22 +105,22 @@ METRICS_FIXED = [
 
 METRICS = _table(
     "metrics",
-    "One row an evaluation, in order of time; a column a metric.",
+    "One row per evaluation, in order of time; one column per metric.",
     [
         *METRICS_FIXED,
         _field("values", pa.map_(pa.string(), pa.float64()), "", "the metrics, by name"),
     ],
     (),
 )
-"""As streamed; the finished file and :attr:`Run.metrics` have one float64 column a metric instead of ``values``."""
+"""As streamed; the finished file and :attr:`Run.metrics` have one float64 column per metric instead of ``values``."""
 
 CLIENTS = _table(
     "clients",
-    "One row a client; sums over its dispatches.",
+    "One row per client; sums over its dispatches.",
     [
         _field("client_id", pa.int64(), "", "client"),
         _field("samples", pa.int64(), "samples", "training samples it holds"),
-        _field("step_s", pa.float64(), "s", "nominal seconds a local step"),
+        _field("step_s", pa.float64(), "s", "nominal seconds per local step"),
         _field("down_bps", pa.float64(), "bit/s", "nominal download rate"),
         _field("up_bps", pa.float64(), "bit/s", "nominal upload rate"),
         _field("online_fraction", pa.float64(), "", "share of the run it was online and eligible"),
@@ -144,7 +133,7 @@ CLIENTS = _table(
         _field("download_s", pa.float64(), "s", "time spent in downloads"),
         _field("compute_s", pa.float64(), "s", "time spent in local steps"),
         _field("upload_s", pa.float64(), "s", "time spent in uploads"),
-        _field("waiting_s", pa.float64(), "s", "its update had arrived, was not aggregated yet"),
+        _field("waiting_s", pa.float64(), "s", "its update had arrived and was not aggregated yet"),
         _field("idle_s", pa.float64(), "s", "online with nothing to do"),
         _field("offline_s", pa.float64(), "s", "offline with nothing to do"),
         _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
@@ -174,7 +163,7 @@ PARTITION = _table(
 )
 
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
-"""Tables written while the run goes on, as ``<name>.arrows``."""
+"""Tables written while the run is in progress, as ``<name>.arrows``."""
 
 TABLES = (*STREAMED, CLIENTS, ONLINE, PARTITION)
 """Every table a run folder may hold, as ``<name>.parquet``."""

@@ -1,4 +1,4 @@
-"""The file that says which run folders a sweep's folder holds."""
+"""``sweep.json``: the run folders in the folder of a sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SweepEntry:
     Attributes:
         run: name of its folder in the sweep's folder.
         seed: its seed.
-        values: what the sweep set, by dotted path.
+        values: the values that the sweep set, by dotted path.
         digest: of its resolved scenario; equal digests are equal scenarios.
     """
 
@@ -36,11 +36,11 @@ class SweepEntry:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """What a sweep's folder says of itself.
+    """The content of ``sweep.json``.
 
     Attributes:
         name: the scenario's name.
-        scenario: the scenario file; None where it was built in Python.
+        scenario: the scenario file; None if it was built in Python.
         runs: in the order of the sweep.
         verifiable: whether the file has a checksum; that of fedsim 0.1 has none.
     """
@@ -58,12 +58,12 @@ class SweepRecord:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether ``folder`` is that of a sweep."""
+    """Whether a folder is that of a sweep."""
     return (folder / SWEEP_FILE).is_file()
 
 
 def read_sweep(folder: Path) -> SweepRecord:
-    """What the sweep in ``folder`` says of itself.
+    """Read ``sweep.json``.
 
     Raises:
         UserError: there is no sweep, or its file is damaged.
@@ -98,7 +98,7 @@ def read_sweep(folder: Path) -> SweepRecord:
 
 
 def _require_plain_name(name: str) -> None:
-    """Refuse a name that would lead out of the sweep's folder.
+    """Refuse a name that leads out of the sweep's folder.
 
     Raises:
         ValueError: it is not the name of a folder in it.

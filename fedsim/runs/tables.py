@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
@@ -16,12 +17,14 @@ from fedsim.errors import UserError
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 ROW_GROUP = 65_536
+_FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of cells that spreadsheets take for formulas (OWASP, "CSV injection")."""
 
 
 def read_stream(path: Path, table: Table) -> pa.Table:
     """The rows of an Arrow stream up to the last whole batch.
 
-    A stream that was cut off, by a crash or because it is still being written, gives the rows before the cut.
+    A stream that was cut off, by a crash or because it is still being written, yields the rows before the cut.
     """
     batches: list[pa.RecordBatch] = []
     with pa.OSFile(str(path)) as source:
@@ -75,7 +78,7 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
 
 
 def from_columns(table: Table, columns: Mapping[str, Any]) -> pa.Table:
-    """A table from one array a column, in the types of its schema.
+    """A table from one array per column, in the types of its schema.
 
     Raises:
         KeyError: a column is missing.
@@ -87,9 +90,9 @@ def from_columns(table: Table, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def spread_metrics(data: pa.Table) -> pa.Table:
-    """One float64 column a metric in place of the streamed ``values``; NaN where a row lacks it.
+    """One float64 column per metric in place of the streamed ``values``; NaN if a row lacks it.
 
-    Columns stand in the order in which the metrics first appeared.
+    Columns are in the order in which the metrics first appeared.
     """
     rows: list[list[tuple[str, float]]] = data.column("values").to_pylist()
     names = list(dict.fromkeys(name for row in rows for name, _ in row))
@@ -106,6 +109,18 @@ def spread_metrics(data: pa.Table) -> pa.Table:
 
 
 def null_if_negative(values: Any) -> pa.Array:
-    """Whole numbers with null in place of the negative ones that stand for 'none' while rows are collected."""
+    """Whole numbers with null in place of negative ones, which stand for "none" while rows are collected."""
     array = pa.array(values)
     return pc.if_else(pc.less(array, 0), pa.scalar(None, array.type), array)
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """A table as CSV that spreadsheets show as it is: text that they would run as a formula begins with a quote."""
+    frame = table.rename(columns=_harmless)
+    for name in frame.select_dtypes(["object", "category", "string"]):
+        frame[name] = frame[name].astype(object).map(_harmless)
+    return str(frame.to_csv(index=False))
+
+
+def _harmless(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_MARKS) else value

@@ -1,4 +1,4 @@
-"""Compares every file of a run or a sweep with its checksum."""
+"""Compares every file of a run, a sweep or a trace bundle with its checksum."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fedsim.errors import UserError
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import FIRST_WITH_CHECKSUMS, RunFolder, Status
 from fedsim.runs.sweep import read_sweep
+from fedsim.traces.bundle import compare_files
 
 State = Literal["intact", "damaged", "not verifiable", "unfinished"]
 
@@ -47,6 +48,16 @@ def verify_run_folder(path: Path) -> Verdict:
     files = 1 + len(info.get("files", {})) + checkpoints.count_files()
     finished = info["status"] == Status.COMPLETE
     state: State = "damaged" if problems else "intact" if finished else "unfinished"
+    return Verdict(path, state, files, tuple(problems))
+
+
+def verify_bundle_folder(path: Path) -> Verdict:
+    """Compare the files of a trace bundle with the checksums in its manifest."""
+    try:
+        files, problems, verifiable = compare_files(path)
+    except UserError as error:
+        return Verdict(path, "damaged", 1, (error,))
+    state: State = "damaged" if problems else "intact" if verifiable else "not verifiable"
     return Verdict(path, state, files, tuple(problems))
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of a run while it goes on, so that a killed run leaves what it had done."""
+"""Writes the tables of a run while it is in progress, so that a killed run leaves its rows on disk."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ class RunWriter:
     """Collects rows and writes them to Arrow streams; :meth:`finish` turns these into Parquet files.
 
     Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
-    dispatch after two seconds of wall time; :meth:`flush` forces it.
-
-    Tables that are there are written anew.
+    dispatch after two seconds of wall time; :meth:`flush` forces it. Existing tables are replaced.
 
     Args:
         folder: the run folder, whose lock the caller holds.
@@ -104,7 +102,7 @@ class RunWriter:
         """Add one dispatch that has ended: the columns of ``DISPATCHES`` in their order.
 
         ``outcome`` is an :class:`~fedsim.outcomes.Outcome`; ``staleness`` and ``aggregated_version`` are -1
-        and times NaN where there is none. Dispatches may come in any order.
+        and times NaN if there is none. Dispatches may come in any order.
         """
         offset = self._offset
         _ROW.pack_into(self._buffer, offset, *values)
@@ -135,7 +133,7 @@ class RunWriter:
                 order[client] = version
                 order.move_to_end(client)
         if order is None and not self._unseen:
-            # From here on the first client in the order of last contributions is the one absent for longest.
+            # From here on the first client in the order of last contributions is the longest-absent one.
             versions = last.tolist()
             clients = sorted(range(len(versions)), key=versions.__getitem__)
             self._order = order = OrderedDict((client, versions[client]) for client in clients)
@@ -169,7 +167,7 @@ class RunWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything collected to the operating system; it survives the end of this process."""
+        """Pass everything collected to the operating system, so that it survives the end of this process."""
         self._flush_dispatches()
         self._flush_rows(AGGREGATIONS, self._aggregations)
         self._flush_rows(METRICS, self._metrics)
@@ -177,7 +175,7 @@ class RunWriter:
 
     def _flush_dispatches(self) -> None:
         if self._offset:
-            # Copied, because Arrow may keep the columns and the buffer is used again.
+            # Copied, because Arrow may keep the columns and the buffer is reused.
             rows = np.frombuffer(self._buffer, _ROW_TYPE, self._offset // _ROW.size).copy()
             columns: list[Any] = []
             for field in DISPATCHES.schema:
@@ -210,7 +208,7 @@ class RunWriter:
         finish_tables(self.folder)
 
     def close(self) -> None:
-        """Flush and close the streams, which stay readable; nothing can be appended any more."""
+        """Flush and close the streams, which stay readable; nothing can be appended after that."""
         if self._closed:
             return
         self._closed = True
@@ -233,7 +231,7 @@ class RunWriter:
 
 
 def finish_tables(folder: RunFolder) -> None:
-    """Rewrite the streams of a run as Parquet files; each stream goes when its file is there."""
+    """Rewrite the streams of a run as Parquet files; each stream is removed once its file exists."""
     for table in STREAMED:
         stream = folder.stream(table.name)
         data = read_stream(stream, table)

@@ -123,6 +123,9 @@ class Stop(Parameters):
     """Dispatches handed out."""
     arrivals: int | None = Field(default=None, ge=1)
     """Client updates received by the server."""
+    stalled_after: int | None = Field(default=None, ge=1)
+    """Dispatches in a row without an aggregated update, after which the run fails because it may never end; default:
+    100 per client, and at least 100,000."""
     target: dict[str, float] = {}
     """A metric and the value it must reach, such as ``{accuracy: 0.8}`` (``loss`` and ``perplexity`` from above)."""
 

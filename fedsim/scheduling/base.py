@@ -1,4 +1,4 @@
-"""The interfaces of schedules (when) and selections (whom), and the server as both see it.
+"""The interfaces of schedules (when) and selections (which clients), and the server as both see it.
 
 A schedule is a passive state machine: the simulation calls :meth:`Schedule.start` once and then one ``on_...`` method
 per event, and the schedule acts through its :class:`ServerPort`. The port holds only what a real server could know:
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -22,13 +23,14 @@ from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 
 
+@dataclass(slots=True, eq=False)
 class Dispatch:
     """A dispatch as the server knows it.
 
     Attributes:
         dispatch_id: number in order of dispatching, from 0.
         client: the client.
-        sequence: how many dispatches this client had before.
+        sequence: number of earlier dispatches of this client.
         version: model version handed out.
         round: its round; the version if the schedule has no rounds.
         steps: local steps assigned.
@@ -41,48 +43,19 @@ class Dispatch:
         used: whether its update has entered an aggregation.
     """
 
-    __slots__ = (
-        "arrived_ns",
-        "client",
-        "dispatch_id",
-        "dispatched_ns",
-        "multiplicity",
-        "open",
-        "round",
-        "sequence",
-        "staleness",
-        "steps",
-        "steps_done",
-        "used",
-        "version",
-    )
-
-    def __init__(
-        self,
-        dispatch_id: int,
-        client: int,
-        sequence: int,
-        version: int,
-        round_: int,
-        steps: int,
-        dispatched_ns: int,
-    ) -> None:
-        self.dispatch_id = dispatch_id
-        self.client = client
-        self.sequence = sequence
-        self.version = version
-        self.round = round_
-        self.steps = steps
-        self.dispatched_ns = dispatched_ns
-        self.arrived_ns = -1
-        self.steps_done = 0
-        self.staleness = 0
-        self.multiplicity = 1
-        self.open = True
-        self.used = False
-
-    def __repr__(self) -> str:
-        return f"Dispatch({self.dispatch_id}, client={self.client}, version={self.version}, steps={self.steps})"
+    dispatch_id: int
+    client: int
+    sequence: int
+    version: int
+    round: int
+    steps: int
+    dispatched_ns: int
+    arrived_ns: int = field(default=-1, init=False)
+    steps_done: int = field(default=0, init=False)
+    staleness: int = field(default=0, init=False)
+    multiplicity: int = field(default=1, init=False)
+    open: bool = field(default=True, init=False)
+    used: bool = field(default=False, init=False)
 
 
 class Timer(Protocol):
@@ -94,7 +67,25 @@ class Timer(Protocol):
 
 
 class ServerPort(Protocol):
-    """What a schedule may know of the server and do through it."""
+    """What a schedule may know of the server and do through it.
+
+    Attributes:
+        clients: number of clients N.
+        samples: training samples of each client, (N,).
+        default_steps: local steps of a full workload of each client, (N,), from the training section.
+        has_prologue: whether version 0 goes to all clients first; see :meth:`fedsim.methods.base.Method.prologue`.
+        detects_failures: whether the server detects that a busy client has gone offline.
+        version: number of server updates so far.
+        round: rounds closed so far.
+    """
+
+    clients: int
+    samples: npt.NDArray[np.int64]
+    default_steps: npt.NDArray[np.int64]
+    has_prologue: bool
+    detects_failures: bool
+    version: int
+    round: int
 
     @property
     def now_ns(self) -> int:
@@ -102,43 +93,8 @@ class ServerPort(Protocol):
         ...
 
     @property
-    def version(self) -> int:
-        """Number of server updates so far."""
-        ...
-
-    @property
-    def round(self) -> int:
-        """Rounds closed so far."""
-        ...
-
-    @property
-    def clients(self) -> int:
-        """Number of clients N."""
-        ...
-
-    @property
-    def samples(self) -> npt.NDArray[np.int64]:
-        """Training samples of each client, (N,)."""
-        ...
-
-    @property
-    def default_steps(self) -> npt.NDArray[np.int64]:
-        """Local steps of a full workload of each client, (N,), from the training section."""
-        ...
-
-    @property
     def busy_until_ns(self) -> int:
         """When the server finishes its last aggregation; it dispatches no work before."""
-        ...
-
-    @property
-    def has_prologue(self) -> bool:
-        """Whether version 0 goes to all clients first; see :meth:`fedsim.methods.base.Method.prologue`."""
-        ...
-
-    @property
-    def detects_failures(self) -> bool:
-        """Whether the server detects that a busy client has gone offline."""
         ...
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:

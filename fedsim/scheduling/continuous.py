@@ -117,14 +117,14 @@ class Concurrent(Continuous):
         super().__init__(params, server, selection)
         self._updates = updates
         self._buffer: list[Dispatch] = []
-        self._places = params.concurrency or selection.cohort_size()
-        self._taken = 0
-        self._filling_later = False
+        self._slots = params.concurrency or selection.cohort_size()
+        self._filled = 0
+        self._fill_is_due = False
 
     def start(self) -> None:
         """Fill all slots."""
-        if self.params.next_client == "same" and self._places >= self.server.clients:
-            self._taken = self._places = self.server.clients
+        if self.params.next_client == "same" and self._slots >= self.server.clients:
+            self._filled = self._slots = self.server.clients
             for client in range(self.server.clients):
                 self.hand_out(client)
         else:
@@ -132,8 +132,8 @@ class Concurrent(Continuous):
 
     def received(self, dispatch: Dispatch) -> None:
         """Buffer an update; create a version when there are enough."""
-        most = self.params.max_staleness
-        if most is not None and dispatch.staleness > most:
+        limit = self.params.max_staleness
+        if limit is not None and dispatch.staleness > limit:
             self.server.discard(dispatch)
         else:
             self._buffer.append(dispatch)
@@ -150,25 +150,25 @@ class Concurrent(Continuous):
         if self.params.next_client == "same":
             self.hand_out(client)
         else:
-            self._taken -= 1
+            self._filled -= 1
             self._fill()
 
     def _fill(self) -> None:
-        if self._filling_later:
+        if self._fill_is_due:
             return
         busy_until_ns = self.server.busy_until_ns
         if busy_until_ns and self.server.now_ns < busy_until_ns:
             # The clients drawn must still be online when the server can dispatch again.
-            self._filling_later = True
+            self._fill_is_due = True
             self.server.call_at(busy_until_ns, self._fill_now)
             return
-        for client in self.selection.draw(self._places - self._taken):
-            self._taken += 1
+        for client in self.selection.draw(self._slots - self._filled):
+            self._filled += 1
             self.hand_out(client)
-        if self._taken < self._places:
-            self._filling_later = True
+        if self._filled < self._slots:
+            self._fill_is_due = True
             self.server.call_when_available(self._fill_now)
 
     def _fill_now(self) -> None:
-        self._filling_later = False
+        self._fill_is_due = False
         self._fill()

@@ -8,12 +8,12 @@ from fedsim.errors import UserError
 
 
 class Standstill:
-    """Counts a schedule's steps at one instant, such as its rounds, and refuses a run that has too many.
+    """Counts the rounds of a schedule at one instant, and stops a run that has too many.
 
     Args:
-        steps: what is counted, in the plural.
-        remedy: what else the user can do than give compute or network times, or ``stop.rounds``.
-        allowance: steps beyond :attr:`LIMIT` that are still allowed at one instant.
+        steps: name of the rounds, in the plural.
+        remedy: what the user can do besides giving compute or network times, or ``stop.rounds``.
+        allowance: rounds beyond :attr:`LIMIT` that are still allowed at one instant.
     """
 
     LIMIT: ClassVar[int] = 1_000_000
@@ -26,7 +26,7 @@ class Standstill:
         self._count = 0
 
     def count(self, now_ns: int) -> None:
-        """One more step has ended.
+        """Count one more round.
 
         Raises:
             UserError: the limit is passed.

@@ -1,8 +1,9 @@
-"""Dispatches on shared links as events: transfers are flows whose rates change as others come and go."""
+"""Dispatches on shared links as events: transfers are flows whose rates change as others start and end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 from typing_extensions import override
 
@@ -15,34 +16,34 @@ from fedsim.simulation.engine import (
     Engine,
     ScheduledCall,
 )
-from fedsim.simulation.life import Life, LocalSteps, Plan, Reached, Transfer
-from fedsim.simulation.planned import Dispatches, OnEnd
+from fedsim.simulation.life import Activity, Life, LocalSteps, Plan, Reached, Transfer
+from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.workload import Workloads
 from fedsim.traces.availability import NEVER
 
 
+@dataclass(slots=True, eq=False)
 class _UnderWay:
-    """A dispatch under way, and the activity that it is in."""
+    """A dispatch under way, and its current activity: a transfer, a timed call, or both."""
 
-    __slots__ = ("call", "dispatch", "ended", "life", "story", "transfer_id")
+    dispatch: Dispatch
+    life: Life
+    story: Generator[Activity, Reached, None]
+    ended: bool = False
+    transfer_id: int = -1
+    call: ScheduledCall | None = None
 
-    def __init__(self, dispatch: Dispatch, life: Life) -> None:
-        self.dispatch = dispatch
-        self.life = life
-        self.story = life.story()
-        self.ended = False
-        self.transfer_id = -1
-        self.call: ScheduledCall | None = None
+    def cancel_call(self) -> None:
+        """Cancel the timed call, if there is one."""
+        if self.call is not None:
+            self.call.cancel()
+            self.call = None
 
 
 class ContendedDispatches(Dispatches):
-    """Dispatches whose transfers share links; a transfer is a flow, every other activity a timed call.
+    """Dispatches whose transfers share links: a transfer is a flow, every other activity a timed call.
 
-    Args:
-        engine: simulated time.
-        workloads: the work of each dispatch.
-        network: the shared links.
-        on_end: called when a dispatch ends by itself.
+    ``on_end`` is called when a dispatch ends by itself.
     """
 
     def __init__(
@@ -61,16 +62,8 @@ class ContendedDispatches(Dispatches):
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        life = Life(
-            self._workloads.of(dispatch),
-            dispatch.client,
-            dispatch.sequence,
-            dispatch.dispatched_ns,
-            dispatch.steps,
-            deadline_ns,
-            online_until_ns,
-        )
-        self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, life)
+        life = Life(self._workloads.of(dispatch), dispatch, deadline_ns, online_until_ns)
+        self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, life, life.story())
         self._advance(one, None)
 
     @override
@@ -95,15 +88,15 @@ class ContendedDispatches(Dispatches):
     # -- one dispatch ---------------------------------------------------------------------------------------------
 
     def _advance(self, one: _UnderWay, reached: Reached | None) -> None:
-        """Begin the next activity of a dispatch, or end it."""
+        """Begin the next activity of a dispatch, or end the dispatch."""
         now, dispatch = self._engine.now_ns, one.dispatch
         try:
-            # What starts a generator is None, whatever its type says of later values.
+            # A generator is started with None, which is not of the type of later values.
             activity = one.story.send(reached) if reached else next(one.story)
             while type(activity) is Transfer and activity.until_ns <= now:
                 activity = one.story.send((now, 0.0))
         except StopIteration:
-            # Ends of one instant come in order of dispatching.
+            # Ends of one instant are processed in order of dispatching.
             one.ended = True
             one.call = self._engine.call_at(now, lambda: self._end(one), dispatch.dispatch_id)
             return
@@ -126,10 +119,8 @@ class ContendedDispatches(Dispatches):
         self._advance(one, (self._engine.now_ns, self._leave_activity(one)))
 
     def _leave_activity(self, one: _UnderWay) -> float | None:
-        """Break off what a dispatch is doing; bytes moved by a transfer."""
-        if one.call is not None:
-            one.call.cancel()
-            one.call = None
+        """Interrupt the current activity of a dispatch; returns the bytes moved if it is a transfer."""
+        one.cancel_call()
         if one.transfer_id < 0:
             return None
         moved = self._network.cancel(one.transfer_id, self._engine.now_ns)
@@ -145,7 +136,7 @@ class ContendedDispatches(Dispatches):
     # -- flows ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Ask for the next finished flow once, after everything that starts and stops at this instant."""
+        """Schedule one look at the next finished flow, after all starts and stops of this instant."""
         if not self._settling:
             self._settling = True
             self._engine.call_at(self._engine.now_ns, self._plan_next_flow, SETTLING_ORDER)
@@ -168,8 +159,6 @@ class ContendedDispatches(Dispatches):
         for transfer_id in self._network.pop_finished(now):
             one = self._of_transfer.pop(transfer_id)
             one.transfer_id = -1
-            if one.call is not None:
-                one.call.cancel()
-                one.call = None
+            one.cancel_call()
             self._advance(one, (now, None))
         self._settle()

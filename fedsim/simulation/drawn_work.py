@@ -1,4 +1,4 @@
-"""Limited clients: how much work they do is drawn, instead of being what they are asked for."""
+"""Limited clients, which do a random part of the work that a dispatch requests."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class DrawnWork:
     def __init__(self, params: LimitedWork, units: Sequence[int], seed: int) -> None:
         self._params = params
         self._units = units
-        self._who = Stream(seed, Purpose.LIMITED_WORK, 0)
-        self._tau = Stream(seed, Purpose.LIMITED_WORK, 1)
+        self._choice = Stream(seed, Purpose.LIMITED_WORK, 0)
+        self._amount = Stream(seed, Purpose.LIMITED_WORK, 1)
         count = round(params.share * len(units))
-        order = np.argsort(self._who.uniforms(np.arange(len(units))), kind="stable")
+        order = np.argsort(self._choice.uniforms(np.arange(len(units))), kind="stable")
         self._limited = frozenset(order[:count].tolist())
 
     def steps(self, client: int, sequence: int, steps: int) -> int:
-        """Local steps that a client does, of ``steps`` asked for, in its dispatch number ``sequence``."""
+        """Local steps that a client does, of ``steps`` requested, in its dispatch number ``sequence``."""
         params = self._params
         if params.redraw == "both":
-            limited = self._who.uniform(client, sequence) < params.share
+            limited = self._choice.uniform(client, sequence) < params.share
         else:
             limited = client in self._limited
         if not limited:
             return steps
         unit = self._units[client]
-        asked = -(-steps // unit)
-        most = min(asked, max(1, asked - 1) if params.tau_max is None else params.tau_max)
+        requested = -(-steps // unit)
+        most = min(requested, max(1, requested - 1) if params.tau_max is None else params.tau_max)
         least = min(most, params.tau_min)
-        u = self._tau.uniform(client, 0 if params.redraw == "never" else sequence)
+        u = self._amount.uniform(client, 0 if params.redraw == "never" else sequence)
         tau = least + int(u * (most - least + 1))
-        return min(steps, (asked - tau + 1) * unit)
+        return min(steps, (requested - tau + 1) * unit)

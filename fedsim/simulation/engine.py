@@ -2,7 +2,7 @@
 
 The order at one instant is: flows on shared links that finish; ends of dispatches, in order of dispatching; clients
 that leave in the middle of a transfer; timers and deadlines, in the order in which they were set; evaluations. So an
-update that arrives exactly at a deadline is in time, and no order depends on how a time was computed.
+update that arrives exactly at a deadline is in time.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import simpy
 from simpy.events import EventPriority
 
 FLOW_ORDER = -1
-"""Flows that finish: before the ends of dispatches, which they may cause."""
+"""Flows that finish, before the ends of dispatches that they cause."""
 LEAVING_ORDER = 1 << 59
-"""Clients that go offline in the middle of a transfer: after the ends, so what arrives at that instant has arrived."""
+"""Clients that go offline in the middle of a transfer, after the transfers that end at that instant."""
 TIMER_ORDER = 1 << 60
 EVALUATION_ORDER = 1 << 61
 SETTLING_ORDER = (1 << 61) + 1
-"""Shared links settle their rates after everything at the instant has started and stopped."""
+"""Shared links settle their rates after all starts and stops of the instant."""
 LAST_ORDER = 1 << 62
 
 
 class Clock(Protocol):
-    """SimPy's environment as what it is here: a clock of integer nanoseconds."""
+    """The clock of SimPy's environment, which here counts integer nanoseconds."""
 
     @property
     def now(self) -> int:
@@ -35,7 +35,7 @@ class Clock(Protocol):
 
 
 class ScheduledCall(simpy.Event):
-    """A call at a fixed time. SimPy cannot cancel an event, so a canceled call happens and does nothing."""
+    """A call at a fixed time. SimPy cannot cancel an event, so a canceled call still happens but does nothing."""
 
     def __init__(self, env: simpy.Environment, callback: Callable[[], None]) -> None:
         super().__init__(env)
@@ -58,7 +58,7 @@ class Engine:
 
     Attributes:
         env: SimPy's environment.
-        clock: its clock, for what reads the time often.
+        clock: its clock, for code that reads the time often.
     """
 
     def __init__(self) -> None:

@@ -34,13 +34,7 @@ class EvaluationTimes:
 
 
 class Evaluations:
-    """Evaluates at the times asked for, and stops the run at its target.
-
-    Args:
-        times: when to evaluate.
-        engine: simulated time.
-        plane: executes the evaluations; None for timing-only runs.
-    """
+    """Evaluates at the given times, and stops the run at its target; timing-only runs have no ``plane``."""
 
     def __init__(self, times: EvaluationTimes, engine: Engine, plane: LearningPlane | None) -> None:
         self._times = times
@@ -52,14 +46,14 @@ class Evaluations:
         self._timed = 0
 
     def start(self) -> None:
-        """Evaluate the initial model, if asked for, and set the clock of timed evaluations."""
+        """Evaluate the initial model if required, and schedule the first timed evaluation."""
         if self._times.at_start:
             self._evaluate()
         if self._times.every_ns is not None:
             self._engine.call_at(self._times.every_ns, self._evaluate_on_time, EVALUATION_ORDER)
 
     def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
-        """A version has been made from the updates of these dispatches."""
+        """Evaluate a version created from the updates of these dispatches, if an evaluation is due."""
         self._version, self._round = version, round_
         times = self._times
         if times.every_versions is not None and version % times.every_versions == 0:
@@ -70,11 +64,11 @@ class Evaluations:
                 self._evaluate()
 
     def on_round(self, round_: int) -> None:
-        """A round has closed without a version."""
+        """Record that a round has closed."""
         self._round = round_
 
     def finish(self) -> None:
-        """Evaluate the final model, unless that has been done."""
+        """Evaluate the final model, unless it has been evaluated."""
         if self._evaluated_version != self._version:
             self._evaluate()
 
@@ -85,10 +79,10 @@ class Evaluations:
         if self._timed == MOST_EVALUATIONS:
             # If stop.simulated_time is given, the scenario is refused before it runs.
             raise UserError(
-                f"{every_ns / NS_PER_S:g} s between evaluations has made {MOST_EVALUATIONS:,} of them, the most "
-                f"that a run makes, after {now / NS_PER_S:g} simulated seconds",
+                f"{every_ns / NS_PER_S:g} s between evaluations reached the limit of {MOST_EVALUATIONS:,} evaluations "
+                f"per run after {now / NS_PER_S:g} simulated seconds",
                 where="evaluation.every",
-                hint="measure less often, or give stop.simulated_time",
+                hint="evaluate less often, or give stop.simulated_time",
             )
         self._timed += 1
         self._evaluate()

@@ -16,7 +16,7 @@ from fedsim.scheduling.base import Schedule, Selection, ServerPort
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much a client is asked to do.
+    """How much work a dispatch contains.
 
     Attributes:
         steps: local steps of a full workload per client, (N,) int64.
@@ -34,7 +34,7 @@ class Clients:
     Attributes:
         population: their devices.
         samples: training samples per client, (N,).
-        work: what a dispatch asks them to do.
+        work: work per dispatch.
         expected_duration_s: duration of a client's full workload at nominal speed and rates.
     """
 
@@ -46,11 +46,11 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of a server. Schedule and selection act through the server, so each run makes its own.
+    """The rules of a server. Schedule and selection act through the server, so each run creates its own.
 
     Attributes:
-        selection: makes the selection.
-        schedule: makes the schedule.
+        selection: creates the selection.
+        schedule: creates the schedule.
         failure_detection_ns: how long after a failure the server notices it; None if it never does.
         aggregation_ns: duration of an aggregation.
         has_prologue: whether version 0 is that of the method's prologue.
@@ -66,41 +66,20 @@ class Rules:
 
 
 class Facts:
-    """The part of :class:`fedsim.scheduling.base.ServerPort` that holds from before the first event on."""
+    """The part of :class:`fedsim.scheduling.base.ServerPort` that is known before the first event."""
 
     def __init__(self, clients: Clients, rules: Rules, seed: int) -> None:
-        self._clients = clients
-        self._rules = rules
+        self.clients = clients.population.clients
+        self.samples = clients.samples
+        self.default_steps = clients.work.steps
+        self.has_prologue = rules.has_prologue
+        self.detects_failures = rules.failure_detection_ns is not None
+        self._expected_duration_s = clients.expected_duration_s
         self._seed = seed
-
-    @property
-    def clients(self) -> int:
-        """Number of clients N."""
-        return self._clients.population.clients
-
-    @property
-    def samples(self) -> npt.NDArray[np.int64]:
-        """Training samples per client, (N,)."""
-        return self._clients.samples
-
-    @property
-    def default_steps(self) -> npt.NDArray[np.int64]:
-        """Local steps of a full workload per client, (N,)."""
-        return self._clients.work.steps
-
-    @property
-    def has_prologue(self) -> bool:
-        """Whether version 0 goes to all clients first."""
-        return self._rules.has_prologue
-
-    @property
-    def detects_failures(self) -> bool:
-        """Whether the server learns that a client at work is gone."""
-        return self._rules.failure_detection_ns is not None
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a client's full workload at nominal speed and rates."""
-        return self._clients.expected_duration_s(client)
+        return self._expected_duration_s(client)
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""

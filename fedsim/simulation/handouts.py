@@ -1,12 +1,13 @@
-"""Hand-outs: which clients have work, which wait for it, and which can be given some now.
+"""Hand-outs: which clients are at work, which have work waiting, and which are available.
 
-A client is *engaged* from the moment at which work is promised to it until it is done with all of it. Only clients that
+A client is *engaged* from the moment at which work is assigned to it until all of its work is done. Only clients that
 are online and not engaged are drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,34 +24,25 @@ _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 Steps = int | Callable[[], int] | None
 OnDispatched = Callable[[Dispatch], None] | None
 Begin = Callable[[int, int, int, Steps, int | None, OnDispatched], None]
-"""Hands work to a client: client, current time, end of its time online, steps, deadline and callback."""
+"""Hands work to a client: client, current time, time at which it goes offline, steps, deadline and callback."""
 
 
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """Work that waits to be handed to a client."""
 
-    __slots__ = ("_handouts", "client", "deadline_ns", "on_dispatched", "steps")
-
-    def __init__(
-        self,
-        handouts: HandOuts,
-        client: int,
-        steps: Steps,
-        deadline_ns: int | None,
-        on_dispatched: OnDispatched,
-    ) -> None:
-        self._handouts = handouts
-        self.client = client
-        self.steps = steps
-        self.deadline_ns = deadline_ns
-        self.on_dispatched = on_dispatched
+    handouts: HandOuts
+    client: int
+    steps: Steps
+    deadline_ns: int | None
+    on_dispatched: OnDispatched
 
     def cancel(self) -> None:
-        self._handouts.take_back(self)
+        self.handouts.take_back(self)
 
 
 class _Done:
-    """A hand-out that has happened: there is nothing to take back."""
+    """The timer of a hand-out that has happened and cannot be canceled."""
 
     def cancel(self) -> None:
         pass
@@ -63,12 +55,11 @@ class HandOuts:
     """Hands work to clients, now or when it becomes possible.
 
     Args:
-        engine: simulated time.
-        availability: when clients are online.
+        engine, availability: simulated time, and when clients are online.
         stream: random numbers of uniform draws.
         begin: called for each hand-out that happens.
-        next_change_ns: when the selection may draw other clients although nobody checks in; None if never.
-        is_patient: whether the server may wait for clients for as long as it takes.
+        next_change_ns: when the selection may draw other clients although no client checks in; None if never.
+        is_patient: whether the server may wait for clients without a limit.
 
     Attributes:
         busy_until_ns: nothing is handed out before; set when an aggregation takes time.
@@ -93,11 +84,11 @@ class HandOuts:
         self._next_change_ns = next_change_ns
         self._is_patient = is_patient
         self._draws = 0
-        # The client drawn last, and when it was.
+        # The client drawn last, and the time of the draw.
         self._drawn = self._drawn_ns = -1
         self._at_work = bytearray(availability.clients)
         self._engaged = np.zeros(availability.clients, dtype=np.bool_)
-        # Single clients are read and written through a view, which is cheaper than numpy's own access.
+        # Single clients are read and written through a view, which is cheaper than indexing the array.
         self._is_engaged = self._engaged.data
         self._waiting: dict[int, _Waiting] = {}
         self._callbacks: list[Callable[[], None]] = []
@@ -105,7 +96,7 @@ class HandOuts:
         self._wake_ns = -1
         self._wake_due = False
 
-    # -- who can be drawn -----------------------------------------------------------------------------------------
+    # -- clients that can be drawn --------------------------------------------------------------------------------
 
     def is_engaged(self, client: int) -> bool:
         """Whether the client is at work, or work is waiting for it."""
@@ -117,7 +108,7 @@ class HandOuts:
         return online[~self._engaged[online]]
 
     def sample_online(self, count: int) -> list[int]:
-        """Up to ``count`` different clients that are online and not engaged, uniformly."""
+        """Up to ``count`` different clients, drawn uniformly from those that are online and not engaged."""
         self._draws += 1
         now = self._clock.now
         if count == 1:
@@ -153,7 +144,7 @@ class HandOuts:
         return waiting
 
     def _try_again(self, waiting: _Waiting) -> None:
-        """Hand out work that waits, if that is possible now; otherwise when the client checks in, or is done."""
+        """Hand out waiting work if that is possible now; otherwise try again when the client checks in or is done."""
         client = waiting.client
         if self._waiting.get(client) is not waiting or self._at_work[client]:
             return
@@ -178,21 +169,21 @@ class HandOuts:
             self._engine.call_at(due_ns, lambda: self._try_again(waiting))
 
     def take_back(self, waiting: _Waiting) -> None:
-        """Forget work that has not been handed out."""
+        """Withdraw work that has not been handed out."""
         client = waiting.client
         if self._waiting.get(client) is waiting:
             del self._waiting[client]
             self._is_engaged[client] = bool(self._at_work[client])
 
     def release(self, client: int) -> None:
-        """The client is done with its dispatch and can be given work again."""
+        """Record that the client is done with its dispatch and can be given work again."""
         self._at_work[client] = False
         self._is_engaged[client] = client in self._waiting
 
     # -- waiting for clients --------------------------------------------------------------------------------------
 
     def call_when_available(self, callback: Callable[[], None]) -> None:
-        """Call back once, when next a client can be drawn that cannot be drawn now."""
+        """Call back once, when the next client becomes available."""
         self._callbacks.append(callback)
         now = self._clock.now
         if self._wake_ns <= now:
@@ -204,7 +195,7 @@ class HandOuts:
                 self._engine.call_at(self._wake_ns, self._wake)
 
     def look_again(self, client: int) -> None:
-        """After a client's work has ended: hand out what waits for it, and wake those who wait for a client."""
+        """After a client's work has ended, hand out its waiting work and wake the callers that wait for a client."""
         if self._waiting:
             waiting = self._waiting.get(client)
             if waiting is not None:

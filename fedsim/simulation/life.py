@@ -1,26 +1,28 @@
 """The life of a dispatch: :meth:`Life.story` defines what happens to it, and is read from top to bottom.
 
-A life takes time only in the three activities that it yields: transfers, local steps, and waiting offline. Its runner
-answers each with the instant at which it ended. :class:`fedsim.simulation.plan.Planner` runs a life in closed form, all
-at once, if links are not shared; :class:`fedsim.simulation.contended.ContendedDispatches` runs it with events if they
-are.
+Simulated time passes only in the three activities that a life yields: transfers, local steps, and waiting offline. Its
+runner sends back the instant at which each activity ended. :class:`fedsim.simulation.plan.Planner` runs a life at once,
+in closed form, if links are not shared; :class:`fedsim.simulation.contended.ContendedDispatches` runs it with events if
+they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedsim.network.base import Direction
+from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
 
 
 class Plan(NamedTuple):
-    """What becomes of a dispatch.
+    """The course of a dispatch.
 
     Attributes:
-        end_ns: when it arrives or is dropped; NEVER if it hangs forever, and then nothing else has a meaning.
+        end_ns: when it arrives or is dropped; NEVER if it hangs forever, and then the other fields mean nothing.
         arrives: whether it arrives.
         downloaded_ns, computed_ns: ends of the first two phases; -1 for one that does not end.
         steps_done: local steps done by the end.
@@ -41,7 +43,7 @@ class Plan(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """Move bytes; broken off at ``until_ns`` unless the last byte has arrived by then."""
+    """Move bytes; interrupted at ``until_ns`` unless the last byte has arrived by then."""
 
     direction: Direction
     size_bytes: float
@@ -62,90 +64,65 @@ class Offline(NamedTuple):
 
 Activity = Transfer | LocalSteps | Offline
 Reached = tuple[int, float | None]
-"""When an activity ended, and the bytes that a transfer had moved if it was broken off; None if it was completed."""
+"""When an activity ended, and the bytes that a transfer had moved if it was interrupted; None if it was completed."""
 
 
+@dataclass(slots=True, eq=False)
 class Life:
     """One dispatch under way.
 
-    Args:
+    Attributes:
         workload: the rules of its work.
-        client: the client; online at ``start_ns``.
-        sequence: number of earlier dispatches of the client; keys its jitter and failures.
-        start_ns: when the work is handed out.
-        steps: local steps asked for.
+        dispatch: the dispatch; its client is online at the start.
         deadline_ns: latest useful arrival, if one was announced.
-        online_until_ns: when the client goes offline first.
-        stop_ns: when the dispatch is broken off, if the client does not crash before: the server calls it off, or the
-            run ends. A runner that learns of it only then sets the attribute to the current instant.
+        online_until_ns: when the client goes offline next.
+        stop_ns: when the dispatch is cut off, unless the client crashes before: the server stops it, or the run ends. A
+            runner that learns of it only then sets the attribute to the current instant.
     """
 
-    __slots__ = (
-        "_bytes",
-        "_client",
-        "_deadline_ns",
-        "_off_ns",
-        "_sequence",
-        "_start_ns",
-        "_steps",
-        "_transfer_ns",
-        "_workload",
-        "arrives",
-        "compute_ns",
-        "computed_ns",
-        "downloaded_ns",
-        "now_ns",
-        "steps_done",
-        "stop_ns",
-    )
+    workload: Workload
+    dispatch: Dispatch
+    deadline_ns: int | None
+    online_until_ns: int
+    stop_ns: int = NEVER
+    now_ns: int = field(init=False)
+    arrives: bool = field(default=False, init=False)
+    downloaded_ns: int = field(default=-1, init=False)
+    computed_ns: int = field(default=-1, init=False)
+    steps_done: int = field(default=0, init=False)
+    compute_ns: int = field(default=0, init=False)
+    _bytes: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False)
+    _transfer_ns: list[int] = field(default_factory=lambda: [0, 0], init=False)
 
-    def __init__(
-        self,
-        workload: Workload,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        steps: int,
-        deadline_ns: int | None,
-        online_until_ns: int,
-        stop_ns: int = NEVER,
-    ) -> None:
-        self._workload = workload
-        self._client = client
-        self._sequence = sequence
-        self._start_ns = self.now_ns = start_ns
-        self._steps = steps
-        self._deadline_ns = deadline_ns
-        self._off_ns = online_until_ns
-        self.stop_ns = min(stop_ns, workload.crash_ns(client, sequence, start_ns))
-        self.arrives = False
-        self.downloaded_ns = self.computed_ns = -1
-        self.steps_done = self.compute_ns = 0
-        self._bytes = [0.0, 0.0]
-        self._transfer_ns = [0, 0]
+    def __post_init__(self) -> None:
+        dispatch = self.dispatch
+        self.now_ns = dispatch.dispatched_ns
+        crash_ns = self.workload.crash_ns(dispatch.client, dispatch.sequence, self.now_ns)
+        self.stop_ns = min(self.stop_ns, crash_ns)
 
     def story(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last it has arrived, is dropped or was stopped."""
-        workload, client, sequence = self._workload, self._client, self._sequence
+        workload, dispatch = self.workload, self.dispatch
+        client, sequence = dispatch.client, dispatch.sequence
 
         # Step 1. Download the model.
         if not (yield from self._transfer(Direction.DOWN, workload.bytes_down)):
             return
         self.downloaded_ns = began_ns = self.now_ns
 
-        # Step 2. Settle how many local steps to do. A client that cannot do one before the deadline declines.
-        step_ns = workload.population.compute.step_ns(client, sequence, self._start_ns)
+        # Step 2. Decide how many local steps to do. A client that cannot do one before the deadline declines.
+        step_ns = workload.population.compute.step_ns(client, sequence, dispatch.dispatched_ns)
         steps = workload.affordable_steps(
-            client, sequence, self._steps, began_ns, step_ns, self._deadline_ns
+            client, sequence, dispatch.steps, began_ns, step_ns, self.deadline_ns
         )
         if steps < 1:
             return
 
-        # Step 3. Do them, as far as the client's absence allows: it drops the work, pauses, or goes on offline.
+        # Step 3. Do them. A client that goes offline drops the work, pauses, stops, or continues offline.
         end_ns, steps = workload.local_steps(client, sequence, began_ns, step_ns, steps)
         until_ns = min(end_ns, self.stop_ns)
         if workload.drops:
-            until_ns = min(until_ns, self._off_ns)
+            until_ns = min(until_ns, self.online_until_ns)
         self.now_ns, _ = yield LocalSteps(until_ns)
         self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
         if self.now_ns < end_ns or end_ns >= NEVER:
@@ -171,36 +148,36 @@ class Life:
     ) -> Generator[Activity, Reached, bool]:
         """Move bytes whenever the client is online; returns whether all of them arrived."""
         before, moved = self._bytes[direction], 0.0
-        # A client may have left, and come back, while it computed.
-        online = self.now_ns <= self._off_ns or (yield from self._return())
+        # The client may have left and come back while it computed.
+        online = self.now_ns <= self.online_until_ns or (yield from self._return())
         while online:
             began_ns = self.now_ns
-            until_ns = min(self._off_ns, self.stop_ns)
-            self.now_ns, part = yield Transfer(direction, size_bytes - moved, until_ns)
+            until_ns = min(self.online_until_ns, self.stop_ns)
+            self.now_ns, moved_now = yield Transfer(direction, size_bytes - moved, until_ns)
             self._transfer_ns[direction] += self.now_ns - began_ns
-            if part is None:
+            if moved_now is None:
                 self._bytes[direction] = before + size_bytes
                 return True
-            moved += part
+            moved += moved_now
             self._bytes[direction] = before + moved
             online = yield from self._return()
         return False
 
     def _return(self) -> Generator[Activity, Reached, bool]:
         """Wait until a client that has left is back; returns False if the dispatch is dropped or stopped first."""
-        if self.now_ns >= self.stop_ns or self._workload.drops:
+        if self.now_ns >= self.stop_ns or self.workload.drops:
             return False
-        availability = self._workload.population.availability
-        back_ns = availability.next_online(self._client, self.now_ns)
+        availability = self.workload.population.availability
+        back_ns = availability.next_online(self.dispatch.client, self.now_ns)
         if back_ns > self.now_ns:
             self.now_ns, _ = yield Offline(min(back_ns, self.stop_ns))
             if self.now_ns >= self.stop_ns:
                 return False
-        self._off_ns = availability.online_until(self._client, self.now_ns)
+        self.online_until_ns = availability.online_until(self.dispatch.client, self.now_ns)
         return True
 
     def plan(self) -> Plan:
-        """What has become of the dispatch by now."""
+        """The course of the dispatch up to now."""
         bytes_down, bytes_up = self._bytes
         download_ns, upload_ns = self._transfer_ns
         return Plan(

@@ -1,22 +1,48 @@
-"""Plans of dispatches in closed form.
+"""Dispatches on links that are not shared: their plans in closed form, and their ends as events.
 
-Where links are not shared, everything that will happen to a dispatch follows at once from the population's columns.
-That is why a dispatch is a single event. The server never sees a plan.
+If links are not shared, the whole course of a dispatch is known when it is handed out, so a dispatch is a single event.
+The server never sees a plan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
 import numpy as np
+import simpy
+from typing_extensions import override
 
 from fedsim.network.base import Direction
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.engine import Engine
 from fedsim.simulation.life import Life, Plan, Reached, Transfer
-from fedsim.simulation.workload import Workload
+from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import NEVER
 
 _BEYOND = 2 * NEVER - 1
-"""Later than every instant, NEVER included."""
-# A named tuple's own constructor costs one more call, which every dispatch would pay.
+"""Later than every instant, including NEVER."""
+OnEnd = Callable[[Dispatch, Plan], None]
+# Skips one call of the named tuple's constructor, which every dispatch would pay.
 _NEW_TUPLE = tuple.__new__
+
+
+class Dispatches(Protocol):
+    """The dispatches under way: downloading, computing, uploading, or waiting for their client."""
+
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        """Start a dispatch now; its client is online until ``online_until_ns``."""
+
+    def stop(self, dispatch: Dispatch) -> Plan:
+        """Stop a dispatch now; returns its course up to now.
+
+        A dispatch that has not ended yet has not arrived, even if it would have arrived at this very instant.
+        """
+        ...
+
+    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
+        """Stop all dispatches under way, in order of dispatching."""
+        ...
 
 
 class Planner:
@@ -29,10 +55,10 @@ class Planner:
         self._phases, self._steps_vary = self._constant_phases()
 
     def _constant_phases(self) -> tuple[memoryview[int] | None, bool]:
-        """Durations of the phases of undisturbed dispatches, and whether that of a local step is still to be asked for.
+        """Durations of the phases of undisturbed dispatches, and whether the duration of a local step varies.
 
-        Download, local step and upload (ns) of client 0, of client 1 and so on, since they are read together; None
-        if they are not constant.
+        Download, local step and upload (ns) of client 0, of client 1 and so on, because they are read together; None if
+        they are not constant.
         """
         workload, network, compute = self._workload, self._network, self._compute
         varies = workload.shortens or workload.crashes or workload.loses_uploads
@@ -47,44 +73,34 @@ class Planner:
         phases = [np.where(column < NEVER, column, _BEYOND) for column in (down_ns, steps, up_ns)]
         return np.stack(phases, axis=1).reshape(-1).data, step_ns is None
 
-    def plan(
-        self,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        steps: int,
-        deadline_ns: int | None,
-        online_until_ns: int,
-    ) -> Plan:
-        """What will become of a dispatch: :meth:`live`, without its cost if nothing disturbs the dispatch.
+    def plan(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Plan:
+        """The course of a dispatch: :meth:`live`, without its cost if nothing disturbs the dispatch.
 
         Undisturbed means that the client stays online until the update has arrived, and nothing fails. Then the phases
         follow one another without a pause, whatever the disconnect policy.
 
         Args:
-            client: the client; online at ``start_ns``.
-            sequence: number of earlier dispatches of the client; keys its jitter and failures.
-            start_ns: when the work is handed out.
-            steps: local steps asked for.
+            dispatch: the dispatch; its client is online at the start.
             deadline_ns: latest useful arrival, if one was announced.
             online_until_ns: when the client goes offline.
         """
+        client, start_ns = dispatch.client, dispatch.dispatched_ns
         phases = self._phases
         if phases is not None:
             at = client * 3
             downloaded = start_ns + phases[at]
+            step_ns = phases[at + 1]
             if self._steps_vary:
-                computed = downloaded + self._compute.step_ns(client, sequence, start_ns) * steps
-            else:
-                computed = downloaded + phases[at + 1] * steps
+                step_ns = self._compute.step_ns(client, dispatch.sequence, start_ns)
+            done = dispatch.steps
+            computed = downloaded + step_ns * done
             end = computed + phases[at + 2]
-            done = steps
         else:
             downloaded, computed, end, done = self._undisturbed(
-                client, sequence, start_ns, steps, deadline_ns, online_until_ns
+                dispatch, deadline_ns, online_until_ns
             )
         if end > online_until_ns:
-            return self.live(client, sequence, start_ns, steps, deadline_ns)
+            return self.live(dispatch, deadline_ns)
         workload = self._workload
         down, up = workload.bytes_down, workload.bytes_up
         return _NEW_TUPLE(
@@ -104,16 +120,12 @@ class Planner:
         )
 
     def _undisturbed(
-        self,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        steps: int,
-        deadline_ns: int | None,
-        online_until_ns: int,
+        self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int
     ) -> tuple[int, int, int, int]:
-        """Ends of the three phases, and local steps; the last end is beyond all time if the dispatch is disturbed."""
+        """Ends of the three phases, and local steps; the last end is ``_BEYOND`` if the dispatch is disturbed."""
         workload, network, compute = self._workload, self._network, self._compute
+        client, sequence = dispatch.client, dispatch.sequence
+        start_ns, steps = dispatch.dispatched_ns, dispatch.steps
         disturbed = -1, -1, _BEYOND, 0
         off_ns = min(online_until_ns, NEVER - 1)
         if workload.crashes:
@@ -140,21 +152,13 @@ class Planner:
         end = network.transfer_end_ns(client, Direction.UP, workload.bytes_up, computed, sequence)
         return (downloaded, computed, end, steps) if end <= off_ns else disturbed
 
-    def live(
-        self,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        steps: int,
-        deadline_ns: int | None,
-        stop_ns: int = NEVER,
-    ) -> Plan:
+    def live(self, dispatch: Dispatch, deadline_ns: int | None, stop_ns: int = NEVER) -> Plan:
         """Run a dispatch's :class:`fedsim.simulation.life.Life` in closed form, up to ``stop_ns``; see :meth:`plan`."""
         network = self._network
-        online_until_ns = self._workload.population.availability.online_until(client, start_ns)
-        life = Life(
-            self._workload, client, sequence, start_ns, steps, deadline_ns, online_until_ns, stop_ns
-        )
+        client, sequence = dispatch.client, dispatch.sequence
+        availability = self._workload.population.availability
+        online_until_ns = availability.online_until(client, dispatch.dispatched_ns)
+        life = Life(self._workload, dispatch, deadline_ns, online_until_ns, stop_ns)
         story = life.story()
         try:
             activity = next(story)
@@ -177,3 +181,74 @@ class Planner:
                 activity = story.send(reached)
         except StopIteration:
             return life.plan()
+
+
+class _End(simpy.Event):
+    """The end of a dispatch, an event that SimPy considers triggered; slots and the plain constructor make it cheap."""
+
+    __slots__ = ("callbacks", "deadline_ns", "dispatch", "plan")
+
+    _ok = True
+    _value = None
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        plan: Plan,
+        deadline_ns: int | None,
+        callbacks: list[Any],
+    ) -> None:
+        self.callbacks = callbacks
+        self.dispatch = dispatch
+        self.plan = plan
+        self.deadline_ns = deadline_ns
+
+
+class PlannedDispatches(Dispatches):
+    """Dispatches whose plans are known when they are handed out; ``on_end`` is called when one ends by itself."""
+
+    def __init__(self, engine: Engine, workloads: Workloads, on_end: OnEnd) -> None:
+        self._env = engine.env
+        # SimPy's type of a priority is narrower than the integers that it accepts.
+        self._schedule: Any = engine.env.schedule
+        self._workloads = workloads
+        self._planners = {
+            workload: Planner(workload)
+            for workload in (workloads.usual, workloads.prologue, workloads.first)
+            if workload is not None
+        }
+        self._only_planner = self._planners[workloads.usual] if workloads.always_usual else None
+        self._on_end = on_end
+        self._under_way: dict[int, _End] = {}
+        # SimPy reads this list and never writes to it, so all events can share one.
+        self._callbacks = [self._ended]
+
+    @override
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        planner = self._only_planner or self._planner(dispatch)
+        plan = planner.plan(dispatch, deadline_ns, online_until_ns)
+        dispatch_id = dispatch.dispatch_id
+        self._under_way[dispatch_id] = end = _End(dispatch, plan, deadline_ns, self._callbacks)
+        end_ns = plan[0]
+        if end_ns < NEVER:
+            self._schedule(end, dispatch_id, end_ns - dispatch.dispatched_ns)
+
+    def _planner(self, dispatch: Dispatch) -> Planner:
+        return self._planners[self._workloads.of(dispatch)]
+
+    def _ended(self, event: Any) -> None:
+        dispatch = event.dispatch
+        if self._under_way.pop(dispatch.dispatch_id, None) is not None:
+            self._on_end(dispatch, event.plan)
+
+    @override
+    def stop(self, dispatch: Dispatch) -> Plan:
+        end = self._under_way.pop(dispatch.dispatch_id)
+        plan = self._planner(dispatch).live(dispatch, end.deadline_ns, stop_ns=int(self._env.now))
+        return plan._replace(arrives=False)
+
+    @override
+    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
+        for dispatch_id in sorted(self._under_way):
+            dispatch = self._under_way[dispatch_id].dispatch
+            yield dispatch, self.stop(dispatch)

@@ -2,14 +2,14 @@
 
 The methods of :class:`Server` are in the order of what happens:
 
-1. The schedule asks the selection for clients, and hands them work.
-2. A client that is online takes the work, and lives through it (:mod:`fedsim.simulation.life`).
-3. The dispatch ends: its update arrives, its client is gone, or the schedule calls it off.
-4. The schedule throws updates away, or makes the next version of those it has, and closes the round.
-5. The version is evaluated, if it is time to.
+1. The schedule draws clients from the selection and dispatches work to them.
+2. A client that is online starts the work (:mod:`fedsim.simulation.life`).
+3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it.
+4. The schedule discards updates, or aggregates them into the next version, and closes the round.
+5. The version is evaluated if an evaluation is due.
 
-*When* a step happens is up to the schedule (:mod:`fedsim.scheduling.schedules`), and *whom* it concerns to the
-selection (:mod:`fedsim.scheduling.selections`). Both act through the server, which carries out what they decide.
+The schedule (:mod:`fedsim.scheduling.schedules`) decides *when* a step happens, and the selection
+(:mod:`fedsim.scheduling.selections`) *which clients* it concerns. Both act through the server.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.errors import UserError
+from fedsim.global_generators import watched
 from fedsim.network.shared import SharedNetwork
 from fedsim.outcomes import Outcome
 from fedsim.randomness import Purpose
@@ -33,7 +34,8 @@ from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Facts, Rules
 from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.life import Plan
-from fedsim.simulation.planned import Dispatches, PlannedDispatches
+from fedsim.simulation.plan import Dispatches, PlannedDispatches
+from fedsim.simulation.stall import stalled, stalled_after
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.timeline import LearningPlane
@@ -48,40 +50,32 @@ class Limits:
         rounds: rounds closed.
         dispatches: dispatches handed out.
         arrivals: updates received.
+        stalled_after: dispatches without an aggregated update, after which the run fails; None for the default.
     """
 
     until_ns: int | None = None
     rounds: int | None = None
     dispatches: int | None = None
     arrivals: int | None = None
+    stalled_after: int | None = None
 
 
 class Server(Facts, ServerPort):
-    """The server of one run; implements :class:`fedsim.scheduling.base.ServerPort`.
+    """The server of one run.
 
     Args:
-        clients: the clients.
-        workloads: the work of a dispatch, with its sizes and failures.
-        rules: schedule, selection, and how the server works.
-        limits: when to stop.
-        evaluations: when to evaluate.
+        clients, workloads, rules, limits, evaluations, seed: the scenario.
         plane: executes the timeline; None for timing-only runs.
         recorder: takes the rows.
-        seed: the scenario's seed.
         on_progress: called after every server update.
 
     Attributes:
-        version: server updates so far.
-        round: rounds closed so far.
         dispatched: dispatches handed out so far.
         arrived: updates received so far.
 
     Raises:
         UserError: schedule or selection refuse their parameters.
     """
-
-    version: int = 0
-    round: int = 0
 
     def __init__(
         self,
@@ -98,21 +92,26 @@ class Server(Facts, ServerPort):
     ) -> None:
         super().__init__(clients, rules, seed)
         population = clients.population
-        self.dispatched = self.arrived = 0
+        self.version = self.round = self.dispatched = self.arrived = 0
         self._population = population
-        self._work = clients.work
+        self._rules = rules
+        self._time_budget_ns = clients.work.time_budget_ns
         steps = clients.work.steps
         self._same_steps = int(steps[0]) if steps.min() == steps.max() else None
         self._sequences = [0] * population.clients
         self._limits = limits
         self._last_dispatch = -1 if limits.dispatches is None else limits.dispatches
         self._last_arrival = -1 if limits.arrivals is None else limits.arrivals
+        self._failures = workloads.usual.failures
+        self._stalled_after = stalled_after(limits.stalled_after, population.clients)
+        self._stall_check = self._stalled_after
+        self._dispatched_at_aggregation = 0
         self._plane = plane
         self._on_progress = on_progress
         self._engine = engine = Engine()
         self._clock = engine.clock
-        self._energy = EnergyUse(population)
-        self._has_batteries = population.batteries is not None
+        self._energy = EnergyUse(population.power)
+        self._batteries = population.batteries
         self._updates = Updates(rules, self._energy, plane, recorder)
         self._evaluations = Evaluations(evaluations, engine, plane)
         self._handouts = HandOuts(
@@ -129,8 +128,12 @@ class Server(Facts, ServerPort):
             if isinstance(network, SharedNetwork)
             else PlannedDispatches(engine, workloads, self._on_end)
         )
-        self._selection = rules.selection(self)
-        # Asked once, because these are called for every dispatch and most selections do nothing then.
+        self._selection = watched(
+            rules.selection(self),
+            *("draw", "cohort"),
+            hint="draw from self.generator(), which is different at every call and the same in every run",
+        )
+        # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
@@ -146,7 +149,7 @@ class Server(Facts, ServerPort):
             self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         self._evaluations.finish()
 
-    # -- Step 1. The schedule asks the selection for clients, and hands them work. ----------------------------------
+    # -- Step 1. The schedule draws clients from the selection and dispatches work to them. -------------------------
 
     @override
     def is_online(self, client: int) -> bool:
@@ -179,7 +182,7 @@ class Server(Facts, ServerPort):
     ) -> Timer:
         return self._handouts.hand_out(client, steps, deadline_ns, on_dispatched)
 
-    # -- Step 2. A client that is online takes the work, and lives through it (fedsim.simulation.life). -------------
+    # -- Step 2. A client that is online starts the work (fedsim.simulation.life). ----------------------------------
 
     def _hand_out(
         self,
@@ -193,23 +196,25 @@ class Server(Facts, ServerPort):
         dispatch_id = self.dispatched
         if dispatch_id == self._last_dispatch:
             return
+        if dispatch_id == self._stall_check:
+            self._check_progress()
         sequence = self._sequences[client]
         self._sequences[client] = sequence + 1
         if steps is None:
             steps = self._same_steps
             if steps is None:
-                steps = int(self._work.steps[client])
-            if self._work.time_budget_ns is not None:
+                steps = int(self.default_steps[client])
+            if self._time_budget_ns is not None:
                 step_ns = self._population.compute.step_ns(client, sequence, now)
-                steps = max(1, self._work.time_budget_ns // step_ns) if step_ns else 1
+                steps = max(1, self._time_budget_ns // step_ns) if step_ns else 1
         elif callable(steps):
             steps = steps()
         dispatch = Dispatch(dispatch_id, client, sequence, self.version, self.round, steps, now)
         if self._selection_counts:
             dispatch.multiplicity = self._selection.multiplicity(client)
         self.dispatched = dispatch_id + 1
-        if self._has_batteries:
-            self._energy.begin(client, now)
+        if self._batteries is not None:
+            self._batteries.begin(client, now)
         if self._plane is not None:
             self._plane.hold(self.version)
         if on_dispatched is not None:
@@ -218,14 +223,21 @@ class Server(Facts, ServerPort):
         if self.dispatched == self._last_dispatch:
             self._engine.call_at(now, self._engine.stop)
 
-    # -- Step 3. The dispatch ends: its update arrives, its client is gone, or the schedule calls it off. -----------
+    def _check_progress(self) -> None:
+        """Stop a run in which too many dispatches were handed out since the last update was aggregated."""
+        count = self.dispatched - self._dispatched_at_aggregation
+        if count >= self._stalled_after:
+            raise stalled(count, self._updates.lost, len(self._updates.held), self._failures)
+        self._stall_check = self._dispatched_at_aggregation + self._stalled_after
+
+    # -- Step 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it. ------------------
 
     def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         client = dispatch.client
-        if self._has_batteries:
-            self._release(client, plan)
-        else:
+        if self._batteries is None:
             self._handouts.release(client)
+        else:
+            self._release(client, plan)
         if plan.arrives:
             self.arrived += 1
             dispatch.arrived_ns = plan.end_ns
@@ -260,19 +272,20 @@ class Server(Facts, ServerPort):
         self._handouts.look_again(dispatch.client)
 
     def _release(self, client: int, plan: Plan) -> None:
-        """The client is done working; with a low battery it takes no work until it has recharged."""
-        now = self._clock.now
-        ready_ns = self._energy.end(client, now, plan)
-        if ready_ns > now:
-            self._engine.call_at(ready_ns, lambda: self._on_recharged(client))
-        else:
-            self._handouts.release(client)
+        """Mark a client as done with its work; with a low battery, only once it has recharged."""
+        if self._batteries is not None:
+            now = self._clock.now
+            ready_ns = self._batteries.end(client, now, self._energy.joules(client, plan))
+            if ready_ns > now:
+                self._engine.call_at(ready_ns, lambda: self._on_recharged(client))
+                return
+        self._handouts.release(client)
 
     def _on_recharged(self, client: int) -> None:
         self._handouts.release(client)
         self._handouts.look_again(client)
 
-    # -- Step 4. The schedule throws updates away, or makes the next version, and closes the round. ------------------
+    # -- Step 4. The schedule discards updates, or aggregates them into the next version, and closes the round. ------
 
     @override
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
@@ -290,6 +303,8 @@ class Server(Facts, ServerPort):
     ) -> int:
         self.version = version = self.version + 1
         now = self._clock.now
+        if dispatches:
+            self._dispatched_at_aggregation = self.dispatched
         self._updates.aggregate(
             dispatches, groups, attributes, version=version, round_=self.round, now_ns=now
         )
@@ -297,7 +312,7 @@ class Server(Facts, ServerPort):
             self._handouts.busy_until_ns = now + self._rules.aggregation_ns
         if closes_round:
             self.close_round()
-        # Step 5. The version is evaluated, if it is time to.
+        # Step 5. The version is evaluated if an evaluation is due.
         self._evaluations.on_version(version, self.round, dispatches)
         if self._on_progress is not None:
             self._on_progress()
@@ -310,7 +325,7 @@ class Server(Facts, ServerPort):
         if self._limits.rounds is not None and self.round >= self._limits.rounds:
             self._engine.stop()
 
-    # -- what else a schedule may know and do -------------------------------------------------------------------------
+    # -- The rest of the server port. ---------------------------------------------------------------------------------
 
     @property
     @override

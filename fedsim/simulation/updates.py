@@ -1,7 +1,8 @@
-"""Updates that have arrived, and what becomes of them: the rows and instructions of dispatches that have ended."""
+"""Updates that have arrived, and the rows and instructions of dispatches that have ended."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -19,26 +20,21 @@ _NEW_TUPLE = tuple.__new__
 
 
 class Recorder(Protocol):
-    """Takes the rows of a run as they come."""
+    """Records the rows of a run."""
 
     def append_dispatch(self, *values: Any) -> None:
-        """Take a dispatch that has its outcome: the columns of ``dispatches`` in their order."""
+        """Record a dispatch with its outcome: the columns of ``dispatches`` in their order."""
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
-        """Take a server update."""
+        """Record a server update."""
 
 
 class Updates:
-    """Holds updates until they are aggregated or thrown away, and writes down how every dispatch ended.
-
-    Args:
-        rules: what clients keep of lost work.
-        energy: joules per dispatch.
-        plane: executes the timeline; None for timing-only runs.
-        recorder: takes the rows.
+    """Holds updates until they are aggregated or discarded, and records how every dispatch ended.
 
     Attributes:
         held: updates that have arrived and are not used yet, in order of arrival.
+        lost: how many dispatches ended without being aggregated since the last aggregation, by outcome.
     """
 
     def __init__(
@@ -49,6 +45,7 @@ class Updates:
         self._plane = plane
         self._recorder = recorder
         self.held: dict[Dispatch, Plan] = {}
+        self.lost: Counter[Outcome] = Counter()
 
     def aggregate(
         self,
@@ -60,7 +57,9 @@ class Updates:
         round_: int,
         now_ns: int,
     ) -> None:
-        """Make a version of held updates: instructions to the learning plane, and rows."""
+        """Create a version from held updates: instructions to the learning plane, and rows."""
+        if dispatches:
+            self.lost.clear()
         marks = groups if groups is not None else [0] * len(dispatches)
         contributions = tuple(
             [
@@ -89,7 +88,8 @@ class Updates:
         self._recorder.append_aggregation(aggregate)
 
     def close(self, dispatch: Dispatch, plan: Plan, outcome: Outcome, now_ns: int) -> None:
-        """Write down a dispatch that is not aggregated."""
+        """Record a dispatch that is not aggregated."""
+        self.lost[outcome] += 1
         if self._plane is not None:
             if self._is_kept(dispatch, plan, outcome):
                 self._plane.submit(_train(dispatch, plan.steps_done, used=False))
@@ -98,7 +98,7 @@ class Updates:
         self._write(dispatch, plan, outcome, -1, 0, now_ns)
 
     def _is_kept(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> bool:
-        """Whether the client keeps what it learned in a dispatch that is not aggregated: if it had done its work."""
+        """Whether the client keeps what it learned in a dispatch that is not aggregated: it has done its steps."""
         rules = self._rules
         if not rules.trains_lost_work or (rules.has_prologue and dispatch.version == 0):
             return False
@@ -140,7 +140,7 @@ class Updates:
 
 
 def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:
-    """The training of a dispatch that did so many steps."""
+    """The instruction to train a dispatch for ``steps`` local steps."""
     return Train(
         dispatch.dispatch_id,
         dispatch.client,

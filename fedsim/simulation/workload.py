@@ -1,4 +1,4 @@
-"""The rules of a client's work: how many steps it does, how long they take, and what goes wrong.
+"""The rules of a client's work: how many steps it does, how long they take, and how it fails.
 
 :mod:`fedsim.simulation.life` applies these rules in order.
 """
@@ -23,15 +23,11 @@ class Workload:
     """The rules of dispatches of one size.
 
     Args:
-        population: the devices.
-        failures: crashes and lost uploads.
-        bytes_down: bytes per download.
-        bytes_up: bytes per upload.
+        population, failures, seed: the devices, their failures, and the scenario's seed.
+        bytes_down, bytes_up: bytes per download and per upload.
         send_partial_work: whether a client that cannot finish before a deadline stops in time to send what it has.
-        seed: the scenario's seed.
-        partial_unit: local steps of the smallest unit that a client sends, (N,), such as an epoch; single steps if
-            None.
-        drawn: draws how much limited clients do; None if every client does what it is asked to do.
+        partial_unit: local steps of the smallest unit that a client sends, such as an epoch, (N,); None: single steps.
+        drawn: draws how much work limited clients do; None if no client is limited.
     """
 
     def __init__(
@@ -57,7 +53,7 @@ class Workload:
         self._policy = population.on_disconnect
         self._compute = population.compute
         self._availability = population.availability
-        self._failures = failures
+        self.failures = failures
         self._send_partial_work = send_partial_work
         self._partial_unit = partial_unit
         self._drawn = drawn
@@ -71,7 +67,7 @@ class Workload:
         if not self.crashes:
             return NEVER
         u = self._crash_stream.uniform(client, sequence)
-        after_ns = -math.log(u) / self._failures.crash_rate * _NS_PER_HOUR
+        after_ns = -math.log(u) / self.failures.crash_rate * _NS_PER_HOUR
         return start_ns + int(after_ns) if after_ns < NEVER else NEVER
 
     def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
@@ -79,7 +75,7 @@ class Workload:
         if not self.loses_uploads:
             return False
         u = self._loss_stream.uniform(client, sequence * self.upload_attempts + attempt)
-        return u < self._failures.upload_loss
+        return u < self.failures.upload_loss
 
     # -- local steps ----------------------------------------------------------------------------------------------
 
@@ -121,7 +117,7 @@ class Workload:
             return self._finish_with_pauses(client, start_ns, work_ns), steps
         end_ns = compute.finish(client, start_ns, work_ns)
         if self._policy == "send_partial":
-            # The download may end at the very instant at which the client goes offline: then this is start_ns.
+            # If the download ends at the very instant at which the client goes offline, this is start_ns.
             off_ns = availability.online_until(client, start_ns)
             if end_ns > off_ns:
                 worked_ns = compute.worked(client, start_ns, off_ns)
@@ -143,13 +139,13 @@ class Workload:
         return sum(off - on for on, off in self._online(client, start_ns, until_ns))
 
     def _whole(self, client: int, done: int, steps: int) -> int:
-        """Steps that a client sends when ``done`` of ``steps`` are done: whole units only."""
+        """Steps that a client sends after ``done`` of ``steps``: only whole units."""
         if self._partial_unit is None or done >= steps:
             return done
         return done - done % self._partial_unit[client]
 
     def _worked(self, client: int, start_ns: int, until_ns: int) -> int:
-        """Work done under the disconnect policy, by a client that is online or works offline."""
+        """Work done from ``start_ns`` to ``until_ns`` under the disconnect policy."""
         compute = self._compute
         if self._policy != "pause":
             return compute.worked(client, start_ns, until_ns)

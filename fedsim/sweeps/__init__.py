@@ -1,4 +1,4 @@
-"""Many runs from one scenario: planned, executed on processes or a cluster, resumable."""
+"""Sweeps: many runs of one scenario, in several processes or on a cluster, resumable."""
 
 from fedsim.sweeps.execution import SweepProgress, sweep
 from fedsim.sweeps.folder import Sweep

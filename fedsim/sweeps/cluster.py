@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: this machine as one, or one that is already there."""
+"""Tasks on a Ray cluster: an existing one, or one started on this machine."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _performer: Performer | None = None
 def run_on_ray(
     tasks: Sequence[Task], jobs: int | None, address: str | None
 ) -> Iterator[Result | None]:
-    """Perform tasks on Ray, one run a task; yields None where time has passed without a result.
+    """Perform tasks on Ray, one run per task; yields None when time has passed without a result.
 
     Every node must have fedsim installed and see the sweep's folder, the traces and the data under the same paths.
-    Where the cluster has GPUs, a run that may use one is given one.
+    If the cluster has GPUs, each run that may use a GPU gets one.
 
     Args:
-        tasks: the tasks.
-        jobs: runs at a time; as many as the cluster takes where None.
-        address: of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); starts one on
-            this machine where None.
+        tasks: the runs to perform.
+        jobs: runs at a time; as many as the cluster can run if None.
+        address: of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); if None, one
+            is started on this machine.
 
     Raises:
         UserError: Ray is not installed, or there is no cluster at the address.
@@ -46,13 +46,9 @@ def run_on_ray(
         while waiting or pending:
             while waiting and (jobs is None or len(pending) < jobs):
                 task = waiting.pop()
-                wants_gpu = task.scenario["training"]["device"] != "cpu"
-                options = {
-                    "num_cpus": 1,
-                    "max_retries": 0,
-                    "num_gpus": 1 if gpus and wants_gpu else 0,
-                }
-                pending[remote.options(**options).remote(task)] = task
+                uses_gpu = bool(gpus) and task.scenario["training"]["device"] != "cpu"
+                options = remote.options(num_cpus=1, num_gpus=int(uses_gpu), max_retries=0)
+                pending[options.remote(task)] = task
             done, _ = ray.wait(list(pending), num_returns=1, timeout=_LOOK_S)
             for reference in done:
                 yield _result(ray, reference, pending.pop(reference))
@@ -60,7 +56,7 @@ def run_on_ray(
                 yield None
     finally:
         with contextlib.suppress(Exception):
-            # Left early, by an interrupt: runs that are under way note so in their folders and end.
+            # After an interrupt, runs in progress record that they were interrupted and end.
             for reference in pending:
                 ray.cancel(reference)
             if pending:
@@ -77,7 +73,7 @@ def _result(ray: Any, reference: Any, task: Task) -> Result:
 
 
 def _perform(task: Task) -> Result:
-    """In a process of Ray, which goes from one task to the next."""
+    """Perform a task in a worker process of Ray, which performs several in turn."""
     global _performer
     if _performer is None:
         import torch

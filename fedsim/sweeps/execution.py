@@ -1,4 +1,4 @@
-"""Runs a sweep: plans, hands out what is left to do, keeps the index."""
+"""Runs a sweep: plans its runs, performs those that are not complete, and keeps the index."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _INDEX_S = 5.0
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """How far a sweep has come.
+    """Progress of a sweep.
 
     Attributes:
         runs: number of runs.
-        complete: of them complete, earlier ones included.
-        failed: of them failed.
-        share: part of all runs that is done, counting parts of runs under way; 0 to 1.
+        complete: complete runs, including those of earlier calls.
+        failed: failed runs.
+        share: progress over all runs, including those in progress; 0 to 1.
         failure: the run that has just failed, with its error.
     """
 
@@ -46,8 +46,8 @@ class SweepOutcome:
 
     Attributes:
         sweep: its folder.
-        ran: runs that were run or resumed now.
-        skipped: runs that had been complete before.
+        ran: number of runs that were run or resumed.
+        skipped: number of runs that were already complete.
         failures: runs that failed, with their errors.
     """
 
@@ -58,7 +58,7 @@ class SweepOutcome:
 
 
 def default_sweep_folder(loaded: LoadedScenario) -> Path:
-    """Where a sweep goes unless told otherwise: ``runs/<name>-sweep`` under the working directory."""
+    """The default folder of a sweep: ``runs/<name>-sweep`` in the working directory."""
     return Path("runs") / f"{loaded.scenario.name}-sweep"
 
 
@@ -71,20 +71,20 @@ def sweep(
     address: str | None = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
 ) -> SweepOutcome:
-    """Run every run of a sweep that is not complete.
+    """Perform every run of a sweep that is not complete.
 
-    A run that was killed is resumed, one that failed is tried again. One run that fails leaves the others alone.
+    A run that was killed is resumed, one that failed is tried again. A run that fails does not stop the others.
 
     Args:
         loaded: a scenario with a ``sweep`` section.
-        output: the sweep's folder; :func:`default_sweep_folder` when None.
-        jobs: runs at a time; with the local engine the number of cores when None, and 1 runs in this process.
+        output: the sweep's folder; :func:`default_sweep_folder` if None.
+        jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
         engine: ``local`` processes, or a ``ray`` cluster.
         address: of the Ray cluster; None starts one on this machine.
-        on_progress: called now and then.
+        on_progress: called several times a second.
 
     Raises:
-        UserError: the sweep is wrong, its folder cannot be used, or holds a run made from another scenario.
+        UserError: the sweep is wrong, or its folder cannot be used or holds a run of a different scenario.
     """
     if address is not None and engine != "ray":
         raise UserError("an address needs --engine ray", where="option --address")
@@ -98,16 +98,16 @@ def sweep(
             if not is_done(path / run.name)
         ]
         shares = Shares(len(planned))
-        books = _Books(path, planned, len(planned) - len(tasks), shares, on_progress)
+        tally = _Tally(path, planned, len(planned) - len(tasks), shares, on_progress)
         try:
-            # Closed at once when something comes between, so that no process is left at work.
+            # Closed at once after an interrupt, so that no process keeps running.
             with contextlib.closing(_results(tasks, jobs, engine, address, shares)) as results:
                 for result in results:
-                    books.note(result)
+                    tally.add(result)
         finally:
-            books.close()
+            tally.write_index()
     return SweepOutcome(
-        Sweep(path), len(tasks), len(planned) - len(tasks), tuple(books.failures.values())
+        Sweep(path), len(tasks), len(planned) - len(tasks), tuple(tally.failures.values())
     )
 
 
@@ -134,8 +134,8 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-class _Books:
-    """Counts results, tells of progress, and writes the index now and then."""
+class _Tally:
+    """Counts results, reports progress, and writes the index every few seconds."""
 
     def __init__(
         self,
@@ -149,37 +149,32 @@ class _Books:
         self._path, self._planned, self._shares = path, planned, shares
         self._before = self._complete = complete
         self._on_progress = on_progress
-        self._write()
-        self._tell(None)
+        self.write_index()
+        self._report(None)
 
-    def note(self, result: Result | None) -> None:
-        """A task has ended, or time has passed."""
-        if result is None:
-            self._tell(None)
-            return
-        self._shares.values[result.task.number] = 1.0
-        if result.error is None:
-            self._complete += 1
-        else:
-            self.failures[result.task.name] = result
-        if time.monotonic() - self._written_at >= _INDEX_S:
-            self._write()
-        self._tell(result if result.error is not None else None)
+    def add(self, result: Result | None) -> None:
+        """Count the result of a task; None if time has passed without one."""
+        failed = result is not None and result.error is not None
+        if result is not None:
+            self._shares.values[result.task.number] = 1.0
+            if failed:
+                self.failures[result.task.name] = result
+            else:
+                self._complete += 1
+            if time.monotonic() - self._written_at >= _INDEX_S:
+                self.write_index()
+        self._report(result if failed else None)
 
-    def _tell(self, failure: Result | None) -> None:
+    def _report(self, failure: Result | None) -> None:
         if self._on_progress is not None:
-            share = (self._before + self._shares.under_way()) / len(self._planned)
+            count = len(self._planned)
+            share = (self._before + self._shares.in_progress()) / count
             self._on_progress(
-                SweepProgress(
-                    len(self._planned), self._complete, len(self.failures), share, failure
-                )
+                SweepProgress(count, self._complete, len(self.failures), share, failure)
             )
 
-    def _write(self) -> None:
+    def write_index(self) -> None:
+        """Write the index as it stands."""
         errors = {name: result.error or "" for name, result in self.failures.items()}
         write_index(self._path, self._planned, errors)
         self._written_at = time.monotonic()
-
-    def close(self) -> None:
-        """Write the index as it stands."""
-        self._write()

@@ -1,9 +1,8 @@
-"""A sweep's folder: run folders, the file that lists them, and the index table."""
+"""The folder of a sweep: run folders, the file that lists them, and the index table."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,11 +17,13 @@ import pyarrow.parquet as pq
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
+from fedsim.checksums import text_sha256
 from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError
 from fedsim.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
+from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.sweeps.plan import PlannedRun
@@ -39,7 +40,7 @@ WAITING = "waiting"
 
 
 class Sweep:
-    """A sweep's folder as its readers see it.
+    """The folder of a sweep, as its readers see it.
 
     Args:
         path: the folder.
@@ -54,7 +55,7 @@ class Sweep:
 
     @functools.cached_property
     def index(self) -> pd.DataFrame:
-        """One row a run: ``run``, ``seed``, one column a varied path, ``status``, ``error``, and its summary."""
+        """One row per run: ``run``, ``seed``, one column per varied path, ``status``, ``error``, and its summary."""
         path = self.path / f"{INDEX}.parquet"
         try:
             table = pq.read_table(path, page_checksum_verification=True)
@@ -77,7 +78,7 @@ class Sweep:
 
     @property
     def failures(self) -> dict[str, str]:
-        """What went wrong, by run; empty where all is well."""
+        """Errors of the failed runs, by run."""
         failed = self.index[self.index["status"] == Status.FAILED]
         return dict(zip(failed["run"], failed["error"], strict=True))
 
@@ -93,13 +94,13 @@ class Sweep:
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Make the folder of a sweep if it is not there, and hold its lock.
+    """Make the folder of a sweep if it does not exist, and hold its lock.
 
     Raises:
-        UserError: the folder holds something else, cannot be written, or another sweep is at work in it.
+        UserError: the folder holds something else, cannot be written to, or is in use by another process.
     """
     taken = path.exists() and not is_sweep(path)
-    # Hidden files are the lock, and what was being written when a sweep was killed.
+    # Hidden files are the lock, and temporary files of a killed sweep.
     if taken and (not path.is_dir() or any(item.name[0] != "." for item in path.iterdir())):
         raise UserError(
             "exists and is not the folder of a sweep",
@@ -120,15 +121,15 @@ def claimed(path: Path) -> Iterator[None]:
 
 
 def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Write down what the sweep in ``path`` consists of.
+    """Write the list of runs of the sweep in ``path``.
 
     Returns:
-        The runs under the names of their folders: a run that is there keeps the folder that it has.
+        The runs under the names of their folders; an existing run keeps its folder.
 
     Raises:
-        UserError: a run that is there was made from another scenario.
+        UserError: an existing run was made from a different scenario.
     """
-    digests = [digest(run.resolved()) for run in planned]
+    digests = [text_sha256(text(run.resolved())) for run in planned]
     earlier = read_sweep(path).runs if is_sweep(path) else ()
     names = _folders(path, planned, digests, earlier)
     settled = [replace(run, name=name) for run, name in zip(planned, names, strict=True)]
@@ -140,7 +141,7 @@ def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) ->
             _require_same(Run(folder), run)
         entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
     source = None if loaded.path is None else str(loaded.path)
-    # First what makes the folder that of a sweep, so that a sweep killed here can be started again.
+    # This file marks the folder as a sweep; it comes first, so that a sweep killed here can be started again.
     SweepRecord(loaded.scenario.name, source, tuple(entries)).write(path)
     write_text(path / SCENARIO, loaded.resolved_yaml())
     return settled
@@ -152,17 +153,17 @@ def _folders(
     digests: Sequence[str],
     earlier: Sequence[SweepEntry],
 ) -> list[str]:
-    """The folder of each run: how a run is called depends on what else is swept, but the folder it has stays its own.
+    """The folder of each run. Names depend on everything that is swept, but an existing run keeps its folder.
 
-    A run is one that is there if it has the same scenario, or was made by the same values and seed (from a scenario
-    that has changed since, which is then refused).
+    A planned run is an existing one if it has the same scenario, or else the same values and seed (then the scenario
+    has changed, and the run is refused).
     """
-    found: dict[int, str] = {}
+    folders: dict[int, str] = {}
     left = list(earlier)
     rules: tuple[tuple[Callable[[SweepEntry], str], Callable[[int], str]], ...] = (
         (lambda entry: f"{entry.run} {entry.digest}", lambda n: f"{planned[n].name} {digests[n]}"),
         (lambda entry: entry.digest, lambda n: digests[n]),
-        (lambda entry: _made_by(entry), lambda n: _made_by(planned[n])),
+        (_made_by, lambda n: _made_by(planned[n])),
     )
     for of_entry, of_run in rules:
         free: dict[str, list[SweepEntry]] = {}
@@ -170,49 +171,40 @@ def _folders(
             free.setdefault(of_entry(entry), []).append(entry)
         for number in range(len(planned)):
             candidates = free.get(of_run(number))
-            if number not in found and candidates:
+            if number not in folders and candidates:
                 entry = candidates.pop(0)
-                found[number] = entry.run
+                folders[number] = entry.run
                 left.remove(entry)
-    taken = {entry.run for entry in left if (path / entry.run).exists()} | set(found.values())
+    taken = {entry.run for entry in left if (path / entry.run).exists()} | set(folders.values())
     for number, run in enumerate(planned):
-        if number not in found:
+        if number not in folders:
             name = run.name if run.name not in taken else f"{run.name}-{digests[number][:6]}"
-            found[number] = name
+            folders[number] = name
             taken.add(name)
-    return [found[number] for number in range(len(planned))]
+    return [folders[number] for number in range(len(planned))]
 
 
 def _made_by(run: SweepEntry | PlannedRun) -> str:
     return text([run.values, run.seed])
 
 
-def digest(resolved: Mapping[str, Any]) -> str:
-    """A text that is equal for equal scenarios."""
-    return hashlib.sha256(text(resolved).encode()).hexdigest()
-
-
 def _require_same(there: Run, planned: PlannedRun) -> None:
-    found = list(differences(_as_now(there), planned.resolved()))
-    if found:
-        shown = "; ".join(
-            f"{path} was {json.dumps(before)} and is {json.dumps(now)}"
-            for path, before, now in found[:_SHOWN_DIFFERENCES]
-        )
-        more = (
-            f"; and {len(found) - _SHOWN_DIFFERENCES} more"
-            if len(found) > _SHOWN_DIFFERENCES
-            else ""
-        )
+    changes = [
+        f"{path} was {json.dumps(before)} and is {json.dumps(now)}"
+        for path, before, now in differences(_as_now(there), planned.resolved())
+    ]
+    if changes:
+        shown, more = changes[:_SHOWN_DIFFERENCES], len(changes) - _SHOWN_DIFFERENCES
+        shown += [f"and {more} more"] if more > 0 else []
         raise UserError(
-            f"this run was made from another scenario: {shown}{more}",
+            f"this run was made from a different scenario: {'; '.join(shown)}",
             where=str(there.path),
             hint="choose another folder for the sweep with -o, or remove this run's folder",
         )
 
 
 def _as_now(run: Run) -> dict[str, Any]:
-    """A run's scenario; keys that were not there yet when it was made have their defaults."""
+    """A run's scenario; keys that did not exist when it was made have their defaults."""
     try:
         return load_scenario(run.folder.scenario, CATALOG).resolved()
     except UserError:
@@ -220,12 +212,12 @@ def _as_now(run: Run) -> dict[str, Any]:
 
 
 def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]) -> None:
-    """Write ``index.parquet`` and ``index.csv`` from what the run folders say.
+    """Write ``index.parquet`` and ``index.csv`` from the run folders.
 
     Args:
         path: the sweep's folder.
         planned: its runs.
-        errors: what went wrong in this call, by run; a run may fail before it has a folder.
+        errors: errors of this call, by run; a run may fail before it has a folder.
     """
     rows: list[dict[str, Any]] = []
     for run in planned:
@@ -240,11 +232,11 @@ def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, 
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     with replacing(path / f"{INDEX}.parquet") as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-    write_text(path / f"{INDEX}.csv", table.to_pandas().to_csv(index=False))
+    write_text(path / f"{INDEX}.csv", csv_text(table.to_pandas()))
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Values of one kind as they are; a mixture, and what is no plain value, as JSON."""
+    """A column of values of one type; mixed types, and values that are not plain, become JSON."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         whole = kinds == {int}

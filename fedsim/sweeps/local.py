@@ -12,20 +12,20 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from ctypes import Array, c_bool, c_double
 from multiprocessing.connection import wait as wait_for_connections
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedsim.sweeps.task import Performer, Result, Task
 
 _NOT_STARTED = -1.0
 _LOOK_S = 0.2
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Environment of a process that is to keep to one core; numerical libraries read it when they are loaded."""
+"""Environment of a process that uses one core; numerical libraries read it when they are loaded."""
 
 
 class Shares:
-    """How far each task has come, from 0 to 1; in memory that processes share.
+    """Progress of each task, from 0 to 1, in shared memory.
 
-    There is no lock in it: each task writes its own number, and a process that is killed leaves nothing locked.
+    There is no lock: each task writes its own number, and a killed process leaves nothing locked.
     """
 
     def __init__(self, count: int) -> None:
@@ -34,16 +34,16 @@ class Shares:
         self.stop: c_bool = context.RawValue(c_bool, False)
 
     def started(self, task: Task) -> bool:
-        """Whether a process has taken the task."""
+        """Whether a process has started the task."""
         return self.values[task.number] != _NOT_STARTED
 
     def forget(self, tasks: Sequence[Task]) -> None:
-        """Take tasks for not started."""
+        """Mark tasks as not started."""
         for task in tasks:
             self.values[task.number] = _NOT_STARTED
 
-    def under_way(self) -> float:
-        """Sum of the shares of all tasks that have been started."""
+    def in_progress(self) -> float:
+        """Sum of the progress of all tasks that have been started."""
         return sum(max(0.0, float(value)) for value in self.values)
 
 
@@ -52,17 +52,17 @@ def run_here(tasks: Sequence[Task], shares: Shares) -> Iterator[Result]:
     performer = Performer(threads=None)
     for task in tasks:
 
-        def tell(share: float, number: int = task.number) -> None:
+        def report(share: float, number: int = task.number) -> None:
             shares.values[number] = share
 
-        yield performer.perform(task, tell)
+        yield performer.perform(task, report)
 
 
 def run_on_pool(tasks: Sequence[Task], jobs: int, shares: Shares) -> Iterator[Result | None]:
-    """Perform tasks on a pool of processes, one thread each; yields None where time has passed without a result.
+    """Perform tasks on a pool of processes, one thread each; yields None when time has passed without a result.
 
-    A process that dies (killed for its memory, say) takes the pool with it: the tasks that were under way are then
-    tried again one at a time, so that only the one that kills its process fails.
+    A process that dies (for lack of memory, say) ends the whole pool: the tasks that were in progress are then tried
+    again one at a time, so that only the one that kills its process fails.
     """
     waiting = list(tasks)
     while waiting:
@@ -73,16 +73,18 @@ def run_on_pool(tasks: Sequence[Task], jobs: int, shares: Shares) -> Iterator[Re
         suspects = [task for task in pool.lost if shares.started(task)]
         waiting = [task for task in pool.lost if not shares.started(task)]
         if not suspects:
-            raise RuntimeError("the processes of the pool die before they start a run")
+            raise RuntimeError("the processes of the pool ended before they started a run")
         if len(suspects) == 1:
-            yield Result(suspects[0], "the process of this run died; was there too little memory?")
+            yield Result(
+                suspects[0], "the process of this run was killed; there may be too little memory"
+            )
         else:
             shares.forget(suspects)
             yield from run_on_pool(suspects, 1, shares)
 
 
 class _Pool:
-    """One pool of processes, until its tasks are done or a process dies; then ``lost`` holds the rest."""
+    """One pool of processes, used until its tasks are done or a process dies; ``lost`` then holds the rest."""
 
     def __init__(self, jobs: int, shares: Shares) -> None:
         self.lost: list[Task] = []
@@ -97,7 +99,7 @@ class _Pool:
     def perform(self, tasks: Sequence[Task]) -> Iterator[Result | None]:
         pending: dict[Future[Result | None], Task] = {}
         try:
-            # Processes are started as tasks come in, and load numpy before anything could be said to them.
+            # Processes start as tasks are submitted, and load numpy before their initializer runs.
             with _environment(ONE_THREAD):
                 for task in tasks:
                     pending[self._executor.submit(_perform, task)] = task
@@ -112,7 +114,7 @@ class _Pool:
                 if not done:
                     yield None
         finally:
-            # Left early, by an interrupt: runs that are under way note so in their folders and end.
+            # After an interrupt, runs in progress record that they were interrupted and end.
             self._shares.stop.value = bool(pending)
             self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -135,24 +137,19 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 # -- in the processes of the pool ----------------------------------------------------------------------------------
 
 
-class _Process(NamedTuple):
-    performer: Performer
-    shares: Any
-    stop: Any
-
-
-_process: _Process | None = None
+_process: tuple[Performer, Any, Any] | None = None
+"""Of this process: its performer, the shares of all tasks, and whether to stop."""
 
 
 def _start(shares: Any, stop: Any) -> None:
-    """Make this process ready for tasks: one thread, deaf to Ctrl-C, and gone when its parent is."""
+    """Prepare this process for tasks: one thread, Ctrl-C ignored, and an end when its parent ends."""
     global _process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def follow() -> None:
-        # A killed parent cannot end its children, and a restarted sweep must not meet them at work.
+        # A killed parent cannot end its children, and a restarted sweep must not find them still running.
         wait_for_connections([parent.sentinel])
         os._exit(1)
 
@@ -160,20 +157,20 @@ def _start(shares: Any, stop: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
-    _process = _Process(Performer(threads=1), shares, stop)
+    _process = Performer(threads=1), shares, stop
 
 
 def _perform(task: Task) -> Result | None:
     assert _process is not None
     performer, shares, stop = _process
 
-    def tell(share: float) -> None:
+    def report(share: float) -> None:
         shares[task.number] = share
         if stop.value:
             raise KeyboardInterrupt
 
     try:
-        tell(0.0)
-        return performer.perform(task, tell)
+        report(0.0)
+        return performer.perform(task, report)
     except KeyboardInterrupt:
         return None

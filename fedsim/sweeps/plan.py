@@ -25,9 +25,9 @@ class PlannedRun:
     """One run of a sweep.
 
     Attributes:
-        name: its folder, after its values and seed; :func:`fedsim.sweeps.folder.record` keeps the folder it has.
+        name: name of its folder, from its values and seed; :func:`fedsim.sweeps.folder.record` keeps existing folders.
         seed: its seed.
-        values: what the sweep sets, by dotted path.
+        values: the values that the sweep sets, by dotted path.
         loaded: its scenario, without the sweep.
     """
 
@@ -46,8 +46,8 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     ``zip`` and every seed.
 
     Raises:
-        UserError: there is no sweep section, it sets what it may not, some run's scenario is wrong, or two runs
-            are the same.
+        UserError: there is no sweep section, it sets a reserved key, a run's scenario is wrong, or two runs are the
+            same.
     """
     sweep = loaded.scenario.sweep
     if sweep is None:
@@ -76,14 +76,12 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     for chosen in _combinations(loaded):
         for seed in seeds:
             values = {override.path: override.value for override in chosen}
-            called = [
-                words[path][text(value)] for path, value in values.items() if value is not None
-            ]
-            name = "_".join([*called, f"seed{seed}"])
-            place = loaded.source.value_place(("sweep", "seeds"))
+            of_values = [words[path][text(v)] for path, v in values.items() if v is not None]
+            name = "_".join([*of_values, f"seed{seed}"])
+            location = loaded.source.value_place(("sweep", "seeds"))
             try:
                 changed = loaded.changed(
-                    [*chosen, Override("seed", seed, place), Override("sweep", None, place)],
+                    [*chosen, Override("seed", seed, location), Override("sweep", None, location)],
                 )
             except UserError as error:
                 for one in error.errors if isinstance(error, UserErrors) else (error,):
@@ -91,14 +89,17 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
                 continue
             if name in planned:
                 raise UserError(
-                    f"the sweep holds the run {name} twice",
+                    f"the sweep contains the run {name} twice",
                     where=loaded.source.key_place(("sweep",)),
                     hint="a value or a seed is listed twice",
                 )
             planned[name] = PlannedRun(name, seed, values, changed)
     if problems:
-        found = list(problems.values())
-        raise found[0] if len(found) == 1 else UserErrors(found)
+        raise (
+            UserErrors(list(problems.values()))
+            if len(problems) > 1
+            else next(iter(problems.values()))
+        )
     return list(planned.values())
 
 
@@ -107,8 +108,7 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
     assert sweep is not None
 
     def override(section: str, path: str, index: int, value: Any) -> Override:
-        place = loaded.source.value_place(("sweep", section, path, index))
-        return Override(path, value, place)
+        return Override(path, value, loaded.source.value_place(("sweep", section, path, index)))
 
     grids = [
         [[override("grid", path, index, value)] for index, value in enumerate(values)]
@@ -124,11 +124,11 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
 
 
 def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
-    """How the values of a path are called in the names of folders, by their text; null is not mentioned.
+    """The words for the values of a path in the names of folders, by their text; null has no word.
 
-    A plain value, or a part with a few plain parameters, is called by all of it. Where that is too long, or what is
-    swept is nested, the values of this path are called by what tells them apart: the name of the part, and parameters
-    where several share it. A few digits of a hash tell apart what is still alike.
+    A plain value, or a part with a few plain parameters, is written out. If that is too long, or the value is nested,
+    the word holds what distinguishes the values of this path: the name of the part, and parameters if several share
+    it. Words that are still equal get a few digits of a hash.
     """
     distinct = {text(value): value for value in values if value is not None}
     whole = {known: _whole(key, value) for known, value in distinct.items()}
@@ -140,11 +140,11 @@ def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
     namer = Namer(differing(every), every, "")
     words = {}
     for known, value in distinct.items():
-        label, own = namer(flats[known]), _name_of(value)
+        label, name = namer(flats[known]), _name_of(value)
         if isinstance(value, str):
             label = value.rpartition("/")[2]
-        elif own and label.partition(", ")[0] != own:
-            label = f"{own}, {label}"
+        elif name and label.partition(", ")[0] != name:
+            label = f"{name}, {label}"
         words[known] = _safe(label) or key
     alike = Counter(word.casefold() for word in words.values())
     for known, word in words.items():
@@ -154,7 +154,7 @@ def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
 
 
 def _whole(key: str, value: Any) -> str:
-    """A value with all that is in it."""
+    """A value written out."""
     name = _name_of(value)
     if name:
         rest = [f"{path}{_plain(item)}" for path, item in value.items() if path != "name"]
@@ -169,7 +169,7 @@ def _name_of(value: Any) -> str:
 
 
 def _safe(label: str) -> str:
-    """A label without what file systems stumble over, of bearable length."""
+    """A label of limited length, with characters that every file system allows."""
     word = re.sub(r"[^A-Za-z0-9.+_-]+", "-", label.replace("=", ""))
     return word[:_LONGEST_WORD].strip("-.")
 

@@ -1,4 +1,4 @@
-"""One run of a sweep as a task for some process."""
+"""One run of a sweep as a task for a process."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
 
 ERRORS = "errors"
-"""Folder of what internal errors left behind, in the sweep's folder."""
-_TELL_S = 0.2
+"""Folder in the sweep's folder with the tracebacks of internal errors."""
+_REPORT_S = 0.2
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a process is given to do.
+    """A run for a process to perform.
 
     Attributes:
-        number: place of the run in the sweep.
-        name: of the run.
-        folder: of the run.
-        scenario: resolved, with every default written out.
+        number: position of the run in the sweep.
+        name: name of the run.
+        folder: folder of the run.
+        scenario: resolved scenario, with every default written out.
     """
 
     number: int
@@ -38,13 +38,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """How a task ended.
-
-    Attributes:
-        task: the task.
-        error: what went wrong; None where nothing did.
-        users: whether the mistake is the user's, not fedsim's.
-    """
+    """How a task ended: ``error`` is None after a success; ``users`` means that the user's input caused the error."""
 
     task: Task
     error: str | None = None
@@ -55,57 +49,57 @@ class Performer:
     """Performs tasks in one process; the runs share what they load.
 
     Args:
-        threads: worker threads of local training in each run; the scenario's where None.
+        threads: worker threads of local training in each run; those of the scenario if None.
     """
 
     def __init__(self, threads: int | None) -> None:
-        # Late, because this takes seconds and loads torch: not for the process that only hands out tasks.
+        # Imported late, because it loads torch, which the process that hands out tasks does not need.
         from fedsim.composition.shared import Shared
 
         self._shared = Shared()
         self._threads = threads
 
-    def perform(self, task: Task, tell: Callable[[float], None] | None = None) -> Result:
-        """Run, resume or leave alone the run of a task; what goes wrong is in the result.
+    def perform(self, task: Task, report: Callable[[float], None] | None = None) -> Result:
+        """Run or resume the run of a task, unless it is complete; the result holds any error.
 
         Args:
-            task: the task.
-            tell: called now and then with the share that is done.
+            task: the run.
+            report: called several times a second with the progress, from 0 to 1.
         """
         try:
-            self._perform(task, tell)
+            self._perform(task, report)
         except UserError as error:
             result = Result(task, str(error), users=True)
         except Exception as error:
             _keep(task, traceback.format_exc())
             users = users_traceback(error)
-            place = "" if users is None else f"{users.tb_frame.f_code.co_filename}: "
-            text = f"{place}{type(error).__name__}: {error}"
+            location = "" if users is None else f"{users.tb_frame.f_code.co_filename}: "
+            text = f"{location}{type(error).__name__}: {error}"
             result = Result(task, text, users=users is not None)
         else:
             return Result(task)
-        # The traceback held the run until now; its tensors are not to stay until a collector happens to come by.
+        # The traceback kept the run alive; its tensors are freed now rather than by a later collection.
         gc.collect()
         return result
 
-    def _perform(self, task: Task, tell: Callable[[float], None] | None) -> None:
+    def _perform(self, task: Task, report: Callable[[float], None] | None) -> None:
         from fedsim.analysis.run import Run
         from fedsim.catalog import CATALOG
         from fedsim.composition.execution import Progress, execute, resume
         from fedsim.scenario.loading import load_scenario_dict
 
-        told_at = 0.0
+        reported_at = 0.0
 
         def on_progress(progress: Progress) -> None:
-            nonlocal told_at
+            nonlocal reported_at
             now = time.monotonic()
-            if tell is not None and now - told_at >= _TELL_S:
-                told_at = now
-                tell(progress.share)
+            if report is not None and now - reported_at >= _REPORT_S:
+                reported_at = now
+                report(progress.share)
 
         folder = RunFolder(task.folder)
         if not folder.has_begun:
-            # Resolved paths are absolute, so that no folder is needed to read them.
+            # Resolved paths are absolute, so the folder does not matter.
             loaded = load_scenario_dict(task.scenario, Path("/"), CATALOG)
             execute(
                 loaded,
@@ -121,7 +115,7 @@ class Performer:
 
 
 def is_done(folder: Path) -> bool:
-    """Whether nothing is left to do for a run."""
+    """Whether a run is complete and has its report."""
     run = RunFolder(folder)
     return (
         run.info.exists()

@@ -1,8 +1,7 @@
 """The base of all kinds of task, and of those that know their gradients in closed form.
 
-A task answers every question that a run has about what is learned, so that a new kind of task is one file. What a task
-needs torch for is computed when it is first asked for; building a task imports no torch unless its model is a module
-of the user's own.
+A task answers every question that a run has about what is learned, so that a new kind of task is one file. Whatever
+needs torch is computed on first use; building a task imports torch only for a user's own module.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class TaskContext:
 
     Attributes:
         training: the scenario's training section.
-        seed: seed of who holds which data.
+        seed: of the partition.
         folder: folder that relative paths refer to.
         load: loads a data set, or returns the one that an earlier run of this process loaded.
     """
@@ -117,8 +116,9 @@ class Task(Component, ABC):
     def local_steps(self, training: Training) -> IntArray:
         """Local steps of a full dispatch of each client, (N,) int64; with a time budget, the most that it may do."""
         if training.local_epochs is None:
-            given = training.local_steps or DEFAULT_LOCAL_STEPS
-            return np.full(self.clients, given, dtype=np.int64)
+            return np.full(
+                self.clients, training.local_steps or DEFAULT_LOCAL_STEPS, dtype=np.int64
+            )
         exact = training.local_epochs * self.steps_per_epoch(training.batch_size)
         # A product such as 1.1 x 50 may lie a rounding error above the whole number.
         steps: IntArray = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
@@ -127,9 +127,9 @@ class Task(Component, ABC):
     def memory_bytes(self, training: Training, kept: int) -> npt.NDArray[np.float64]:
         """Memory that training needs on each client's device in bytes, (N,).
 
-        Counted are the model, its gradient, the optimizer's buffers, ``kept`` numbers that the method keeps there, and
-        what a step on one mini-batch keeps for its backward pass: the least that any implementation needs, without
-        what a framework takes besides.
+        This is the least that any implementation needs, without a framework's overhead: the model, its gradient, the
+        optimizer's buffers, ``kept`` numbers of the method, and what a step on one mini-batch keeps for its backward
+        pass.
         """
         buffers: int = training.optimizer.create().buffers
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
@@ -137,11 +137,9 @@ class Task(Component, ABC):
         return elements * ITEM_BYTES[training.dtype]
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
-        """Cost of one evaluation, in forward passes of one sample; 0 if it costs nothing beside training.
+        """Cost of one evaluation, in forward passes of one sample; 0 if it is negligible beside training.
 
-        Args:
-            per_client: clients are measured on their own test samples as well.
-            objective: the training objective and its gradient are measured as well.
+        It may also cover the clients' own test samples, and the training objective with its gradient.
         """
         return 0
 
@@ -154,7 +152,7 @@ class Task(Component, ABC):
         return None
 
     def check(self, training: Training, evaluation: Evaluation) -> None:
-        """Refuse settings of a scenario that the task cannot meet.
+        """Refuse settings of a scenario that the task does not support.
 
         Raises:
             UserError: samples cannot be augmented, clients cannot be measured or a mini-batch cannot be trained on.

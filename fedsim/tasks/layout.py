@@ -1,4 +1,4 @@
-"""The flat parameter vector: which tensor lies where."""
+"""The flat parameter vector: where each tensor lies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from fedsim.errors import UserError
@@ -54,15 +54,14 @@ class Layout:
     @classmethod
     def of_module(cls, module: nn.Module) -> Layout:
         """The layout of a module's parameters and of its saved floating-point buffers."""
-        saved = set(module.state_dict())
-        return cls.of(
-            ((name, value.shape) for name, value in module.named_parameters()),
-            (
-                (name, value.shape)
-                for name, value in module.named_buffers()
-                if name in saved and value.is_floating_point()
-            ),
-        )
+        state = module.state_dict()
+        parameters = {name: value.shape for name, value in module.named_parameters()}
+        buffers = [
+            (name, value.shape)
+            for name, value in module.named_buffers()
+            if name in state and value.is_floating_point()
+        ]
+        return cls.of(parameters.items(), buffers)
 
     @property
     def size(self) -> int:
@@ -72,11 +71,8 @@ class Layout:
     @property
     def buffers(self) -> tuple[str, ...]:
         """Names of the tensors that have no gradient."""
-        return tuple(
-            name
-            for name, start in zip(self.names, self.offsets, strict=False)
-            if start >= self.trainable
-        )
+        entries = zip(self.names, self.offsets, strict=False)
+        return tuple(name for name, start in entries if start >= self.trainable)
 
     def flatten(self, module: nn.Module) -> Tensor:
         """A new vector (P,) with the module's values."""
@@ -92,8 +88,8 @@ class Layout:
         lead = flat.shape[:-1]
         return {
             name: flat[..., start:end].view((*lead, *shape))
-            for name, shape, start, end in zip(
-                self.names, self.shapes, self.offsets, self.offsets[1:], strict=False
+            for name, shape, (start, end) in zip(
+                self.names, self.shapes, pairwise(self.offsets), strict=True
             )
         }
 

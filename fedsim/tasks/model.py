@@ -29,7 +29,7 @@ class Outline:
 
     Attributes:
         parameters: names and shapes, in the module's order.
-        buffers: the same of the floating-point buffers that are part of the model.
+        buffers: names and shapes of the floating-point buffers that are part of the model.
         batch_statistics: whether training may need several samples, as batch normalization does.
     """
 
@@ -55,7 +55,6 @@ class ModelComponent(Component, ABC):
         family: which local-training kernel may be used. ``linear`` and ``mlp`` promise: the parameters are
             weight and bias of linear layers in order, with ReLU between them, on flattened inputs, and the
             loss has no penalty.
-        params: its validated parameters.
     """
 
     family: ClassVar[Family] = "module"

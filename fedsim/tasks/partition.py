@@ -59,16 +59,6 @@ class Partition:
         """Training samples of each client, (N,) int64."""
         return np.diff(self.train_offsets)
 
-    def train(self, client: int) -> IntArray:
-        """Training rows of one client."""
-        return self.train_rows[self.train_offsets[client] : self.train_offsets[client + 1]]
-
-    def test(self, client: int) -> IntArray:
-        """Own test rows of one client; empty if clients have none."""
-        if self.test_offsets is None or self.test_rows is None:
-            return np.empty(0, dtype=np.int64)
-        return self.test_rows[self.test_offsets[client] : self.test_offsets[client + 1]]
-
 
 class PartitionParameters(Parameters):
     """Parameters that all partitions share."""
@@ -107,11 +97,7 @@ class Assignment:
 
 
 class Partitioner(Component, ABC):
-    """A rule that deals samples to clients; a pure function of dataset, parameters and stream.
-
-    Attributes:
-        params: its validated parameters.
-    """
+    """A rule that deals samples to clients; a pure function of dataset, parameters and stream."""
 
     Params: ClassVar[type[Parameters]] = CountedParameters
 
@@ -133,23 +119,19 @@ class Partitioner(Component, ABC):
 
         Each class is dealt in proportion to the clients' training samples of it.
         """
-        clients = assignment.clients
-        table = label_counts(dataset.train_y, assignment.owners, clients, dataset.classes)
-        result = np.full(len(dataset.test_y), UNUSED, dtype=np.int64)
-        for label in range(dataset.classes):
-            rows = rng.permutation(np.flatnonzero(dataset.test_y == label))
-            held = table[:, label]
-            if held.any():
-                result[rows] = np.repeat(np.arange(clients), apportion(len(rows), held))
-        return result
+        table = label_counts(
+            dataset.train_y, assignment.owners, assignment.clients, dataset.classes
+        )
+        sizes = np.bincount(dataset.test_y, minlength=dataset.classes)
+        counts = np.zeros_like(table)
+        for label in np.flatnonzero(table.any(axis=0)):
+            counts[:, label] = apportion(int(sizes[label]), table[:, label])
+        return deal(counts, dataset.test_y, rng)
 
     def split(self, dataset: Dataset, stream: Stream, folder: Path | None = None) -> Partition:
-        """Deal the samples.
+        """The samples of each client, all random choices drawn from ``stream`` (purpose PARTITION).
 
-        Args:
-            dataset: what is dealt.
-            stream: source of all random choices (purpose PARTITION).
-            folder: folder that relative paths in the parameters refer to; None is the current one.
+        Relative paths in the parameters start at ``folder``, by default the current one.
 
         Raises:
             UserError: there are more clients than samples, or the parameters do not fit the dataset.
@@ -162,12 +144,11 @@ class Partitioner(Component, ABC):
         used = int(np.count_nonzero(train != UNUSED))
         if clients > used:
             raise too_many_clients(clients, used, dataset)
-        test: IntArray | None = None
-        if assignment.is_test is not None:
-            test = np.where(assignment.is_test, train, UNUSED)
-            train = np.where(assignment.is_test, UNUSED, train)
-        elif self.params.test == "split":
-            train, test = _set_aside(train, clients, self.params.test_share, stream)
+        is_test, test = assignment.is_test, None
+        if is_test is None and self.params.test == "split":
+            is_test = _set_aside(train, clients, self.params.test_share, stream)
+        if is_test is not None:
+            test, train = np.where(is_test, train, UNUSED), np.where(is_test, UNUSED, train)
         elif self.params.test == "same_distribution":
             test = self.assign_test(dataset, assignment, stream.generator(_SHARED_TEST))
         train_offsets, train_rows = compressed_rows(train, clients)
@@ -196,7 +177,7 @@ def compressed_rows(owners: IntArray, clients: int) -> tuple[IntArray, IntArray]
     order = np.argsort(owners, kind="stable")
     unused = int(np.count_nonzero(owners == UNUSED))
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    offsets = np.append(0, np.cumsum(counts)).astype(np.int64)
     return offsets, order[unused:].astype(np.int64)
 
 
@@ -264,8 +245,8 @@ def raise_minimum(
         for _ in range(minimum - int(counts[client])):
             negative, donor = heap[0]
             if donor not in available:
-                own = rows[offsets[donor] : offsets[donor + 1]]
-                available[donor] = rng.permutation(own).tolist()
+                donor_rows = rows[offsets[donor] : offsets[donor + 1]]
+                available[donor] = rng.permutation(donor_rows).tolist()
             result[available[donor].pop()] = client
             heapq.heapreplace(heap, (negative + 1, donor))
     return result
@@ -273,18 +254,15 @@ def raise_minimum(
 
 def _set_aside(
     owners: IntArray, clients: int, share: float, stream: Stream
-) -> tuple[IntArray, IntArray]:
-    """Training and test owners after each client has set aside a random share of its samples."""
+) -> npt.NDArray[np.bool_]:
+    """Which samples their client sets aside for tests: a random share of its samples."""
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
-    wanted = np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 0)).astype(np.int64)
-    wanted[counts < 2] = 0
+    sizes = np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 0)).astype(np.int64)
+    sizes[counts < 2] = 0
     keys = stream.hashes(np.arange(len(owners)), _LOCAL_TEST)
-    order = np.lexsort((keys, owners))
-    order = order[np.count_nonzero(owners == UNUSED) :]
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    order = np.lexsort((keys, owners))[np.count_nonzero(owners == UNUSED) :]
+    starts = np.cumsum(counts) - counts
     rank = np.arange(len(order)) - np.repeat(starts, counts)
-    is_test = rank < np.repeat(wanted, counts)
-    train, test = owners.copy(), np.full_like(owners, UNUSED)
-    test[order[is_test]] = owners[order[is_test]]
-    train[order[is_test]] = UNUSED
-    return train, test
+    is_test = np.zeros(len(owners), dtype=bool)
+    is_test[order[rank < np.repeat(sizes, counts)]] = True
+    return is_test

@@ -1,13 +1,9 @@
-"""Convolutional networks that are a plain sequence of layers, described without torch.
-
-One description gives both the outline and the module, whose tensors are named ``<number of the layer>.weight`` and
-``.bias`` as in ``torch.nn.Sequential``.
-"""
+"""Convolutional networks that are a plain sequence of layers: one description gives both outline and module."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -49,22 +45,24 @@ class SequentialModel(ModelComponent):
     """A network of layers one after the other, with a linear layer to the classes at the end.
 
     Attributes:
+        hidden_layers: all layers but the last, unless they depend on parameters (see :meth:`layers`).
         least: smallest height and width of images that the layers can work on.
-        for_relu: whether layers before ReLU start with He's initialization, and not by torch's standard rule.
+        for_relu: whether layers before ReLU start with He's initialization instead of torch's standard rule.
     """
 
+    hidden_layers: ClassVar[tuple[Layer, ...]] = ()
     least: ClassVar[int] = 4
     for_relu: ClassVar[bool] = False
 
-    @abstractmethod
-    def layers(self) -> list[Layer]:
+    def layers(self) -> Sequence[Layer]:
         """All layers but the last."""
+        return self.hidden_layers
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this dataset's images."""
-        from fedsim.tasks.modules.sequential import sequential
+        from torch import nn
 
-        return sequential(self._sized(dataset))
+        return nn.Sequential(*(_module(layer, inputs) for layer, inputs in self._sized(dataset)))
 
     def outline(self, dataset: Dataset) -> Outline:
         """Weights and biases of the layers, in order."""
@@ -99,3 +97,21 @@ class SequentialModel(ModelComponent):
             elif layer == "flatten":
                 size = (math.prod(size), 1, 1)
         return result
+
+
+def _module(layer: Layer, inputs: int) -> nn.Module:
+    from torch import nn
+
+    match layer:
+        case Conv(channels, kernel, padding):
+            return nn.Conv2d(inputs, channels, kernel, padding=padding)
+        case Linear(units):
+            return nn.Linear(inputs, units)
+        case Dropout(probability):
+            return nn.Dropout(probability)
+        case "relu":
+            return nn.ReLU()
+        case "pool":
+            return nn.MaxPool2d(2)
+        case "flatten":
+            return nn.Flatten()

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.ends import OnEnd
 from fedsim.traces.intervals import (
@@ -37,9 +38,6 @@ __all__ = ["NEVER", "AvailabilityIndex", "OnlineSampler", "Sweep"]
 _NS = 1000
 _CHUNK_ROWS = 1 << 21
 
-Int64Array = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 class AvailabilityIndex:
     """Availability of a population of clients; make one with :meth:`from_bundle` or :meth:`always`.
@@ -55,11 +53,11 @@ class AvailabilityIndex:
 
     def __init__(
         self,
-        edges_us: Int64Array,
-        first: Int64Array,
-        last: Int64Array,
-        offset_us: Int64Array,
-        period_us: Int64Array,
+        edges_us: Ints,
+        first: Ints,
+        last: Ints,
+        offset_us: Ints,
+        period_us: Ints,
         horizon_ns: int = NEVER,
     ) -> None:
         if not len(edges_us):
@@ -74,7 +72,7 @@ class AvailabilityIndex:
         # Memory views give Python integers several times faster than numpy scalars.
         self._edges_view = edges_us.data
         self._layout_view = self._layout.reshape(-1).data
-        self._before_us: Int64Array | None = None
+        self._before_us: Ints | None = None
         self._before_view: memoryview[int] | None = None
         self._sweep = Sweep(self)
         total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
@@ -112,8 +110,7 @@ class AvailabilityIndex:
             UserError: the availability contradicts itself (overlaps, reversed intervals, unknown devices ...).
         """
         edges, first_of, last_of = device_edges(bundle)
-        window_start = bundle.numpy("devices", "window_start_us")
-        window_end = bundle.numpy("devices", "window_end_us")
+        window_start, window_end = bundle.windows
         if device_rows is None:
             device_rows = np.arange(bundle.device_count)
         rows = np.asarray(device_rows, dtype=np.int64)
@@ -243,9 +240,7 @@ class AvailabilityIndex:
 
     # Many clients ---------------------------------------------------------------------------------------------------
 
-    def state_many(
-        self, clients: npt.ArrayLike, t_ns: npt.ArrayLike
-    ) -> tuple[BoolArray, Int64Array]:
+    def state_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> tuple[Bools, Ints]:
         """Whether each client is online, and the instant (ns) at which that changes next (NEVER if it does not).
 
         Args:
@@ -261,7 +256,7 @@ class AvailabilityIndex:
         if self._wraps:
             position = np.where(period > 0, position % np.maximum(period, 1), position)
         edge = self._edge_after(position, first, last)
-        on: BoolArray = (edge & 1) == 1
+        on: Bools = (edge & 1) == 1
         target = np.where(edge < last, self._edges.take(edge, mode="clip"), FAR_US)
         if self._wraps:
             start = self._edges.take(first, mode="clip")
@@ -270,13 +265,11 @@ class AvailabilityIndex:
             target = np.where(seam, np.where(edge == first + 1, FAR_US, end + period), target)
             round_again = (period > 0) & (edge == last) & (first < last)
             target = np.where(round_again, start + period, target)
-        change: Int64Array = np.where(
-            target >= FAR_US, NEVER, (time_us + (target - position)) * _NS
-        )
+        change: Ints = np.where(target >= FAR_US, NEVER, (time_us + (target - position)) * _NS)
         return on, change
 
-    def _edge_after(self, position: Int64Array, first: Int64Array, last: Int64Array) -> Int64Array:
-        """First edge of each client after ``position`` (us, in its lap); ``last`` where there is none."""
+    def _edge_after(self, position: Ints, first: Ints, last: Ints) -> Ints:
+        """First edge of each client after ``position`` (us, in its lap); ``last`` if there is none."""
         low, high = first.copy(), last.copy()
         for _ in range(int((high - low).max(initial=0)).bit_length()):
             middle = (low + high) >> 1
@@ -285,22 +278,22 @@ class AvailabilityIndex:
             np.copyto(high, middle, where=~right)
         return low
 
-    def is_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> BoolArray:
+    def is_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Bools:
         """:meth:`is_online` for arrays, shape (n,)."""
         return self.state_many(clients, t_ns)[0]
 
-    def online_until_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Int64Array:
+    def online_until_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Ints:
         """:meth:`online_until` for arrays (ns), shape (n,)."""
         on, change = self.state_many(clients, t_ns)
         return np.where(on, change, t_ns)
 
-    def next_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Int64Array:
+    def next_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Ints:
         """:meth:`next_online` for arrays (ns), shape (n,)."""
         on, change = self.state_many(clients, t_ns)
         return np.where(on, t_ns, change)
 
-    def online_clients(self, t_ns: int) -> Int64Array:
-        """Clients online at ``t_ns``, ascending. Cheapest when the instants asked about do not decrease."""
+    def online_clients(self, t_ns: int) -> Ints:
+        """Clients online at ``t_ns``, ascending. Cheapest if the instants of successive calls do not decrease."""
         self._sweep.advance(t_ns)
         return np.flatnonzero(self._sweep.online)
 
@@ -322,7 +315,7 @@ class AvailabilityIndex:
 
     def intervals_between(
         self, clients: npt.ArrayLike, start_ns: int, end_ns: int
-    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+    ) -> tuple[Ints, Ints, Ints]:
         """The times online of some clients within ``[start_ns, end_ns)``, cut to it, each as long as it can be.
 
         Returns:
@@ -350,8 +343,8 @@ class AvailabilityIndex:
         begin = np.maximum(np.maximum(self._edges[edge], -FAR_US // 2) + to_time, low) * _NS
         end = np.minimum(np.minimum(self._edges[edge + 1], FAR_US // 2) + to_time, high) * _NS
         begin, end = np.maximum(begin, start_ns), np.minimum(end, end_ns)
-        kept = end > begin
-        who, begin, end = who[kept], begin[kept], end[kept]
+        some = end > begin
+        who, begin, end = who[some], begin[some], end[some]
         joins = np.zeros(len(who), np.bool_)
         joins[1:] = (who[1:] == who[:-1]) & (begin[1:] == end[:-1])
         if joins.any():
@@ -359,7 +352,7 @@ class AvailabilityIndex:
             who, begin, end = who[~joins], begin[~joins], end[ends_here]
         return who, begin, end
 
-    def _chunks(self, start_ns: int, end_ns: int) -> Iterator[Int64Array]:
+    def _chunks(self, start_ns: int, end_ns: int) -> Iterator[Ints]:
         """Runs of clients whose intervals in a span of time fit in memory together."""
         span_us = -(-(end_ns - start_ns) // _NS)
         first, last, _, period = self._layout.T
@@ -370,7 +363,7 @@ class AvailabilityIndex:
         for low, high in itertools.pairwise(edges):
             yield np.arange(low, high)
 
-    def online_counts(self, times_ns: npt.ArrayLike) -> Int64Array:
+    def online_counts(self, times_ns: npt.ArrayLike) -> Ints:
         """Number of clients online at each of some instants (ns, ascending), in one pass over the intervals."""
         times = np.asarray(times_ns, dtype=np.int64)
         if not len(times) or not self.clients:
@@ -383,19 +376,19 @@ class AvailabilityIndex:
             change -= np.bincount(first_at_or_after(times, until), minlength=len(change))
         return np.cumsum(change[:-1])
 
-    def online_between_ns(self, start_ns: int, end_ns: int) -> Int64Array:
+    def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
         """How long (ns) each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
         if end_ns > self.horizon_ns:
             self._refuse(end_ns)
         return self._online_before_ns(end_ns) - self._online_before_ns(start_ns)
 
-    def _online_before_ns(self, t_ns: int) -> Int64Array:
-        """Time online (ns) of each client from a fixed instant of its own until ``t_ns``, shape (clients,)."""
+    def _online_before_ns(self, t_ns: int) -> Ints:
+        """Time online (ns) of each client from an instant fixed for the client until ``t_ns``, shape (clients,)."""
         self._before()
         assert self._before_us is not None
         first, last, offset, period = self._layout.T
         position = t_ns // _NS + offset
-        lap: Int64Array = np.where(period > 0, position // np.maximum(period, 1), 0)
+        lap: Ints = np.where(period > 0, position // np.maximum(period, 1), 0)
         position = position - lap * period
         edge = self._edge_after(position, first, last)
         on = (edge & 1) == 1
@@ -409,11 +402,11 @@ class AvailabilityIndex:
         a_lap = a_lap + self._edges.take(last - 1, mode="clip")
         a_lap = a_lap - self._edges.take(last - 2, mode="clip")
         a_lap = np.where(first < last, a_lap, 0)
-        result: Int64Array = (done + lap * a_lap) * _NS + np.where(on, t_ns % _NS, 0)
+        result: Ints = (done + lap * a_lap) * _NS + np.where(on, t_ns % _NS, 0)
         return result
 
     def _before(self) -> memoryview[int]:
-        """Time online (us) of each interval's device before the interval; made when it is first asked for."""
+        """Time online (us) of each interval's device before the interval; made on first use."""
         if self._before_view is None:
             length = self._edges[1::2] - self._edges[::2]
             before = np.cumsum(length) - length
@@ -493,12 +486,12 @@ class Sweep:
     def _place(
         self,
         clients: npt.NDArray[np.intp],
-        edge: Int64Array,
-        to_time: Int64Array,
-        first: Int64Array,
-        last: Int64Array,
-        period: Int64Array,
-    ) -> Int64Array:
+        edge: Ints,
+        to_time: Ints,
+        first: Ints,
+        last: Ints,
+        period: Ints,
+    ) -> Ints:
         """Set the next edge of each client: the first of the next lap where this lap has none left; when that is."""
         over = edge == last
         if over.any():
@@ -507,7 +500,7 @@ class Sweep:
             to_time = np.where(again, to_time + period, to_time)
             over &= ~again
         edge_us = self._index._edges.take(edge, mode="clip")
-        change: Int64Array = np.where(over | (edge_us == FAR_US), FAR_US, edge_us + to_time)
+        change: Ints = np.where(over | (edge_us == FAR_US), FAR_US, edge_us + to_time)
         if self._index._wraps:
             # An interval that touches the end of its lap goes on in the next one where that begins online. (The cursor
             # stays here until that has come; then it walks over the seam.)
@@ -564,11 +557,11 @@ class OnlineSampler:
         self._list(0)
         self._block = -1
         self._uniforms: list[float] = []
-        self._busy: BoolArray | None = None
+        self._busy: Bools | None = None
         self._busy_view = np.zeros(0, np.bool_).data
         self.online_until_ns = 0
 
-    def sample(self, k: int, t_ns: int, busy: BoolArray, draw: int) -> Int64Array:
+    def sample(self, k: int, t_ns: int, busy: Bools, draw: int) -> Ints:
         """``k`` different clients that are online at ``t_ns`` and not busy, in random order.
 
         Args:
@@ -601,9 +594,9 @@ class OnlineSampler:
             more = min(2 * (k - len(chosen)) + 16, limit - attempts)
             uniforms = self._stream.uniforms(draw, np.arange(attempts, attempts + more))
             attempts += more
-            places = (uniforms * count).astype(np.int64)
-            clients = self._listed[places]
-            accepted = clients[~busy[clients] & self._online(places, clients, t_ns)]
+            positions = (uniforms * count).astype(np.int64)
+            clients = self._listed[positions]
+            accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
             chosen = chosen[np.sort(where)]
@@ -611,8 +604,8 @@ class OnlineSampler:
                 return chosen[:k]
         return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
 
-    def sample_one(self, t_ns: int, busy: BoolArray, draw: int) -> int:
-        """One client that is online at ``t_ns`` and not busy; -1 where there is none. As :meth:`sample` with k = 1."""
+    def sample_one(self, t_ns: int, busy: Bools, draw: int) -> int:
+        """One client that is online at ``t_ns`` and not busy; -1 if there is none. As :meth:`sample` with k = 1."""
         if not self._bin_start <= t_ns < self._bin_end:
             self._list(t_ns)
         if busy is not self._busy:
@@ -627,7 +620,7 @@ class OnlineSampler:
         uniforms = self._uniforms
         for attempt in range(self._ATTEMPTS if count else 0):
             if attempt < self._AHEAD:
-                place = int(uniforms[at + attempt] * count)
+                position = int(uniforms[at + attempt] * count)
             else:
                 if (
                     attempt == self._ATTEMPTS_A_LOOK
@@ -635,11 +628,11 @@ class OnlineSampler:
                     and len(self._acceptable(t_ns, busy)) < 2
                 ):
                     break
-                place = int(self._stream.uniform(draw, attempt) * count)
-            client = self._listed_view[place]
+                position = int(self._stream.uniform(draw, attempt) * count)
+            client = self._listed_view[position]
             if self._busy_view[client]:
                 continue
-            until_ns = self._sure_until_view[place]
+            until_ns = self._sure_until_view[position]
             if until_ns <= t_ns:
                 until_ns = self._index.online_until(client, t_ns)
                 if until_ns == t_ns:
@@ -653,7 +646,7 @@ class OnlineSampler:
         self.online_until_ns = self._index.online_until(client, t_ns)
         return client
 
-    def _in_random_order(self, k: int, clients: Int64Array, draw: int) -> Int64Array:
+    def _in_random_order(self, k: int, clients: Ints, draw: int) -> Ints:
         """The first ``k`` of all acceptable clients, ordered by a random key of each."""
         if len(clients) < 2:
             # Where more are wanted than are there, this is what most draws find: the one that has just become free.
@@ -664,13 +657,13 @@ class OnlineSampler:
             clients, keys = clients[some], keys[some]
         return clients[np.argsort(keys)]
 
-    def _acceptable(self, t_ns: int, busy: BoolArray) -> Int64Array:
+    def _acceptable(self, t_ns: int, busy: Bools) -> Ints:
         """All clients that are online at an instant of the bin and not busy, ascending."""
         clients = self._online_at(t_ns)
         return clients[~busy[clients]]
 
-    def _online_at(self, t_ns: int) -> Int64Array:
-        """All clients online at an instant of the bin, ascending; looked for again only when one has come or gone."""
+    def _online_at(self, t_ns: int) -> Ints:
+        """All clients online at an instant of the bin, ascending; searched for only after one has come or gone."""
         if not self._known_from <= t_ns < self._known_until:
             if t_ns < self._known_from:
                 self._list(t_ns)
@@ -683,8 +676,8 @@ class OnlineSampler:
             self._known_until = min(next_change, self._index.horizon_ns)
         return self._known
 
-    def _online(self, places: Int64Array, clients: Int64Array, t_ns: int) -> BoolArray:
-        online = self._sure_until[places] > t_ns
+    def _online(self, positions: Ints, clients: Ints, t_ns: int) -> Bools:
+        online = self._sure_until[positions] > t_ns
         unsure = np.flatnonzero(~online)
         online[unsure] = self._index.is_online_many(clients[unsure], t_ns)
         return online
@@ -702,7 +695,7 @@ class OnlineSampler:
         change_us = change_us.take(self._listed)
         self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)
         self._is_online = online.take(self._listed)
-        # Both are brought forward when all who are online are asked for; what is known of single clients is this:
+        # Both are brought forward by _online_at; what is known of single clients is this:
         # whoever is online when the bin starts is so until its next change.
         self._sure_until = self._change * self._is_online
         self._known_from = self._known_until = self._bin_start

@@ -24,14 +24,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedsim.checksums import file_sha256
+from fedsim.checksums import file_sha256, is_unchanged, stamped
 from fedsim.durable import replacing_folder, write_text
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.ends import OnEnd
 from fedsim.traces.tables import TABLES, make_table, single_chunk
 
 SCHEMA = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"
+MANIFEST_DIGEST = "manifest_sha256"
 ROW_GROUP_ROWS = 1 << 20
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -52,7 +54,7 @@ class Eligibility(BaseModel):
     words: str
     """The rule in words."""
     expression: str | None = None
-    """The rule as an expression over the keys of device_events, where it can be derived again."""
+    """The rule as an expression over the keys of device_events; null if the rule cannot be applied to them."""
 
 
 class Manifest(BaseModel):
@@ -99,6 +101,8 @@ class Manifest(BaseModel):
     """Seed of a generated bundle."""
     sha256: dict[str, str] = {}
     """SHA-256 of each table's file."""
+    manifest_sha256: str | None = None
+    """SHA-256 of the manifest's other content; null in bundles of fedsim 0.1."""
     counts: dict[str, int] = {}
     """What the importer dropped or merged, by kind."""
     caveats: list[str] = []
@@ -123,7 +127,7 @@ class TraceBundle:
         manifest: origin and reading rules.
         tables: Arrow tables by name; ``devices`` is always there.
         path: folder it was read from, for messages.
-        altered: tables whose files have changed since fedsim wrote them.
+        altered: tables whose files have changed since fedsim wrote them, and ``manifest`` if that has.
         unverified: tables whose files cannot be checked, since the manifest holds no SHA-256 of them.
     """
 
@@ -164,6 +168,21 @@ class TraceBundle:
         """Names of the devices, an Arrow string array in row order."""
         return single_chunk(self.devices.column("device_id"))
 
+    @property
+    def valid(self) -> Bools:
+        """Whether each device has a usable trace, shape (devices,); true if that is unknown."""
+        valid = pc.fill_null(single_chunk(self.devices.column("valid")), True)
+        return np.asarray(valid.to_numpy(zero_copy_only=False), np.bool_)
+
+    @property
+    def windows(self) -> tuple[Ints, Ints]:
+        """Start and end (us) of each device's observation, shape (devices,) each."""
+        return self.numpy("devices", "window_start_us"), self.numpy("devices", "window_end_us")
+
+    def has(self, table: str, column: str) -> bool:
+        """Whether the bundle has the table, and it the column."""
+        return table in self.tables and column in self.tables[table].column_names
+
     def table(self, name: str) -> Any:
         """The table ``name``.
 
@@ -183,8 +202,8 @@ class TraceBundle:
         array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
         return array
 
-    def device_rows(self, table: str) -> npt.NDArray[np.int64]:
-        """Row number in ``devices`` of each row of ``table``; -1 where the id is null or no device. Shape (rows,)."""
+    def device_rows(self, table: str) -> Ints:
+        """Row number in ``devices`` of each row of ``table``; -1 if the id is null or not a device. Shape (rows,)."""
         column, ids = self.table(table).column("device_id"), self.device_ids
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
@@ -194,8 +213,8 @@ class TraceBundle:
             if chunk.dictionary.equals(ids):
                 codes = np.arange(len(ids), dtype=np.int64)
             else:
-                found = pc.fill_null(pc.index_in(chunk.dictionary, value_set=ids), -1)
-                codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
+                rows = pc.fill_null(pc.index_in(chunk.dictionary, value_set=ids), -1)
+                codes = rows.to_numpy(zero_copy_only=False).astype(np.int64)
             codes = np.append(codes, -1)
             indices = pc.fill_null(chunk.indices, len(codes) - 1).to_numpy(zero_copy_only=False)
             parts.append(codes[indices])
@@ -216,8 +235,12 @@ class TraceBundle:
             UserError: the folder, its manifest or a table is missing, damaged, changed, or of another schema.
         """
         path = Path(path)
-        manifest = read_manifest(path)
+        manifest, changed = _read_manifest(path)
         loaded, altered, unverified = {}, [], []
+        if changed:
+            altered.append("manifest")
+            if verify:
+                raise _changed(path / MANIFEST_NAME, manifest)
         for name in TABLES:
             if tables is not None and name not in tables and name != "devices":
                 continue
@@ -225,11 +248,7 @@ class TraceBundle:
             digest = manifest.sha256.get(name)
             if not file.is_file():
                 if name == "devices" or digest is not None:
-                    raise UserError(
-                        f"the table {name} of this trace bundle is missing",
-                        where=str(file),
-                        hint=_again(manifest),
-                    )
+                    raise _missing(file, manifest)
                 continue
             try:
                 content = file.read_bytes()
@@ -240,11 +259,7 @@ class TraceBundle:
             elif hashlib.sha256(content).hexdigest() != digest:
                 altered.append(name)
                 if verify:
-                    raise UserError(
-                        "the file has changed since fedsim wrote it: its SHA-256 is not the manifest's",
-                        where=str(file),
-                        hint=_again(manifest),
-                    )
+                    raise _changed(file, manifest)
             trusted = name not in altered and name not in unverified
             loaded[name] = _parse_table(content, file, name, trusted=trusted)
         # Decoding leaves the pool with twice the memory that the tables need.
@@ -254,7 +269,7 @@ class TraceBundle:
     def write(self, path: Path | str, *, overwrite: bool = False) -> None:
         """Write the bundle as a folder; all of it or, after a failure, nothing.
 
-        The bytes of every file are a function of the bundle alone. ``manifest.sha256`` and ``manifest.written_by`` are
+        The bytes of every file are a function of the bundle alone. The manifest's SHA-256 sums and ``written_by`` are
         filled in. Everything is flushed to the disk before the folder gets its name.
 
         Args:
@@ -304,8 +319,9 @@ class TraceBundle:
             digests[name] = file_sha256(file)
         self.manifest.sha256 = digests
         self.manifest.written_by = f"fedsim {package_version()}"
-        text = json.dumps(self.manifest.model_dump(mode="json", by_alias=True), indent=2)
-        write_text(folder / MANIFEST_NAME, f"{text}\n")
+        document = stamped(self.manifest.model_dump(mode="json", by_alias=True), MANIFEST_DIGEST)
+        self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
+        write_text(folder / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
 
 
 def table_path(folder: Path, name: str) -> Path:
@@ -384,15 +400,50 @@ def _remove(folder: Path) -> None:
     folder.rmdir()
 
 
-def _again(manifest: Manifest) -> str:
-    """How a damaged bundle is repaired."""
-    return "copy the bundle again" + (
-        f", or make it again: {manifest.command}" if manifest.command else ""
+def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
+    """Compare a bundle's files with their SHA-256 sums.
+
+    Returns:
+        The number of files compared, one error per file that is missing or has changed, and whether every file,
+        the manifest included, has a sum.
+
+    Raises:
+        UserError: the manifest cannot be read.
+    """
+    manifest, changed = _read_manifest(folder)
+    problems = [_changed(folder / MANIFEST_NAME, manifest)] if changed else []
+    for name, digest in manifest.sha256.items():
+        file = table_path(folder, name)
+        if not file.is_file():
+            problems.append(_missing(file, manifest))
+        elif file_sha256(file) != digest:
+            problems.append(_changed(file, manifest))
+    unlisted = [
+        name for name in TABLES.keys() - manifest.sha256 if table_path(folder, name).is_file()
+    ]
+    sums = len(manifest.sha256) + (manifest.manifest_sha256 is not None)
+    return sums, problems, not unlisted and manifest.manifest_sha256 is not None
+
+
+def _missing(file: Path, manifest: Manifest) -> UserError:
+    message = f"the table {file.stem} of this trace bundle is missing"
+    return UserError(message, where=str(file), hint=_repair(manifest))
+
+
+def _changed(file: Path, manifest: Manifest) -> UserError:
+    message = (
+        "the file has changed since fedsim wrote it: its SHA-256 is not the one in the manifest"
     )
+    return UserError(message, where=str(file), hint=_repair(manifest))
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a bundle's folder.
+def _repair(manifest: Manifest) -> str:
+    again = f", or make it again: {manifest.command}" if manifest.command else ""
+    return f"copy the bundle again{again}"
+
+
+def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
+    """The manifest in a bundle's folder, and whether it has changed since fedsim wrote it.
 
     Raises:
         UserError: missing, not JSON, or not a manifest of this format.
@@ -415,13 +466,14 @@ def read_manifest(folder: Path) -> Manifest:
     except (ValueError, OSError, RecursionError) as error:
         raise UserError(f"the manifest cannot be read: {error}", where=str(file)) from error
     try:
-        return Manifest.model_validate(content)
+        manifest = Manifest.model_validate(content)
     except ValidationError as error:
         lines = "; ".join(
             f"{'.'.join(map(str, item['loc'])) or 'manifest'}: {item['msg']}"
             for item in error.errors()
         )
         raise UserError(f"is not a trace manifest: {lines}", where=str(file)) from error
+    return manifest, bool(manifest.manifest_sha256) and not is_unchanged(content, MANIFEST_DIGEST)
 
 
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:

@@ -6,10 +6,12 @@ source.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
@@ -17,7 +19,9 @@ from scipy.stats import rankdata
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.bundle import Manifest, TraceBundle, package_version
+from fedsim.traces.intervals import ranks
 from fedsim.traces.statistics import device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis.columns import pearson_of_spearman
 from fedsim.traces.tables import id_column, make_table, single_chunk
@@ -35,8 +39,9 @@ DEVICE_TABLES = (
 )
 SHARED_TABLES = ("network_series", "rtt_matrix")
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
+
+# Fields of the manifest that a derived bundle has from its first source.
+_KEPT = ("epoch", "clock", "epoch_weekday", "horizon_us", "on_end", "eligibility")
 
 _PICK, _SHIFT, _COMPUTE, _NETWORK = range(4)
 
@@ -47,7 +52,7 @@ def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     Raises:
         UserError: the bundle has fewer valid devices.
     """
-    valid = _valid_rows(bundle)
+    valid = np.flatnonzero(bundle.valid)
     if devices > len(valid):
         raise UserError(
             f"the trace bundle has {len(valid):,} usable devices, fewer than {devices:,}",
@@ -56,16 +61,11 @@ def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
         )
     keys = Stream(seed, Purpose.TRACE, _PICK).uniforms(valid)
     rows = np.sort(valid[np.argsort(keys, kind="stable")[:devices]])
-    tables: dict[str, Any] = {"devices": bundle.devices.take(pa.array(rows))}
-    copies = np.arange(devices)
-    ids = single_chunk(tables["devices"].column("device_id"))
-    for name in DEVICE_TABLES:
-        if name in bundle.tables:
-            tables[name] = _copied(bundle, name, rows, copies, ids)
-    tables |= {name: bundle.tables[name] for name in SHARED_TABLES if name in bundle.tables}
-    options = {"devices": devices}
-    manifest = _derived("sample", {"bundle": bundle}, options, seed, bundle.manifest, {})
-    return TraceBundle(manifest, tables)
+    devices_table = bundle.devices.take(pa.array(rows))
+    ids = single_chunk(devices_table.column("device_id"))
+    tables = {"devices": devices_table} | _copies(bundle, DEVICE_TABLES, rows, ids)
+    manifest = _derived("sample", {"bundle": bundle}, {"devices": devices}, seed)
+    return TraceBundle(manifest, tables | _shared(bundle))
 
 
 def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = True) -> TraceBundle:
@@ -84,7 +84,7 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
     Raises:
         UserError: the bundle has no usable device; or it is to be shifted and does not wrap.
     """
-    valid = _valid_rows(bundle)
+    valid = np.flatnonzero(bundle.valid)
     if not len(valid):
         raise UserError("the trace bundle has no usable device", where=bundle.where)
     if shift and bundle.manifest.on_end != "wrap":
@@ -96,20 +96,17 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
     copies = np.arange(devices)
     uniform = Stream(seed, Purpose.TRACE, _PICK).uniforms(copies)
     rows = valid[(uniform * len(valid)).astype(np.int64)]
-    number = _occurrence(rows)
+    number = pa.array(pd.Series(rows).groupby(rows).cumcount())
     names = bundle.device_ids.take(pa.array(rows))
-    suffix = pc.cast(pa.array(number), pa.string())
-    ids = pc.binary_join_element_wise(names, suffix, "~")
+    ids = pc.binary_join_element_wise(names, pc.cast(number, pa.string()), "~")
     columns = bundle.devices.take(pa.array(rows))
     columns = {name: columns.column(name) for name in columns.column_names} | {"device_id": ids}
     counts = {"sources": len(np.unique(rows)), "shifted": 0}
-    tables: dict[str, Any] = {}
-    for name in DEVICE_TABLES:
-        if name in bundle.tables and not (shift and name == "device_events"):
-            tables[name] = _copied(bundle, name, rows, copies, ids)
+    names = [name for name in DEVICE_TABLES if not (shift and name == "device_events")]
+    tables = _copies(bundle, names, rows, ids)
     if shift:
-        low = bundle.numpy("devices", "window_start_us")[rows]
-        span = bundle.numpy("devices", "window_end_us")[rows] - low
+        low, high = (edge[rows] for edge in bundle.windows)
+        span = high - low
         days = span // DAY_US
         turn = np.floor(Stream(seed, Purpose.TRACE, _SHIFT).uniforms(copies) * days)
         shift_us = turn.astype(np.int64) * DAY_US
@@ -121,18 +118,15 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
         counts |= {
             "shifted": int((shift_us > 0).sum()),
             "device_seconds_cut_to_whole_days": int((span - whole).sum() // 1_000_000),
-            "device_events_dropped": bundle.tables["device_events"].num_rows
-            if "device_events" in bundle.tables
-            else 0,
+            "device_events_dropped": len(bundle.tables.get("device_events", ())),
         }
     tables["devices"] = make_table("devices", columns)
-    tables |= {name: bundle.tables[name] for name in SHARED_TABLES if name in bundle.tables}
     options = {"devices": devices, "shift": shift}
-    manifest = _derived("scale", {"bundle": bundle}, options, seed, bundle.manifest, counts)
+    manifest = _derived("scale", {"bundle": bundle}, options, seed, counts)
     if shift:
         # Mondays of one copy now fall on Thursdays of another.
         manifest.epoch_weekday = None
-    return TraceBundle(manifest, tables)
+    return TraceBundle(manifest, tables | _shared(bundle))
 
 
 def join(
@@ -149,7 +143,7 @@ def join(
     Each device is given the columns of a device drawn with replacement: independently, or with a rank correlation.
 
     Args:
-        availability: bundle whose devices and times online are kept, and its other columns where no other is given.
+        availability: bundle whose devices and times online are kept, and its other columns if no other bundle is given.
         compute: bundle of the compute columns and series.
         network: bundle of the network columns and series.
         seed: seed of the draws.
@@ -163,74 +157,58 @@ def join(
         if not -1 <= value <= 1:
             raise UserError(f"the {name} correlation is {value:g}, not from -1 to 1")
     ids = availability.device_ids
-    tables: dict[str, Any] = {
-        name: availability.tables[name]
-        for name in ("devices", "availability", "device_events")
-        if name in availability.tables
-    }
-    source = compute or availability
+    same = np.arange(len(ids))
+    rows, link_rows = same, same
     if compute is not None:
         shares = device_shares(availability) if compute_correlation else None
         rows = _paired(compute, "compute", shares, compute_correlation, len(ids), seed, _COMPUTE)
-        tables |= _given(compute, ("compute", "compute_series"), rows, ids)
-    else:
-        rows = np.arange(len(ids))
-        tables |= _given(availability, ("compute", "compute_series"), rows, ids)
     if network is not None:
         speeds = None
         if network_correlation:
+            source = compute or availability
             speeds = device_speeds(source)
             if speeds is None:
                 raise UserError("a network correlation needs a table compute", where=source.where)
             speeds = speeds[rows]
-        rows = _paired(network, "network", speeds, network_correlation, len(ids), seed, _NETWORK)
-        tables |= _given(network, ("network", "network_assign"), rows, ids)
-        links = network
-    else:
-        tables |= _given(availability, ("network", "network_assign"), np.arange(len(ids)), ids)
-        links = availability
-    tables |= {name: links.tables[name] for name in SHARED_TABLES if name in links.tables}
+        link_rows = _paired(
+            network, "network", speeds, network_correlation, len(ids), seed, _NETWORK
+        )
+    links = network or availability
+    names = ("devices", "availability", "device_events")
+    tables = {name: availability.tables[name] for name in names if name in availability.tables}
+    tables |= _copies(compute or availability, ("compute", "compute_series"), rows, ids)
+    tables |= _copies(links, ("network", "network_assign"), link_rows, ids) | _shared(links)
     sources = {"availability": availability, "compute": compute, "network": network}
     options = {
         "compute_correlation": compute_correlation,
         "network_correlation": network_correlation,
     }
     given = {part: bundle for part, bundle in sources.items() if bundle is not None}
-    manifest = _derived("join", given, options, seed, availability.manifest, {})
-    return TraceBundle(manifest, tables)
+    return TraceBundle(_derived("join", given, options, seed), tables)
 
 
-def _valid_rows(bundle: TraceBundle) -> Int64Array:
-    return np.flatnonzero(bundle.numpy("devices", "valid").astype(np.bool_))
+def _copies(bundle: TraceBundle, names: Sequence[str], rows: Ints, ids: Any) -> dict[str, Any]:
+    """The rows of some tables that belong to the drawn devices, once for each draw, under the new ids."""
+    tables = {}
+    for name in names:
+        if name not in bundle.tables:
+            continue
+        table, device = bundle.tables[name], bundle.device_rows(name)
+        order = np.argsort(device, kind="stable")
+        first, last = (np.searchsorted(device[order], rows, side) for side in ("left", "right"))
+        counts = last - first
+        taken = table.take(pa.array(order[np.repeat(first, counts) + ranks(counts)]))
+        columns = {key: taken.column(key) for key in table.column_names}
+        columns["device_id"] = id_column(np.repeat(np.arange(len(rows)), counts), ids)
+        tables[name] = make_table(name, columns)
+    return tables
 
 
-def _occurrence(rows: Int64Array) -> Int64Array:
-    """How often each value has occurred before, in order."""
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
-    new = np.append(True, ordered[1:] != ordered[:-1])
-    start = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
-    result = np.empty(len(rows), np.int64)
-    result[order] = np.arange(len(rows)) - start
-    return result
+def _shared(bundle: TraceBundle) -> dict[str, Any]:
+    return {name: bundle.tables[name] for name in SHARED_TABLES if name in bundle.tables}
 
 
-def _copied(bundle: TraceBundle, name: str, rows: Int64Array, copies: Int64Array, ids: Any) -> Any:
-    """The rows of a table that belong to the drawn devices, once for each draw, under the new ids."""
-    table = bundle.tables[name]
-    device = bundle.device_rows(name)
-    order = np.argsort(device, kind="stable")
-    first = np.searchsorted(device[order], np.arange(bundle.device_count))
-    last = np.searchsorted(device[order], np.arange(bundle.device_count), side="right")
-    counts = last[rows] - first[rows]
-    start = np.repeat(first[rows] - np.cumsum(counts) + counts, counts)
-    taken = table.take(pa.array(order[start + np.arange(counts.sum())]))
-    columns = {key: taken.column(key) for key in table.column_names}
-    columns["device_id"] = id_column(np.repeat(copies, counts), ids)
-    return make_table(name, columns)
-
-
-def _shifted(table: Any, ids: Any, low: Int64Array, whole: Int64Array, shift_us: Int64Array) -> Any:
+def _shifted(table: Any, ids: Any, low: Ints, whole: Ints, shift_us: Ints) -> Any:
     """Availability moved earlier by each device's shift within its whole days, cut where it leaves them."""
     device = single_chunk(table.column("device_id")).indices.to_numpy()
     span, origin, shift = whole[device], low[device], shift_us[device]
@@ -242,8 +220,9 @@ def _shifted(table: Any, ids: Any, low: Int64Array, whole: Int64Array, shift_us:
         (np.maximum(start, shift), end, -shift),
         (start, np.minimum(end, shift), span - shift),
     ):
-        kept = np.flatnonzero(ends > begins)
-        pieces.append((kept, (begins + move + origin)[kept], (ends + move + origin)[kept]))
+        nonempty = np.flatnonzero(ends > begins)
+        moved = begins + move + origin, ends + move + origin
+        pieces.append((nonempty, moved[0][nonempty], moved[1][nonempty]))
     row, begin, finish = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     order = np.lexsort((begin, device[row]))
     row, begin, finish = row[order], begin[order], finish[order]
@@ -261,12 +240,12 @@ def _shifted(table: Any, ids: Any, low: Int64Array, whole: Int64Array, shift_us:
 def _paired(
     bundle: TraceBundle,
     table: str,
-    base: Float64Array | None,
+    base: Floats | None,
     spearman: float,
     count: int,
     seed: int,
     key: int,
-) -> Int64Array:
+) -> Ints:
     """For each of ``count`` devices a device of ``bundle`` that has rows in ``table``."""
     if table not in bundle.tables:
         raise UserError(f"the trace bundle has no table {table}", where=bundle.where)
@@ -286,26 +265,16 @@ def _paired(
             where=bundle.where,
         )
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
-    # A Gaussian copula with this correlation has Spearman's correlation as asked for.
+    # A Gaussian copula with this correlation has the Spearman correlation that was given.
     pearson = pearson_of_spearman(spearman)
     # Ties are broken by chance, or devices that are never online would all get like ones.
     tie_break = stream.uniforms(np.arange(count), 1)
     rank = rankdata(np.lexsort((tie_break, base)).argsort())
     score = ndtri((rank - 0.5) / count)
     drawn = pearson * score + np.sqrt(1 - pearson**2) * stream.normals(np.arange(count), 2)
-    place = (ndtr(drawn) * len(ordered)).astype(np.int64)
-    chosen: Int64Array = ordered[np.minimum(place, len(ordered) - 1)]
+    positions = (ndtr(drawn) * len(ordered)).astype(np.int64)
+    chosen: Ints = ordered[np.minimum(positions, len(ordered) - 1)]
     return chosen
-
-
-def _given(
-    bundle: TraceBundle, names: tuple[str, ...], rows: Int64Array, ids: Any
-) -> dict[str, Any]:
-    return {
-        name: _copied(bundle, name, rows, np.arange(len(rows)), ids)
-        for name in names
-        if name in bundle.tables
-    }
 
 
 def _derived(
@@ -313,11 +282,11 @@ def _derived(
     sources: dict[str, TraceBundle],
     options: dict[str, Any],
     seed: int,
-    origin: Manifest,
-    counts: dict[str, int],
+    counts: Mapping[str, int] = MappingProxyType({}),
 ) -> Manifest:
-    """A manifest that says what the bundle was made of and how."""
+    """A manifest that says what the bundle was made of and how; the first source gives the clock and its window."""
     manifests = {part: bundle.manifest for part, bundle in sources.items()}
+    origin = next(iter(manifests.values()))
     licenses = sorted({item.license or "unknown" for item in manifests.values()})
     citations = sorted({item.citation for item in manifests.values() if item.citation})
     return Manifest(
@@ -325,12 +294,7 @@ def _derived(
         source="; ".join(f"{part}: {item.source or item.name}" for part, item in manifests.items()),
         license="; ".join(licenses),
         citation="; ".join(citations) or None,
-        epoch=origin.epoch,
-        clock=origin.clock,
-        epoch_weekday=origin.epoch_weekday,
-        horizon_us=origin.horizon_us,
-        on_end=origin.on_end,
-        eligibility=origin.eligibility,
+        **{field: getattr(origin, field) for field in _KEPT},
         importer=tool,
         importer_version=package_version(),
         options={

@@ -6,7 +6,7 @@ Grammar (keywords are case-blind)::
     test  = key [ ("==" | "!=") value | ["not"] "in" "(" value { "," value } ")" ]
 
 Keys are ``charging``, ``screen`` and ``lock`` (values ``on``, ``off``; a bare key means ``on``) and ``network`` (values
-``wifi 2g 3g 4g 5g unknown none``, where ``none`` means: not known yet). FLASH's own rule is
+``wifi 2g 3g 4g 5g unknown none``; ``none`` means not known yet). FLASH's own rule is
 ``charging and network == wifi and lock``. Before the first event of a key FLASH takes it for false: not charging, not
 on Wi-Fi, not locked; its ``screen_off`` starts false too, so the screen is on.
 """
@@ -24,8 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import Eligibility, TraceBundle
-from fedsim.traces.ordering import Bools, Intervals, Ints, normalize
+from fedsim.traces.ordering import Intervals, normalize
 from fedsim.traces.tables import id_column, make_table
 
 SWITCH = ("off", "on")
@@ -87,11 +88,11 @@ class _Parser:
         return ""
 
     def expect(self, *words: str) -> str:
-        found = self.take(*words)
-        if not found:
-            said = f"'{self.peek()}'" if self.peek() else "the end"
-            raise self.error(f"expected {' or '.join(words)}, found {said}", self.column())
-        return found
+        word = self.take(*words)
+        if not word:
+            shown = f"'{self.peek()}'" if self.peek() else "the end"
+            raise self.error(f"expected {' or '.join(words)}, found {shown}", self.column())
+        return word
 
     def parse(self) -> _Test:
         test = self.any_of()
@@ -133,18 +134,14 @@ class _Parser:
         if operator := self.take("==", "!="):
             value = self.value(key)
             return lambda state: (state[key] == value) == (operator == "==")
-        wanted = not self.take("not")
-        if wanted:
-            found = self.take("in")
-        else:
-            found = self.expect("in")
-        if found:
+        negated = bool(self.take("not"))
+        if self.expect("in") if negated else self.take("in"):
             self.expect("(")
             values = {self.value(key)}
             while self.take(","):
                 values.add(self.value(key))
             self.expect(")")
-            return lambda state: (state[key] in values) == wanted
+            return lambda state: (state[key] in values) != negated
         if STATES[key] is not SWITCH:
             raise self.error(f"{key} has no on and off; compare it", column)
         return lambda state: state[key] == "on"
@@ -181,9 +178,9 @@ class Rule:
 
 
 def state_codes(key: str, values: npt.NDArray[np.str_] | list[str]) -> Ints:
-    """Position of each value among the states of ``key``; -1 where it is not one. Shape (n,)."""
-    found = pc.index_in(pa.array(values, pa.string()), value_set=pa.array(STATES[key]))
-    codes: Ints = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    """Position of each value among the states of ``key``; -1 if it is not one. Shape (n,)."""
+    positions = pc.index_in(pa.array(values, pa.string()), value_set=pa.array(STATES[key]))
+    codes: Ints = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
 
 
@@ -212,9 +209,9 @@ def eligible_intervals(
     first_row = np.maximum.accumulate(np.where(first, np.arange(count), 0))
     states = []
     for position, name in enumerate(KEYS):
-        told = np.maximum.accumulate(np.where(key == position, np.arange(count), -1))
+        latest = np.maximum.accumulate(np.where(key == position, np.arange(count), -1))
         initial = STATES[name].index(INITIAL[name])
-        states.append(np.where(told >= first_row, value[np.maximum(told, 0)], initial))
+        states.append(np.where(latest >= first_row, value[np.maximum(latest, 0)], initial))
     holds = rule.table[tuple(states)] if count else np.zeros(0, np.bool_)
     before = np.zeros(count, np.bool_)
     before[1:] = holds[:-1]

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.optimize import brentq
 
+from fedsim.traces.arrays import Floats
+
 MOST_SAMPLES = 100_000
 EM_STEPS = 300
 EM_TOLERANCE = 1e-9
 NARROWEST = 0.02
 """Least standard deviation of a part of a mixture, relative to that of all logarithms."""
-
-Float64Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class Fit:
     parameters: dict[str, float]
     ks: float
     aic: float
-    cdf: Callable[[Float64Array], Float64Array]
+    cdf: Callable[[Floats], Floats]
 
 
-def thinned(samples: npt.NDArray[np.floating], most: int = MOST_SAMPLES) -> Float64Array:
+def thinned(samples: npt.NDArray[np.floating], most: int = MOST_SAMPLES) -> Floats:
     """At most ``most`` of the samples, evenly spaced in order of size, so that nothing depends on chance."""
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     if len(ordered) <= most:
         return ordered
-    places = ((np.arange(most) + 0.5) * len(ordered) / most).astype(np.int64)
-    return ordered[places]
+    ranks = ((np.arange(most) + 0.5) * len(ordered) / most).astype(np.int64)
+    return ordered[ranks]
 
 
 def fit_all(samples: npt.NDArray[np.floating]) -> list[Fit]:
@@ -57,7 +57,7 @@ def fit_all(samples: npt.NDArray[np.floating]) -> list[Fit]:
     return sorted(fits, key=lambda fit: fit.aic)
 
 
-def lognormal(ordered: Float64Array) -> Fit:
+def lognormal(ordered: Floats) -> Fit:
     """Lognormal with parameters mu and sigma."""
     logs = np.log(ordered)
     mu, sigma = float(logs.mean()), max(float(logs.std()), 1e-12)
@@ -65,21 +65,20 @@ def lognormal(ordered: Float64Array) -> Fit:
     return _fit("lognormal", {"mu": mu, "sigma": sigma}, ordered, distribution)
 
 
-def exponential(ordered: Float64Array) -> Fit:
+def exponential(ordered: Floats) -> Fit:
     """Exponential with its mean."""
     mean = float(ordered.mean())
     return _fit("exponential", {"mean": mean}, ordered, stats.expon(scale=mean))
 
 
-def weibull(ordered: Float64Array) -> Fit:
+def weibull(ordered: Floats) -> Fit:
     """Weibull with shape k and its scale."""
     logs = np.log(ordered)
     center = logs.mean()
     scaled = logs - logs.max()
 
     def slope(shape: float) -> float:
-        # Derivative of the profile likelihood; the largest term is scaled to 1, so nothing overflows. SciPy's own fit
-        # searches both parameters without derivatives and takes fifty times as long.
+        # Derivative of the profile likelihood; the largest term is scaled to 1, so nothing overflows.
         weights = np.exp(shape * scaled)
         return float(np.average(logs, weights=weights) - 1 / shape - center)
 
@@ -96,21 +95,18 @@ class _TwoLognormals:
         self.shares = np.array([[weight], [1 - weight]])
         self.parts = [stats.lognorm(s, scale=np.exp(m)) for m, s in zip(mu, sigma, strict=True)]
 
-    def logpdf(self, x: Float64Array) -> Float64Array:
+    def logpdf(self, x: Floats) -> Floats:
         """Logarithm of the density."""
         logs = np.stack([part.logpdf(x) for part in self.parts]) + np.log(self.shares)
         return np.asarray(np.logaddexp(*logs))
 
-    def cdf(self, x: Float64Array) -> Float64Array:
+    def cdf(self, x: Floats) -> Floats:
         """Distribution function."""
         return np.asarray((self.shares * [part.cdf(x) for part in self.parts]).sum(axis=0))
 
 
-def two_lognormals(ordered: Float64Array) -> Fit:
-    """A mixture of two lognormals, by expectation maximization from a split at the median.
-
-    scikit-learn's ``GaussianMixture`` comes to the same parameters, to four digits, in ten times the time.
-    """
+def two_lognormals(ordered: Floats) -> Fit:
+    """A mixture of two lognormals, by expectation maximization from a split at the median."""
     logs = np.log(ordered)
     middle = len(logs) // 2
     spread = max(float(logs.std()), 1e-6)
@@ -127,7 +123,7 @@ def two_lognormals(ordered: Float64Array) -> Fit:
         for part, weights in enumerate((share, 1 - share)):
             mu[part] = np.average(logs, weights=weights)
             variance = np.average((logs - mu[part]) ** 2, weights=weights)
-            # Neither part may shrink onto a single value, where the likelihood has no bound.
+            # Neither part may shrink to a single value: the likelihood would have no bound.
             sigma[part] = max(np.sqrt(variance), NARROWEST * spread)
         now = float(both.mean())
         if now - before < EM_TOLERANCE:
@@ -141,14 +137,12 @@ def two_lognormals(ordered: Float64Array) -> Fit:
     return _fit("two lognormals", parameters, ordered, distribution)
 
 
-def _log_normal_density(x: Float64Array, mu: float, sigma: float) -> Float64Array:
+def _log_normal_density(x: Floats, mu: float, sigma: float) -> Floats:
     # SciPy's does the same with several more passes over the array, and this runs hundreds of times.
     return np.asarray(-0.5 * ((x - mu) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi))
 
 
-def _fit(
-    family: str, parameters: dict[str, float], ordered: Float64Array, distribution: Any
-) -> Fit:
+def _fit(family: str, parameters: dict[str, float], ordered: Floats, distribution: Any) -> Fit:
     ks = float(stats.ks_1samp(ordered, distribution.cdf, method="asymp").statistic)
     likelihood = float(np.mean(distribution.logpdf(ordered)))
     aic = 2 * len(parameters) / len(ordered) - 2 * likelihood

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER
@@ -15,28 +16,26 @@ from fedsim.units import NEVER
 FAR_US = NEVER // 1000
 """A trace instant (us) that stands for "forever"."""
 
-Int64Array = npt.NDArray[np.int64]
 
-
-def ranks(counts: Int64Array) -> Int64Array:
+def ranks(counts: Ints) -> Ints:
     """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
     total = int(counts.sum())
-    ranks: Int64Array = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    ranks: Ints = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     return ranks
 
 
-def first_at_or_after(times: Int64Array, instants: Int64Array) -> npt.NDArray[np.intp]:
-    """Position of the first of ``times`` (ascending) at or after each instant; ``len(times)`` where there is none."""
+def first_at_or_after(times: Ints, instants: Ints) -> npt.NDArray[np.intp]:
+    """Position of the first of ``times`` (ascending) at or after each instant; ``len(times)`` if there is none."""
     steps = np.diff(times)
     if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
         # A grid: dividing is several times faster than searching.
-        found = -((times[0] - instants) // steps[0])
-        clipped: npt.NDArray[np.intp] = np.clip(found, 0, len(times))
+        positions = -((times[0] - instants) // steps[0])
+        clipped: npt.NDArray[np.intp] = np.clip(positions, 0, len(times))
         return clipped
     return np.searchsorted(times, instants, side="left")
 
 
-def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Array]:
+def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints]:
     """All times online of a bundle, touching ones joined.
 
     Returns:
@@ -46,16 +45,13 @@ def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Arra
     Raises:
         UserError: the availability contradicts itself.
     """
-    table = bundle.table("availability")
     rows = bundle.device_rows("availability")
-    starts: Int64Array = bundle.numpy("availability", "start_us")
-    ends: Int64Array = bundle.numpy("availability", "end_us")
-    window_start = bundle.numpy("devices", "window_start_us")
-    window_end = bundle.numpy("devices", "window_end_us")
-    if not _sound(rows, starts, ends, window_start, window_end):
+    starts: Ints = bundle.numpy("availability", "start_us")
+    ends: Ints = bundle.numpy("availability", "end_us")
+    if not _sound(rows, starts, ends, *bundle.windows):
         require_sound(bundle)
         raise UserError("its availability contradicts itself", where=bundle.where)
-    if "state" in table.column_names:
+    if bundle.has("availability", "state"):
         on = bundle.numpy("availability", "state") == 1
         if not on.all():
             rows, starts, ends = rows[on], starts[on], ends[on]
@@ -71,19 +67,18 @@ def device_edges(bundle: TraceBundle) -> tuple[Int64Array, Int64Array, Int64Arra
         heads = np.append(0, np.flatnonzero(rows[1:] != rows[:-1]) + 1)
         first[rows[heads]] = 2 * heads
         last[rows[heads]] = 2 * np.append(heads[1:], len(rows))
-    valid = bundle.numpy("devices", "valid").astype(np.bool_)
-    last[~valid] = first[~valid]
+    last = np.where(bundle.valid, last, first)
     edges = np.empty(2 * len(rows), np.int64)
     edges[::2], edges[1::2] = starts, ends
     return edges, first, last
 
 
 def _sound(
-    rows: npt.NDArray[np.int64],
+    rows: Ints,
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
-    window_start: Int64Array,
-    window_end: Int64Array,
+    window_start: Ints,
+    window_end: Ints,
 ) -> bool:
     """Whether intervals are in order and make sense; the rows at fault are found by validation."""
     if not len(rows):
@@ -101,25 +96,25 @@ def _sound(
     return bool(np.bincount(heads).max() == 1)
 
 
-def device_periods(bundle: TraceBundle, window: Int64Array) -> Int64Array:
+def device_periods(bundle: TraceBundle, window: Ints) -> Ints:
     """Wrap period (us) of each device; 0 for a device without a window."""
     if "period_us" not in bundle.devices.column_names:
         return window
     # An integer column with nulls arrives as float64, which is exact for 285 years of microseconds.
     period = bundle.numpy("devices", "period_us").astype(np.float64)
-    known: Int64Array = np.where(np.isnan(period), 0, period).astype(np.int64)
-    result: Int64Array = np.where(np.isnan(period), window, known)
+    known: Ints = np.where(np.isnan(period), 0, period).astype(np.int64)
+    result: Ints = np.where(np.isnan(period), window, known)
     if (result < window).any():
         require_sound(bundle)
     return result
 
 
 def hold_ends(
-    edges: Int64Array,
-    first: Int64Array,
-    last: Int64Array,
-    window_start: Int64Array,
-    window_end: Int64Array,
+    edges: Ints,
+    first: Ints,
+    last: Ints,
+    window_start: Ints,
+    window_end: Ints,
 ) -> None:
     """Let what holds at either end of a device's window hold forever beyond it; changes ``edges``."""
     some = first < last
@@ -128,9 +123,7 @@ def hold_ends(
     edges[tails] = np.where(edges[tails] == window_end[some], FAR_US, edges[tails])
 
 
-def subtract_by_device(
-    edges: Int64Array, first: Int64Array, last: Int64Array, origin: Int64Array
-) -> None:
+def subtract_by_device(edges: Ints, first: Ints, last: Ints, origin: Ints) -> None:
     """Make the edges (us) of each device relative to its own origin; changes ``edges``."""
     if not origin.any():
         return

@@ -1,6 +1,6 @@
 """Putting intervals in order: sorted, disjoint, inside their windows, with a count of everything that was fixed.
 
-All functions are vectorised over rows; nothing loops over devices.
+All functions are vectorized over rows; nothing loops over devices.
 """
 
 from __future__ import annotations
@@ -8,10 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from fedsim.traces.arrays import Bools, Ints
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,15 @@ import numpy.typing as npt
 from scipy.stats import spearmanr
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Floats, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
+from fedsim.traces.tables import DIRECTIONS
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 LEVELS = (60.0, 300.0, 600.0, 3600.0)
-PERCENTILES = (10, 50, 90)
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -38,7 +36,7 @@ class Spread:
         fits: fitted distributions, best first.
     """
 
-    samples: Float64Array
+    samples: Floats
     count: int
     mean: float
     fits: list[Fit] = field(default_factory=list)
@@ -66,6 +64,15 @@ class Rhythm:
 
 
 @dataclass
+class AtLeast:
+    """The shares of sessions, and of devices picked while online, that last ``length_s`` or longer."""
+
+    length_s: float
+    sessions: float
+    devices_picked_online: float
+
+
+@dataclass
 class AvailabilityStatistics:
     """When the devices of a bundle are available.
 
@@ -73,13 +80,13 @@ class AvailabilityStatistics:
         online_share: time online over time observed, all devices together.
         share: share of each device.
         never_online: devices (valid ones) that are never online in their window.
-        sessions: lengths of the times online (s).
-        gaps: lengths of the gaps between them (s).
+        sessions_s: lengths of the times online (s).
+        gaps_s: lengths of the gaps between them (s).
         sessions_a_day: sessions over observed days, of each device.
-        remaining: time online that is left (s) of a device that is picked while it is online.
-        at_least: for some lengths (s): share of sessions, and of devices picked while online, that last as long.
+        remaining_s: time online that is left (s) of a device that is picked while it is online.
+        at_least: shares for some lengths.
         by_hour: share online by hour of the day, shape (24,); NaN where nothing was observed.
-        by_weekday: share online by day of the week from Monday, shape (7,); None where the weekday is unknown.
+        by_weekday: share online by day of the week from Monday, shape (7,); None if the weekday is unknown.
         moments: share of the observed devices that is online, at each full hour.
         rhythm: the cosine of the day.
     """
@@ -87,20 +94,20 @@ class AvailabilityStatistics:
     online_share: float
     share: Spread
     never_online: int
-    sessions: Spread
-    gaps: Spread
+    sessions_s: Spread
+    gaps_s: Spread
     sessions_a_day: Spread
-    remaining: Spread
-    at_least: dict[float, tuple[float, float]]
-    by_hour: Float64Array
-    by_weekday: Float64Array | None
+    remaining_s: Spread
+    at_least: list[AtLeast]
+    by_hour: Floats
+    by_weekday: Floats | None
     moments: Spread
     rhythm: Rhythm | None
 
 
 @dataclass
 class BundleStatistics:
-    """All figures of a bundle; a part is None where the bundle does not have the table.
+    """All figures of a bundle; those of a table that the bundle does not have are None or empty.
 
     Args:
         name: name of the bundle.
@@ -112,7 +119,7 @@ class BundleStatistics:
         availability: when devices are online.
         compute: by column (relative_speed, sample_s, step_fixed_s, score): its spread over the devices.
         network: by column and direction: its spread over the devices.
-        series: rates of the network series (bit/s), by direction, weighted by time.
+        network_series_bps: rates of the network series (bit/s), by direction, weighted by time.
         speed_bandwidth_rank_correlation: Spearman's, between the devices' speeds and their downlinks.
     """
 
@@ -125,7 +132,7 @@ class BundleStatistics:
     availability: AvailabilityStatistics | None
     compute: dict[str, Spread]
     network: dict[str, Spread]
-    series: dict[str, Spread]
+    network_series_bps: dict[str, Spread]
     speed_bandwidth_rank_correlation: float | None
 
 
@@ -135,9 +142,8 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
     Raises:
         UserError: its availability contradicts itself.
     """
-    valid = bundle.numpy("devices", "valid").astype(np.bool_)
-    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
-    days = window[valid] / DAY_US
+    low, high = bundle.windows
+    days = (high - low)[bundle.valid] / DAY_US
     speed, bandwidth = device_speeds(bundle), device_bandwidths(bundle)
     correlation = None
     if speed is not None and bandwidth is not None:
@@ -147,27 +153,26 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
     return BundleStatistics(
         name=bundle.manifest.name,
         devices=bundle.device_count,
-        valid_devices=int(valid.sum()),
+        valid_devices=len(days),
         device_days=float(days.sum()),
         observed_days=Spread.of(days),
         clock=bundle.manifest.clock,
-        availability=_availability(bundle, valid) if "availability" in bundle.tables else None,
+        availability=_availability(bundle) if "availability" in bundle.tables else None,
         compute=_compute(bundle),
         network=_network(bundle),
-        series=_series(bundle),
+        network_series_bps=_series(bundle),
         speed_bandwidth_rank_correlation=correlation,
     )
 
 
-def device_speeds(bundle: TraceBundle) -> Float64Array | None:
+def device_speeds(bundle: TraceBundle) -> Floats | None:
     """Speed of each device, to rank devices by (higher is faster; no unit); NaN where unknown, None without a table."""
     if "compute" not in bundle.tables:
         return None
     rows = bundle.device_rows("compute")
-    have = bundle.tables["compute"].column_names
     speed = np.full(bundle.device_count, np.nan)
     for name, inverse in (("score", False), ("relative_speed", False), ("sample_s", True)):
-        if name not in have:
+        if not bundle.has("compute", name):
             continue
         values = bundle.numpy("compute", name).astype(np.float64)
         known = np.isfinite(values) & (values > 0)
@@ -180,7 +185,7 @@ def device_speeds(bundle: TraceBundle) -> Float64Array | None:
     return speed
 
 
-def device_bandwidths(bundle: TraceBundle) -> Float64Array | None:
+def device_bandwidths(bundle: TraceBundle) -> Floats | None:
     """Rate to each device (bit/s); NaN where unknown, None without a table ``network``."""
     if "network" not in bundle.tables:
         return None
@@ -192,16 +197,16 @@ def device_bandwidths(bundle: TraceBundle) -> Float64Array | None:
     return result
 
 
-def device_shares(bundle: TraceBundle) -> Float64Array:
+def device_shares(bundle: TraceBundle) -> Floats:
     """Share of its window in which each device is online, shape (devices,); 0 for one that is not valid."""
     edges, first, last = device_edges(bundle)
-    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
+    low, high = bundle.windows
     total = np.zeros(len(edges) // 2 + 1)
     total[1:] = np.cumsum((edges[1::2] - edges[::2]).astype(np.float64))
-    return np.asarray((total[last >> 1] - total[first >> 1]) / np.maximum(window, 1))
+    return np.asarray((total[last >> 1] - total[first >> 1]) / np.maximum(high - low, 1))
 
 
-def _availability(bundle: TraceBundle, valid: npt.NDArray[np.bool_]) -> AvailabilityStatistics:
+def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
     edges, first, last = device_edges(bundle)
     count = (last - first) // 2
     order = np.argsort(first, kind="stable")
@@ -210,19 +215,14 @@ def _availability(bundle: TraceBundle, valid: npt.NDArray[np.bool_]) -> Availabi
         raise UserError(
             "devices that are not valid have intervals", where=bundle.where, hint="validate it"
         )
+    valid = bundle.valid
     start, end = edges[::2], edges[1::2]
     lengths = (end - start) / 1e6
-    same = device[1:] == device[:-1]
-    gaps = (start[1:] - end[:-1])[same] / 1e6
-    low = bundle.numpy("devices", "window_start_us")
-    high = bundle.numpy("devices", "window_end_us")
+    gaps = (start[1:] - end[:-1])[device[1:] == device[:-1]] / 1e6
+    low, high = bundle.windows
     window = (high - low)[valid] / 1e6
-    share = device_shares(bundle)[valid]
-    remaining = _remaining(lengths)
     total = float(lengths.sum())
-    shift = _clock_shift(bundle)
-    hours = _online_by_hour(bundle, device, start, end, low, high, valid, shift)
-    online, observed = hours
+    online, observed = _online_by_hour(bundle, device, start, end)
     with np.errstate(invalid="ignore", divide="ignore"):
         by_hour = _fold(online, 24, 1) / _fold(observed, 24, 1)
         by_weekday = None
@@ -231,19 +231,20 @@ def _availability(bundle: TraceBundle, valid: npt.NDArray[np.bool_]) -> Availabi
             by_weekday = np.roll(by_weekday, bundle.manifest.epoch_weekday)
     return AvailabilityStatistics(
         online_share=total / max(float(window.sum()), 1e-9),
-        share=Spread.of(share),
-        never_online=int(valid.sum() - (count[valid] > 0).sum()),
-        sessions=Spread.of(lengths, fitted=True),
-        gaps=Spread.of(gaps, fitted=True),
+        share=Spread.of(device_shares(bundle)[valid]),
+        never_online=int((count[valid] == 0).sum()),
+        sessions_s=Spread.of(lengths, fitted=True),
+        gaps_s=Spread.of(gaps, fitted=True),
         sessions_a_day=Spread.of(count[valid] / np.maximum(window / 86400, 1e-9)),
-        remaining=remaining,
-        at_least={
-            level: (
+        remaining_s=_remaining(lengths),
+        at_least=[
+            AtLeast(
+                level,
                 float((lengths >= level).mean()) if len(lengths) else float("nan"),
                 float(np.maximum(lengths - level, 0).sum() / total) if total else float("nan"),
             )
             for level in LEVELS
-        },
+        ],
         by_hour=by_hour,
         by_weekday=by_weekday,
         moments=_moments(start, end, low[valid], high[valid]),
@@ -251,7 +252,7 @@ def _availability(bundle: TraceBundle, valid: npt.NDArray[np.bool_]) -> Availabi
     )
 
 
-def _remaining(lengths: Float64Array) -> Spread:
+def _remaining(lengths: Floats) -> Spread:
     """Remaining time online of a device picked at a random instant of those online: density P(length > x) / mean."""
     ordered = np.sort(lengths)
     if not len(ordered):
@@ -266,7 +267,7 @@ def _remaining(lengths: Float64Array) -> Spread:
     return Spread(values, len(ordered), mean)
 
 
-def _clock_shift(bundle: TraceBundle) -> Int64Array:
+def _clock_shift(bundle: TraceBundle) -> Ints:
     """What to add to a device's trace instants (us) so that hours of the day count from midnight of its clock."""
     shift = np.zeros(bundle.device_count, np.int64)
     epoch = bundle.manifest.epoch
@@ -286,18 +287,13 @@ def _clock_shift(bundle: TraceBundle) -> Int64Array:
 
 
 def _online_by_hour(
-    bundle: TraceBundle,
-    device: Int64Array,
-    start: Int64Array,
-    end: Int64Array,
-    low: Int64Array,
-    high: Int64Array,
-    valid: npt.NDArray[np.bool_],
-    shift: Int64Array,
-) -> tuple[Float64Array, Float64Array]:
+    bundle: TraceBundle, device: Ints, start: Ints, end: Ints
+) -> tuple[Floats, Floats]:
     """Time online and time observed (us), all devices together, in each hour from midnight before the earliest one."""
+    valid, (low, high) = bundle.valid, bundle.windows
     if not valid.any():
         return np.zeros(168), np.zeros(168)
+    shift = _clock_shift(bundle)
     earliest = int((low + shift)[valid].min()) // (7 * DAY_US) * (7 * DAY_US)
     latest = int((high + shift)[valid].max())
     hours = -(-(latest - earliest) // HOUR_US)
@@ -309,7 +305,7 @@ def _online_by_hour(
     return online, observed
 
 
-def _time_in_bins(instants: Int64Array, hours: int) -> Float64Array:
+def _time_in_bins(instants: Ints, hours: int) -> Floats:
     """For each hour, the time (us) of it that lies after an instant, summed over the instants (in [0, hours])."""
     hour = instants // HOUR_US
     within = instants - hour * HOUR_US
@@ -319,19 +315,19 @@ def _time_in_bins(instants: Int64Array, hours: int) -> Float64Array:
     return np.asarray((earlier * HOUR_US + count * HOUR_US - late)[:hours])
 
 
-def _fold(values: Float64Array, bins: int, width: int) -> Float64Array:
+def _fold(values: Floats, bins: int, width: int) -> Floats:
     """Sums of hourly values by ``bins`` repeating bins of ``width`` hours."""
     bin_of = np.arange(len(values)) // width % bins
     return np.bincount(bin_of, weights=values, minlength=bins).astype(np.float64)
 
 
-def _moments(start: Int64Array, end: Int64Array, low: Int64Array, high: Int64Array) -> Spread:
+def _moments(start: Ints, end: Ints, low: Ints, high: Ints) -> Spread:
     """Share of the observed devices online at each full hour at which at least half as many as ever are observed."""
     if not len(low):
         return Spread.of(np.zeros(0))
     hours = np.arange(-(-int(low.min()) // HOUR_US), int(high.max()) // HOUR_US + 1) * HOUR_US
 
-    def passed(instants: Int64Array) -> Int64Array:
+    def passed(instants: Ints) -> Ints:
         return np.searchsorted(np.sort(instants), hours, side="right").astype(np.int64)
 
     online = passed(start) - passed(end)
@@ -340,7 +336,7 @@ def _moments(start: Int64Array, end: Int64Array, low: Int64Array, high: Int64Arr
     return Spread.of(online[enough] / observed[enough])
 
 
-def _rhythm(by_hour: Float64Array) -> Rhythm | None:
+def _rhythm(by_hour: Floats) -> Rhythm | None:
     if not np.isfinite(by_hour).all() or by_hour.mean() == 0:
         return None
     # The middle of each hour stands for it.
@@ -354,48 +350,49 @@ def _rhythm(by_hour: Float64Array) -> Rhythm | None:
 
 
 def _compute(bundle: TraceBundle) -> dict[str, Spread]:
-    result = {}
-    for name in ("relative_speed", "sample_s", "step_fixed_s", "score", "ram_bytes"):
-        if "compute" in bundle.tables and name in bundle.tables["compute"].column_names:
-            values = bundle.numpy("compute", name).astype(np.float64)
-            if np.isfinite(values).any():
-                result[name] = _with_lognormal(values)
-    return result
+    every = np.ones(len(bundle.tables.get("compute", ())), np.bool_)
+    names = ("relative_speed", "sample_s", "step_fixed_s", "score", "ram_bytes")
+    spreads = {name: _with_lognormal(bundle, "compute", name, every) for name in names}
+    return {name: spread for name, spread in spreads.items() if spread}
 
 
 def _network(bundle: TraceBundle) -> dict[str, Spread]:
-    if "network" not in bundle.tables:
+    spreads = {
+        f"{name} {way}": _with_lognormal(bundle, "network", name, chosen)
+        for way, chosen in _directions(bundle, "network").items()
+        for name in ("bandwidth_bps", "rtt_s")
+    }
+    return {name: spread for name, spread in spreads.items() if spread}
+
+
+def _directions(bundle: TraceBundle, table: str) -> dict[str, Bools]:
+    """The rows of each direction that a table has."""
+    if table not in bundle.tables:
         return {}
-    direction = bundle.tables["network"].column("direction").to_pandas().to_numpy()
-    result = {}
-    for way in ("down", "up", "both"):
-        chosen = direction == way
-        for name in ("bandwidth_bps", "rtt_s"):
-            if not chosen.any() or name not in bundle.tables["network"].column_names:
-                continue
-            values = bundle.numpy("network", name)[chosen].astype(np.float64)
-            if np.isfinite(values).any():
-                result[f"{name} {way}"] = _with_lognormal(values)
-    return result
+    direction = bundle.tables[table].column("direction").to_pandas().to_numpy()
+    return {way: direction == way for way in DIRECTIONS if (direction == way).any()}
 
 
-def _with_lognormal(values: Float64Array) -> Spread:
-    spread = Spread.of(values)
+def _with_lognormal(bundle: TraceBundle, table: str, column: str, chosen: Bools) -> Spread | None:
+    """The spread of a column in some rows, with a fitted lognormal; None if nothing is known."""
+    if not bundle.has(table, column):
+        return None
+    spread = Spread.of(bundle.numpy(table, column)[chosen].astype(np.float64))
     positive = spread.samples[spread.samples > 0]
     if len(np.unique(positive)) >= 3:
         spread.fits = [lognormal(positive)]
-    return spread
+    return spread if spread.count else None
 
 
 def _series(bundle: TraceBundle) -> dict[str, Spread]:
-    if "network_series" not in bundle.tables:
+    directions = _directions(bundle, "network_series")
+    if not directions:
         return {}
-    direction = bundle.tables["network_series"].column("direction").to_pandas().to_numpy()
     rate = bundle.numpy("network_series", "rate_bps")
     duration = bundle.numpy("network_series", "dur_us").astype(np.float64)
     result = {}
-    for way in ("down", "up", "both"):
-        chosen = (direction == way) & np.isfinite(rate)
+    for way, rows in directions.items():
+        chosen = rows & np.isfinite(rate)
         if not chosen.any():
             continue
         order = np.argsort(rate[chosen])

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools
 
 STRING = pa.string()
 ID = pa.dictionary(pa.int32(), pa.string())
@@ -32,7 +33,7 @@ class Bounds:
     open_low: bool = False
     words: str = ""
 
-    def contain(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def contain(self, values: npt.NDArray[Any]) -> Bools:
         """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
         with np.errstate(invalid="ignore"):
             inside = (values > self.low) if self.open_low else (values >= self.low)
@@ -117,207 +118,129 @@ class Schema:
     order: Order | None = None
 
 
+DIRECTIONS = ("down", "up", "both")
+PHASES = ("inference", "training")
+EVENT_KEYS = ("charging", "network", "screen", "lock", "battery_pct", "idle")
+TZ_OFFSETS_S = Bounds(-14 * 3600, 14 * 3600)
+
+
 def _key(name: str, type_: Any, description: str, unit: str = "", **rules: Any) -> Column:
     return Column(name, type_, description, unit, required=True, nullable=False, **rules)
 
 
-def _device(description: str = "device concerned; an id of the devices table") -> Column:
-    return _key("device_id", ID, description, refers="devices")
+def _number(name: str, type_: Any, description: str, unit: str, bounds: Bounds) -> Column:
+    return Column(name, type_, description, unit, bounds=bounds)
 
 
-DIRECTIONS = ("down", "up", "both")
-PHASES = ("inference", "training")
-EVENT_KEYS = ("charging", "network", "screen", "lock", "battery_pct", "idle")
-MAX_TZ_OFFSET_S = 14 * 3600
-
+_DEVICE = _key("device_id", ID, "device concerned; an id of the devices table", refers="devices")
+_START = _key("start_us", INT64, "first instant of the piece", "us")
+_LENGTH = _key("dur_us", INT64, "length of the piece", "us")
 _DIRECTION = _key("direction", ID, "down (server to device), up, or both", words=DIRECTIONS)
 _RADIO = Column("radio", ID, "wifi, 3g, lte, 5g, ...")
 
+_DEVICES = (
+    _key("device_id", STRING, "name of the device, unique in the bundle"),
+    Column("source_id", STRING, "name of the device in the source"),
+    Column("model", STRING, "hardware model as the source names it"),
+    Column("kind", ID, "phone, tablet, pc, vm, server or site"),
+    Column("group", ID, "center, region or rtt_matrix node that the device belongs to"),
+    _number("tz_offset_s", INT32, "local time minus the bundle's clock", "s", TZ_OFFSETS_S),
+    _key("window_start_us", INT64, "start of the observation of this device", "us"),
+    _key("window_end_us", INT64, "end of the observation of this device", "us"),
+    _number(
+        "period_us",
+        INT64,
+        "wrap period of this device, from window_start_us on; null: the length of its window",
+        "us",
+        POSITIVE,
+    ),
+    _key("valid", BOOL, "false: the source says that this device has no usable trace"),
+)
+_STATE = "1 available, 0 unavailable; absent: all 1"
+_CENSORED = "bit 0: began before the window; bit 1: ended after it"
+_AVAILABILITY = (
+    _DEVICE,
+    _key("start_us", INT64, "first instant of the interval", "us"),
+    _key("end_us", INT64, "first instant after the interval", "us"),
+    Column("state", INT8, _STATE, nullable=False, bounds=SHARE),
+    Column("end_reason", ID, "why the interval ended, in the source's words"),
+    Column("censored", INT8, _CENSORED, nullable=False, bounds=Bounds(0, 3)),
+)
+_EVENTS = (
+    _DEVICE,
+    _key("time_us", INT64, "instant of the change", "us"),
+    _key("key", ID, "charging, network, screen, lock, battery_pct or idle", words=EVENT_KEYS),
+    _key("value", ID, "state from this instant on, in the source's words"),
+)
+_STEP_FIXED = "part of a step that does not depend on the batch"
+_SAMPLE = "time per sample: a step takes step_fixed_s + sample_s x batch"
+_SPEED = "speed relative to the reference device; 2 is twice as fast"
+_COMPUTE = (
+    _DEVICE,
+    _key("task", ID, "workload that was measured; '*' is any"),
+    _key("phase", ID, "inference or training", words=PHASES),
+    _number("batch_size", INT32, "batch size of the measurement", "samples", POSITIVE),
+    _number("step_fixed_s", FLOAT64, _STEP_FIXED, "s", NOT_NEGATIVE),
+    _number("sample_s", FLOAT64, _SAMPLE, "s", NOT_NEGATIVE),
+    _number("sample_s_std", FLOAT64, "standard deviation of sample_s", "s", NOT_NEGATIVE),
+    _number("relative_speed", FLOAT64, _SPEED, "", POSITIVE),
+    _number("score", FLOAT64, "benchmark score; higher is faster", "", POSITIVE),
+    _number("ram_bytes", INT64, "memory of the device", "bytes", POSITIVE),
+)
+_MULTIPLIER = "factor on the time of a step; 2 is half as fast"
+_COMPUTE_SERIES = (
+    _DEVICE,
+    _START,
+    _LENGTH,
+    _key("multiplier", FLOAT32, _MULTIPLIER, bounds=POSITIVE),
+)
+_CV = "standard deviation of the rate over its mean"
+_NETWORK = (
+    _DEVICE,
+    _DIRECTION,
+    Column("bandwidth_bps", FLOAT64, "mean rate", "bit/s", required=True, bounds=POSITIVE),
+    _number("bandwidth_cv", FLOAT32, _CV, "", NOT_NEGATIVE),
+    _number("rtt_s", FLOAT64, "round-trip time to the server", "s", NOT_NEGATIVE),
+    _number("loss", FLOAT32, "share of packets lost", "", SHARE),
+    _RADIO,
+)
+_RATE = "rate during the piece"
+_NETWORK_SERIES = (
+    _key("series_id", ID, "name of the series"),
+    _DIRECTION,
+    _START,
+    _LENGTH,
+    Column("rate_bps", FLOAT64, _RATE, "bit/s", required=True, bounds=NOT_NEGATIVE),
+    _number("rtt_s", FLOAT32, "round-trip time during the piece", "s", NOT_NEGATIVE),
+    _number("loss", FLOAT32, "share of packets lost during the piece", "", SHARE),
+    _RADIO,
+)
+_SERIES = "series that the device follows; a series_id of network_series"
+_NETWORK_ASSIGN = (
+    _DEVICE,
+    _key("series_id", ID, _SERIES, refers="network_series"),
+    _key("offset_us", INT64, "position in the series at the bundle's epoch", "us"),
+    _key("scale", FLOAT32, "factor on the rates of the series", bounds=POSITIVE),
+)
+_RTT_MATRIX = (
+    _key("src", ID, "node"),
+    _key("dst", ID, "node"),
+    Column("slice_us", INT64, "instant of the measurement", "us"),
+    Column("rtt_s", FLOAT32, "round-trip time", "s", required=True, bounds=NOT_NEGATIVE),
+)
+_BY_DEVICE = Order(("device_id",), "start_us", length="dur_us", gaps=False)
+_BY_SERIES = Order(("series_id", "direction"), "start_us", length="dur_us", gaps=False)
+
 TABLES: Mapping[str, Schema] = {
-    "devices": Schema(
-        (
-            _key("device_id", STRING, "name of the device, unique in the bundle"),
-            Column("source_id", STRING, "name of the device in the source"),
-            Column("model", STRING, "hardware model as the source names it"),
-            Column("kind", ID, "phone, tablet, pc, vm, server or site"),
-            Column("group", ID, "center, region or rtt_matrix node that the device belongs to"),
-            Column(
-                "tz_offset_s",
-                INT32,
-                "local time minus the bundle's clock",
-                "s",
-                bounds=Bounds(-MAX_TZ_OFFSET_S, MAX_TZ_OFFSET_S),
-            ),
-            _key("window_start_us", INT64, "start of the observation of this device", "us"),
-            _key("window_end_us", INT64, "end of the observation of this device", "us"),
-            Column(
-                "period_us",
-                INT64,
-                "wrap period of this device, from window_start_us on; null: the length of its window",
-                "us",
-                bounds=POSITIVE,
-            ),
-            _key("valid", BOOL, "false: the source says that this device has no usable trace"),
-        ),
-        unique=("device_id",),
-    ),
-    "availability": Schema(
-        (
-            _device(),
-            _key("start_us", INT64, "first instant of the interval", "us"),
-            _key("end_us", INT64, "first instant after the interval", "us"),
-            Column(
-                "state",
-                INT8,
-                "1 available, 0 unavailable; absent: all 1",
-                nullable=False,
-                bounds=SHARE,
-            ),
-            Column("end_reason", ID, "why the interval ended, in the source's words"),
-            Column(
-                "censored",
-                INT8,
-                "bit 0: began before the window; bit 1: ended after it",
-                nullable=False,
-                bounds=Bounds(0, 3),
-            ),
-        ),
-        order=Order(("device_id",), "start_us", end="end_us"),
-    ),
-    "device_events": Schema(
-        (
-            _device(),
-            _key("time_us", INT64, "instant of the change", "us"),
-            _key(
-                "key",
-                ID,
-                "charging, network, screen, lock, battery_pct or idle",
-                words=EVENT_KEYS,
-            ),
-            _key("value", ID, "state from this instant on, in the source's words"),
-        ),
-        order=Order(("device_id",), "time_us"),
-    ),
-    "compute": Schema(
-        (
-            _device(),
-            _key("task", ID, "workload that was measured; '*' is any"),
-            _key("phase", ID, "inference or training", words=PHASES),
-            Column(
-                "batch_size", INT32, "batch size of the measurement", "samples", bounds=POSITIVE
-            ),
-            Column(
-                "step_fixed_s",
-                FLOAT64,
-                "part of a step that does not depend on the batch",
-                "s",
-                bounds=NOT_NEGATIVE,
-            ),
-            Column(
-                "sample_s",
-                FLOAT64,
-                "time per sample: a step takes step_fixed_s + sample_s x batch",
-                "s",
-                bounds=NOT_NEGATIVE,
-            ),
-            Column(
-                "sample_s_std",
-                FLOAT64,
-                "standard deviation of sample_s",
-                "s",
-                bounds=NOT_NEGATIVE,
-            ),
-            Column(
-                "relative_speed",
-                FLOAT64,
-                "speed relative to the reference device; 2 is twice as fast",
-                bounds=POSITIVE,
-            ),
-            Column("score", FLOAT64, "benchmark score; higher is faster", bounds=POSITIVE),
-            Column("ram_bytes", INT64, "memory of the device", "bytes", bounds=POSITIVE),
-        ),
-        unique=("device_id", "task", "phase", "batch_size"),
-    ),
-    "compute_series": Schema(
-        (
-            _device(),
-            _key("start_us", INT64, "first instant of the piece", "us"),
-            _key("dur_us", INT64, "length of the piece", "us"),
-            _key(
-                "multiplier",
-                FLOAT32,
-                "factor on the time of a step; 2 is half as fast",
-                bounds=POSITIVE,
-            ),
-        ),
-        order=Order(("device_id",), "start_us", length="dur_us", gaps=False),
-    ),
-    "network": Schema(
-        (
-            _device(),
-            _DIRECTION,
-            Column("bandwidth_bps", FLOAT64, "mean rate", "bit/s", required=True, bounds=POSITIVE),
-            Column(
-                "bandwidth_cv",
-                FLOAT32,
-                "standard deviation of the rate over its mean",
-                bounds=NOT_NEGATIVE,
-            ),
-            Column("rtt_s", FLOAT64, "round-trip time to the server", "s", bounds=NOT_NEGATIVE),
-            Column("loss", FLOAT32, "share of packets lost", bounds=SHARE),
-            _RADIO,
-        ),
-        unique=("device_id", "direction"),
-    ),
-    "network_series": Schema(
-        (
-            _key("series_id", ID, "name of the series"),
-            _DIRECTION,
-            _key("start_us", INT64, "first instant of the piece", "us"),
-            _key("dur_us", INT64, "length of the piece", "us"),
-            Column(
-                "rate_bps",
-                FLOAT64,
-                "rate during the piece",
-                "bit/s",
-                required=True,
-                bounds=NOT_NEGATIVE,
-            ),
-            Column(
-                "rtt_s",
-                FLOAT32,
-                "round-trip time during the piece",
-                "s",
-                bounds=NOT_NEGATIVE,
-            ),
-            Column("loss", FLOAT32, "share of packets lost during the piece", bounds=SHARE),
-            _RADIO,
-        ),
-        order=Order(("series_id", "direction"), "start_us", length="dur_us", gaps=False),
-    ),
-    "network_assign": Schema(
-        (
-            _device(),
-            _key(
-                "series_id",
-                ID,
-                "series that the device rides; a series_id of network_series",
-                refers="network_series",
-            ),
-            _key("offset_us", INT64, "position in the series at the bundle's epoch", "us"),
-            _key("scale", FLOAT32, "factor on the rates of the series", bounds=POSITIVE),
-        ),
-        unique=("device_id", "series_id"),
-    ),
-    "rtt_matrix": Schema(
-        (
-            _key("src", ID, "node"),
-            _key("dst", ID, "node"),
-            Column("slice_us", INT64, "instant of the measurement", "us"),
-            Column("rtt_s", FLOAT32, "round-trip time", "s", required=True, bounds=NOT_NEGATIVE),
-        ),
-        unique=("src", "dst", "slice_us"),
-    ),
+    "devices": Schema(_DEVICES, unique=("device_id",)),
+    "availability": Schema(_AVAILABILITY, order=Order(("device_id",), "start_us", end="end_us")),
+    "device_events": Schema(_EVENTS, order=Order(("device_id",), "time_us")),
+    "compute": Schema(_COMPUTE, unique=("device_id", "task", "phase", "batch_size")),
+    "compute_series": Schema(_COMPUTE_SERIES, order=_BY_DEVICE),
+    "network": Schema(_NETWORK, unique=("device_id", "direction")),
+    "network_series": Schema(_NETWORK_SERIES, order=_BY_SERIES),
+    "network_assign": Schema(_NETWORK_ASSIGN, unique=("device_id", "series_id")),
+    "rtt_matrix": Schema(_RTT_MATRIX, unique=("src", "dst", "slice_us")),
 }
 
 
@@ -381,7 +304,7 @@ def _cast(values: Any, type_: Any) -> Any:
 
 
 def single_chunk(column: Any) -> Any:
-    """The Arrow array of a chunked column; no copy where it is one chunk already."""
+    """The Arrow array of a chunked column; no copy if it is one chunk already."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type) and column.num_chunks:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, UserErrors
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import TABLES, Column, Order, single_chunk
 
@@ -25,8 +26,6 @@ CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 
 SHORTEST_TYPICAL_S, LONGEST_TYPICAL_S = 1.0, 10 * 86_400.0
 LONGEST_WINDOW_S = 5 * 365 * 86_400.0
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,9 @@ def implausible_times(bundle: TraceBundle) -> str | None:
     if not bundle.device_count or not len(bundle.tables.get("availability", ())):
         return None
     length = bundle.numpy("availability", "end_us") - bundle.numpy("availability", "start_us")
-    window = bundle.numpy("devices", "window_end_us") - bundle.numpy("devices", "window_start_us")
+    window_start, window_end = bundle.windows
     typical_s = float(np.nanmedian(length)) / 1e6
-    window_s = float(np.median(window)) / 1e6
+    window_s = float(np.median(window_end - window_start)) / 1e6
     facts = f"half of the intervals are {{}} than {typical_s:,.3g} s"
     if typical_s < SHORTEST_TYPICAL_S:
         return f"{facts.format('shorter')}: were seconds taken for milliseconds or microseconds?"
@@ -139,7 +138,7 @@ class _TableChecker:
         if self.name in relations:
             relations[self.name]()
 
-    def add(self, bad: BoolArray, message: str, *values: Any) -> None:
+    def add(self, bad: Bools, message: str, *values: Any) -> None:
         """Report the rows where ``bad`` holds; ``values`` fill the braces of ``message``."""
         rows = np.flatnonzero(bad)
         for row in rows[: self.limit]:
@@ -177,7 +176,7 @@ class _TableChecker:
             message = f"{column.name} is {{!r}}, which holds a control character"
             self.add_texts(bad, message, column.name)
 
-    def add_texts(self, bad: BoolArray, message: str, column: str) -> None:
+    def add_texts(self, bad: Bools, message: str, column: str) -> None:
         """:meth:`add` with the texts of a column, which are made only if a row is bad."""
         if bad.any():
             self.add(bad, message, self.texts(column))
@@ -232,7 +231,7 @@ class _TableChecker:
             self.add(same & (start > above), message, start, above)
         self._contiguous(group)
 
-    def _contiguous(self, group: npt.NDArray[np.int64]) -> None:
+    def _contiguous(self, group: Ints) -> None:
         first = np.ones(len(group), np.bool_)
         first[1:] = group[1:] != group[:-1]
         first &= group >= 0
@@ -252,7 +251,7 @@ class _TableChecker:
         )
         start, end = self.integers("window_start_us"), self.integers("window_end_us")
         # An invalid device may have an empty window: the source says nothing about it.
-        empty = (end < start) | (_valid(self.bundle) & (end == start))
+        empty = (end < start) | (self.bundle.valid & (end == start))
         self.add(empty, "the window [{}, {}) us has no length", start, end)
         if "period_us" in self.present:
             period = self.bundle.numpy("devices", "period_us")
@@ -265,12 +264,11 @@ class _TableChecker:
     def _availability(self) -> None:
         known = self.devices >= 0
         start, end = self.integers("start_us"), self.integers("end_us")
-        low = self.bundle.numpy("devices", "window_start_us")[self.devices]
-        high = self.bundle.numpy("devices", "window_end_us")[self.devices]
+        low, high = (edge[self.devices] for edge in self.bundle.windows)
         outside = known & ((start < low) | (end > high))
         message = "[{}, {}) us is not inside the window [{}, {}) us of its device"
         self.add(outside, message, start, end, low, high)
-        invalid = known & ~_valid(self.bundle)[self.devices]
+        invalid = known & ~self.bundle.valid[self.devices]
         self.add(invalid, "belongs to a device that is not valid")
 
     def _compute(self) -> None:
@@ -290,7 +288,7 @@ class _TableChecker:
     # Columns as arrays ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def devices(self) -> npt.NDArray[np.int64]:
+    def devices(self) -> Ints:
         """Row in ``devices`` of each row; -1 if there is none."""
         return self.bundle.device_rows(self.name)
 
@@ -302,12 +300,12 @@ class _TableChecker:
         """A column as Python strings."""
         return np.asarray(self.table.column(column).cast(pa.string()).to_numpy())
 
-    def integers(self, column: str) -> npt.NDArray[np.int64]:
+    def integers(self, column: str) -> Ints:
         """An integer column; nulls, which are reported elsewhere, read as 0."""
         return np.asarray(_numpy(pc.fill_null(self.values(column), 0)))
 
-    def codes(self, column: str) -> npt.NDArray[np.int64]:
-        """Numbers that are equal where the values of a column are; -1 for null and for unknown devices."""
+    def codes(self, column: str) -> Ints:
+        """Numbers that are equal for equal values of a column; -1 for null and for unknown devices."""
         if column == "device_id" and self.name != "devices":
             return self.devices
         values = self.values(column)
@@ -323,8 +321,3 @@ class _TableChecker:
 def _numpy(values: Any) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return array
-
-
-def _valid(bundle: TraceBundle) -> BoolArray:
-    """Whether each device is valid; true if that is unknown."""
-    return _numpy(pc.fill_null(single_chunk(bundle.devices.column("valid")), True)).astype(np.bool_)

@@ -188,11 +188,13 @@ def test_counts_and_work(run: Run) -> None:
     work = work_by_outcome(frame)
     for label, count in counts.items():
         rows = frame[frame["outcome"] == label]
-        assert count == len(rows) == work[label].dispatches
-        assert work[label].steps == rows["steps_done"].sum()
-        assert work[label].bytes == rows["bytes_down"].sum() + rows["bytes_up"].sum()
-        assert work[label].energy_j == pytest.approx(rows["energy_j"].sum())
-        assert work[label].seconds == pytest.approx((rows["ended_s"] - rows["dispatched_s"]).sum())
+        assert count == len(rows) == work["dispatches"][label]
+        assert work["steps"][label] == rows["steps_done"].sum()
+        assert work["bytes"][label] == rows["bytes_down"].sum() + rows["bytes_up"].sum()
+        assert work["energy_j"][label] == pytest.approx(rows["energy_j"].sum())
+        assert work["seconds"][label] == pytest.approx(
+            (rows["ended_s"] - rows["dispatched_s"]).sum()
+        )
     taken = participation_counts(frame, 25)
     assert taken.tolist() == run.clients["aggregated"].tolist()
 

@@ -673,7 +673,7 @@ def test_what_an_import_cannot_know_is_printed(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("device,start,end\na,0,10\n", encoding="utf-8")
     command = ["traces", "import", "csv", str(tmp_path / "s.csv"), "-s", "time_unit=h"]
     guessed = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "a")])
-    assert "note: the window was not told (option window)" in guessed.stdout
+    assert "note: no window was given (option window)" in guessed.stdout
     told = CliRunner().invoke(cli, [*command, "-s", "window=1d", "-o", str(tmp_path / "b")])
     assert told.exit_code == 0, told.output
     assert "note:" not in told.stdout

@@ -95,3 +95,37 @@ def test_a_failed_run_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not written by fedsim"):
         fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
     assert [item.name for item in path.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize("limit", [1_000, 4_000, 20_000])
+def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
+    tmp_path: Path, limit: int
+) -> None:
+    """In a process of its own, because the limit can only be lowered there."""
+    path = tmp_path / "run"
+    program = (
+        "import resource, sys, fedsim\n"
+        "from fedsim.errors import UserError\n"
+        "from tests.composition.worlds import digits\n"
+        "limit = int(sys.argv[2])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
+        "try:\n"
+        "    fedsim.run(digits(), sys.argv[1])\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-c", program, str(path), str(limit)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert result.stdout.startswith(f"{path}: the disk is full, or a quota or a limit")
+    begun = RunFolder(path).has_begun
+    assert ("fedsim resume" in result.stdout) == begun
+    if begun:
+        # The largest file is the page, which is written after the run is complete.
+        expected = Status.COMPLETE if limit == 20_000 else Status.INTERRUPTED
+        assert fedsim.load(path).status is expected
+    resumed = fedsim.resume(path) if begun else fedsim.run(digits(), path)
+    assert (path / "report.html").exists()
+    whole = fedsim.run(digits(), tmp_path / "whole")
+    for name in ("dispatches.parquet", "metrics.parquet", "model.safetensors"):
+        assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()

@@ -13,40 +13,8 @@ from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
 from fedsim.network import Direction
 from fedsim.network.static import VaryingNetwork
-from fedsim.traces.bundle import TraceBundle
+from tests.devices.worlds import LINKS, STEPS, S, phones, timing
 from tests.traces.cases import DAY, HOUR, bundle_of
-
-S = 1_000_000_000
-
-
-def phones(tmp_path: Path, name: str = "phones", count: int = 4, **tables: Any) -> str:
-    """A bundle of some devices that are always online, with further tables; its folder."""
-    ids = [f"d{i}" for i in range(count)]
-    kinds = tables.pop("kinds", None)
-    made = bundle_of(
-        {one: [(0, 7 * DAY)] for one in ids},
-        tables={key: {"device_id": ids, **columns} for key, columns in tables.items()},
-        devices=None if kinds is None else {"kind": kinds},
-    )
-    made.write(tmp_path / name)
-    return str(tmp_path / name)
-
-
-def timing(devices: dict[str, Any], clients: int = 4, **changes: Any) -> dict[str, Any]:
-    """One round of all clients, who do 10 steps on 1,000 parameters."""
-    return {
-        "name": "timing",
-        "task": {"name": "timing", "clients": clients, "parameters": 1000, "samples": 64},
-        "training": {"local_steps": 10, "batch_size": 16},
-        "devices": devices,
-        "server": {"selection": {"name": "scripted", "rounds": [list(range(clients))]}},
-        "stop": {"rounds": 1},
-        **changes,
-    }
-
-
-LINKS = {"name": "static", "latency": 0, "down": "32kbps", "up": "16kbps"}
-STEPS = {"name": "values", "step": 0.5}
 
 
 def test_energy_of_a_dispatch_is_power_by_class_times_time_at_work(tmp_path: Path) -> None:
@@ -223,113 +191,6 @@ def test_series_of_a_bundle_of_its_own_are_ridden(tmp_path: Path) -> None:
     assert rows["downloaded_s"].tolist() == [3.0, 4.0]
     assert rows["computed_s"].tolist() == [8.0, 9.0]
     assert rows["arrived_s"].tolist() == [11.0, 12.0]
-
-
-def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
-    columns = {"task": ["*"] * 4, "phase": ["training"] * 4, "relative_speed": [1.0, 2.0, 0.5, 4.0]}
-    folder = phones(tmp_path, compute=columns)
-
-    def steps(compute: dict[str, Any], **task: Any) -> list[float]:
-        world = timing({"trace": folder, "compute": compute, "network": LINKS})
-        world["task"].update(task)
-        times: list[float] = assemble(fedsim.read_scenario(world)).population.compute.step_s
-        return list(times)
-
-    # From a reference time; from 16 samples of 2 GFLOP at 8 GFLOP/s on a device of speed 1, after a fixed second.
-    assert steps({"reference_step": "3s"}) == [3.0, 1.5, 6.0, 0.75]
-    flops = {"name": "flops", "speed": "bundle", "flops_per_s": 8e9, "fixed": 1}
-    assert steps(flops, flops_per_sample=2e9) == [5.0, 2.5, 10.0, 1.25]
-    own = {"device_id": ["d3"], "task": ["*"], "phase": ["training"], "relative_speed": [1.0]}
-    bundle = TraceBundle.read(folder)
-    bundle_of({f"d{i}": [(0, DAY)] for i in range(4)}, tables={"compute": own}).write(
-        tmp_path / "gaps"
-    )
-    assert bundle.device_count == 4
-    folder = str(tmp_path / "gaps")
-    with pytest.raises(
-        UserError, match="3 clients have no known relative speed, the first is device 'd0'"
-    ):
-        steps(flops, flops_per_sample=2e9)
-    with pytest.raises(UserError, match="3 clients have no usable row"):
-        steps({"reference_step": "3s"})
-
-
-def test_a_table_of_times_only_cannot_be_asked_for_relative_speeds(tmp_path: Path) -> None:
-    columns = {"task": ["*"] * 4, "phase": ["inference"] * 4, "sample_s": [0.1] * 4}
-    folder = phones(tmp_path, compute=columns)
-    devices = {"trace": folder, "compute": {"reference_step": 1}, "network": LINKS}
-    with pytest.raises(UserError, match="4 clients have no usable row"):
-        assemble(fedsim.read_scenario(timing(devices)))
-    devices["compute"] = {"train_factor": 3}
-    times = assemble(fedsim.read_scenario(timing(devices))).population.compute.step_s
-    assert times.tolist() == pytest.approx([3 * 16 * 0.1] * 4)
-    bundle = phones(tmp_path, "trained", compute={**columns, "phase": ["training"] * 4})
-    with pytest.raises(UserError, match="not measured for inference"):
-        assemble(fedsim.read_scenario(timing({**devices, "trace": bundle})))
-
-
-def test_rows_of_a_task_are_chosen_and_the_first_of_a_device_counts(tmp_path: Path) -> None:
-    ids = ["d0", "d1", "d0", "d1"]
-    bundle_of(
-        {"d0": [(0, DAY)], "d1": [(0, DAY)]},
-        tables={
-            "compute": {
-                "device_id": ids,
-                "task": ["cnn", "lstm", "lstm", "cnn"],
-                "phase": ["training"] * 4,
-                "step_fixed_s": [1.0, None, None, 2.0],
-                "sample_s": [0.5, 2.0, 1.0, 0.25],
-            }
-        },
-    ).write(tmp_path / "two")
-
-    def steps(task: str) -> list[float]:
-        devices = {"trace": str(tmp_path / "two"), "compute": {"task": task}, "network": LINKS}
-        world = timing(devices, clients=2)
-        return list(assemble(fedsim.read_scenario(world)).population.compute.step_s)
-
-    assert steps("cnn") == [1 + 16 * 0.5, 2 + 16 * 0.25]
-    assert steps("lstm") == [16 * 1.0, 16 * 2.0]
-    assert steps("*") == [1 + 16 * 0.5, 16 * 2.0]
-
-
-def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
-    """Charging from 1 h to 4 h, on Wi-Fi from 2 h: by the bundle's own table the device is online for one minute."""
-    events = [(0, "network", "4g"), (1, "charging", "on"), (2, "network", "wifi")]
-    events += [(4, "charging", "off")]
-    bundle_of(
-        {"d0": [(0, 60_000_000)]},
-        on_end="unavailable",
-        tables={
-            "device_events": {
-                "device_id": ["d0"] * len(events),
-                "time_us": [hour * HOUR for hour, _, _ in events],
-                "key": [key for _, key, _ in events],
-                "value": [value for _, _, value in events],
-            }
-        },
-    ).write(tmp_path / "events")
-
-    def online(**options: Any) -> list[float]:
-        devices = {
-            "trace": str(tmp_path / "events"),
-            "compute": STEPS,
-            "network": LINKS,
-            "availability": options,
-        }
-        index = assemble(fedsim.read_scenario(timing(devices, clients=1))).population.availability
-        start = index.next_online(0, 0)
-        return [start / 3600 / S, index.online_until(0, start) / 3600 / S]
-
-    assert online() == [0, 1 / 60]
-    assert online(require="charging") == [1, 4]
-    assert online(require="charging and network == wifi") == [2, 4]
-    with pytest.raises(UserError, match="eligibility, column"):
-        online(require="charging and")
-    devices = {"trace": phones(tmp_path), "compute": STEPS, "network": LINKS}
-    loaded = fedsim.read_scenario(timing({**devices, "availability": {"require": "charging"}}))
-    with pytest.raises(UserError, match="no device_events table"):
-        assemble(loaded)
 
 
 @pytest.mark.parametrize("policy", ["drop", "pause"])

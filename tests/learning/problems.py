@@ -154,7 +154,7 @@ def make_context(
         dtype=execution.dtype,
         device=execution.device,
         seed=seed,
-        optimizer=training.optimizer,
+        optimizer=training.optimizer.create(),
     )
 
 

@@ -10,7 +10,7 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
-from fedsim.learning.evaluation import evaluator
+from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.kernels import choose
 from fedsim.learning.kernels.supervised import SupervisedSession
 from fedsim.learning.samples import Samples
@@ -110,7 +110,7 @@ def test_steps_gathered_ahead_are_those_gathered_one_by_one() -> None:
     session = session_of(colour_task(), training, [1, 0], [4, 2], 1)
     for dispatch in (0, 1):
         rows = torch.stack([session.draw(step, 2)[0][dispatch] for step in range(5)])
-        ahead = session.inputs_ahead(2, rows[2:], dispatch=dispatch)
+        ahead = session.inputs(2, rows[2:], first=dispatch, ahead=True)
         singly = [session.inputs(step, rows[step : step + 1], first=dispatch) for step in (2, 3, 4)]
         assert torch.equal(ahead, torch.cat(singly))
 
@@ -160,7 +160,7 @@ def test_evaluation_sees_the_images_as_they_are() -> None:
     task = supervised_task("mlp")
     training = make_training(augmentation=CROP_AND_FLIP)
     state, rows = execute(task, buffered(4), training=training)
-    assert rows[-1][1] == evaluator(task, Execution.of(training)).measure(state["model"])
+    assert rows[-1][1] == SupervisedEvaluator(task, Execution.of(training)).measure(state["model"])
 
 
 def test_what_is_no_image_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedsim.learning.device import Execution
-from fedsim.learning.evaluation import ClientMetrics, SupervisedEvaluator, evaluator
+from fedsim.learning.evaluation import ClientMetrics, SupervisedEvaluator
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from tests.learning.problems import (
@@ -46,7 +46,7 @@ def test_metrics_are_their_definitions(
     model = a_model(task)
     outputs = outputs_of(task, model, task.test_x)
     predicted, actual = outputs.argmax(1).numpy(), task.test_y.numpy()
-    metrics = evaluator(task, EXECUTION).measure(model)
+    metrics = SupervisedEvaluator(task, EXECUTION).measure(model)
     assert metrics["accuracy"] == (predicted == actual).mean()
     losses = -outputs.log_softmax(1)[torch.arange(len(actual)), task.test_y]
     assert metrics["loss"] == pytest.approx(losses.mean().item(), rel=1e-12)
@@ -73,7 +73,7 @@ def test_perplexity_of_next_characters() -> None:
 def test_clients_are_measured_on_their_own_samples() -> None:
     task = supervised_task("mlp", own_test=True)
     models = {client: a_model(task, client) for client in range(task.clients)}
-    measured = evaluator(task, EXECUTION).measure_clients(models.__getitem__)
+    measured = SupervisedEvaluator(task, EXECUTION).measure_clients(models.__getitem__)
     assert measured is not None
     assert task.client_test_rows is not None
     assert task.client_test_offsets is not None
@@ -156,5 +156,5 @@ def test_a_quadratic_without_minimum_has_no_distance() -> None:
     task = quadratic_task(
         centers=None, curvatures=None, slopes=[[1.0, 2.0], [3.0, 4.0]], samples=None
     )
-    metrics = evaluator(task, EXECUTION).measure(torch.tensor([1.0, 1.0], dtype=torch.float64))
+    metrics = task.measure(torch.tensor([1.0, 1.0], dtype=torch.float64))
     assert metrics == {"loss": 5.0, "gradient_norm": pytest.approx(13**0.5)}

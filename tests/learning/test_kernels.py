@@ -41,11 +41,8 @@ def build(kind: str, task: SupervisedTask, dtype: torch.dtype = torch.float32) -
     execution = Execution(torch.device("cpu"), dtype, None, 1)
     samples = Samples(task, task.train_x, task.train_y, execution)
     order = BatchOrder(SEED, task.offsets, task.rows, BATCH, execution.device)
-    if kind == "loop":
-        return LoopKernel(task, samples, order, execution, seed=SEED)
-    return {"linear_stack": LinearStackKernel, "vmap": VmapKernel}[kind](
-        task, samples, order, execution
-    )
+    kinds = {"linear_stack": LinearStackKernel, "vmap": VmapKernel, "loop": LoopKernel}
+    return kinds[kind](samples, order)
 
 
 def models_of(task: SupervisedTask, count: int, dtype: torch.dtype) -> Tensor:

@@ -34,7 +34,7 @@ def task() -> SupervisedTask:
 
 def objective_of(task: SupervisedTask) -> Objective:
     samples = Samples(task, task.train_x, task.train_y, EXECUTION)
-    return Objective(task, samples, EXECUTION)
+    return Objective(samples)
 
 
 def by_hand(

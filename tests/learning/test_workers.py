@@ -323,8 +323,9 @@ def test_updates_come_home() -> None:
 def a_group(received: list[Tensor]) -> Group:
     count = len(received)
     column = np.arange(count)
+    names = ("clients", "sequences", "versions", "rounds", "steps", "steps_assigned", "samples")
     return Group(
-        *[column] * 7,
+        columns=dict.fromkeys(names, column),
         learning_rates=(0.1,) * count,
         down={"model": Received.of(received)},
         memory=lambda: {"own": torch.zeros(count, 3)},
@@ -536,7 +537,7 @@ def test_no_cluster_at_the_address() -> None:
 def test_a_node_of_another_kind_is_refused() -> None:
     here: dict[str, str | int] = {"kernel": "loop/1", "cpu_capability": "AVX512", "threads": 4}
     _require_same({**here, "threads": 1}, here)
-    with pytest.raises(UserError, match="cpu_capability is AVX2 there, AVX512 here"):
+    with pytest.raises(UserError, match="cpu_capability is AVX2 there and AVX512 here"):
         _require_same({**here, "cpu_capability": "AVX2"}, here)
 
 

@@ -32,6 +32,7 @@ def folder(examples: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.M
     for name, content in (
         ("top_k.py", examples["python"][0]),
         ("pulled.py", examples["python"][1]),
+        ("dp.py", examples["python"][2]),
         ("top-k.yaml", examples["yaml"][0]),
         ("check.yaml", examples["yaml"][1]),
     ):
@@ -81,6 +82,29 @@ def test_the_example_of_a_rule_is_fedprox(folder: Path) -> None:
         models.append(run.model())
     for name, tensor in models[0].items():
         assert torch.equal(tensor, models[1][name])
+
+
+def test_the_example_of_random_numbers_is_private_fedavg(folder: Path) -> None:
+    """Without noise and with a wide clip it is FedAvg; noise has the stated size and is the same in every run."""
+    models = []
+    for number, method in enumerate(
+        (
+            "{name: fedavg, weights: uniform}",
+            "{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0}",
+            "{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0.01}",
+            "{name: 'dp.py:DpFedAvg', clip: 1000, noise: 0.01}",
+        )
+    ):
+        overrides = [f"server.method={method}", "stop.rounds=1", "training.dtype=float64"]
+        model = fedsim.run("top-k.yaml", f"run{number}", overrides=overrides).model()
+        models.append(torch.cat([tensor.reshape(-1) for tensor in model.values()]))
+    fedavg, plain, noisy, again = models
+    torch.testing.assert_close(plain, fedavg)
+    assert torch.equal(noisy, again)
+    # 5 clients: 0.01 x 1000 / 5.
+    noise = (noisy - plain).numpy()
+    assert noise.std() == pytest.approx(2, rel=0.1)
+    assert abs(noise.mean()) < 4 * 2 / len(noise) ** 0.5
 
 
 def test_the_commands_of_the_page(folder: Path, examples: dict[str, list[str]]) -> None:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fedsim.scheduling.arrival_groups import ArrivalGroup
-from fedsim.scheduling.schedules.compass import Compass
+from fedsim.scheduling.schedules.compass import ArrivalGroup, Compass
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate
 
@@ -49,7 +48,7 @@ class Watcher:
     def assign(self, client: int, now_ns: int) -> Any:
         """Of every assignment: I3, I4, I5, I8 and I14."""
         schedule = self.schedule
-        rules, before = schedule.groups.rules, dict(schedule.groups.open)
+        rules, before = schedule.groups, dict(schedule.groups.open)
         group, steps = self._assign(client, now_ns)
         step_ns = schedule.groups.step_ns[client]
         assert rules.min_steps <= steps <= rules.max_steps
@@ -61,12 +60,13 @@ class Watcher:
         else:
             assert group.number not in self.groups
             assert abs(predicted - group.target_ns) <= 1
-            horizon = [g.latest_ns if rules.from_latest else g.target_ns for g in before.values()]
+            from_latest = rules.params.create_ref == "latest"
+            horizon = [g.latest_ns if from_latest else g.target_ns for g in before.values()]
             if all(time_ns <= now_ns for time_ns in horizon):
                 assert steps == rules.max_steps
             self.groups[group.number] = group
         waits = group.target_ns - group.created_ns
-        assert group.latest_ns - group.created_ns == round(rules.latest_factor * waits)
+        assert group.latest_ns - group.created_ns == round(rules.params.latest_factor * waits)
         self.assigned += 1
         return group, steps
 

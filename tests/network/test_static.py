@@ -56,7 +56,6 @@ def test_bytes_of_a_transfer_cut_off() -> None:
 
 def test_nominal_figures() -> None:
     network = two_clients()
-    assert network.contended is False
     assert (network.rate_bps(0, UP), network.rate_bps(1, DOWN)) == (2e6, 3e6)
     assert (network.latency_ns(0), network.latency_ns(1)) == (40_000_000, 0)
 

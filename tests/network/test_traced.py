@@ -182,7 +182,7 @@ def test_work_too_small_for_the_running_sum_still_waits_for_the_outage_to_end() 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"start_ns": [0, S // 2]}, "begins before the piece before it ends"),
+        ({"start_ns": [0, S // 2]}, "begins before the previous piece ends"),
         ({"duration_ns": [S, 0]}, "has no length"),
         ({"rate_bps": [1.0, -1.0]}, "has a negative or infinite rate"),
         ({"rate_bps": [1.0, np.inf]}, "has a negative or infinite rate"),

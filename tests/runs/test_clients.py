@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedsim.analysis.run import load_run
 from fedsim.outcomes import Outcome
-from fedsim.runs import RunFolder, RunWriter, Status, load_run
+from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
 from fedsim.timeline import Aggregate, Contribution
 

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_runs import build_run
 
+from fedsim.analysis.run import load_run
 from fedsim.errors import InvariantViolation
-from fedsim.runs import Run, load_run
+from fedsim.runs import Run
 from fedsim.runs.invariants import verify_run
 
 
@@ -107,24 +108,30 @@ BREAKS: list[tuple[str, Callable[[Run], None]]] = [
         set_cell("dispatches", "computed_s", "aggregated", lambda v: math.nan),
     ),
     ("backwards at ended_s", set_cell("dispatches", "ended_s", "dropped", lambda v: math.nan)),
-    ("ended at another time", set_cell("dispatches", "ended_s", "aggregated", lambda v: v + 1.0)),
+    (
+        "ended at a different time",
+        set_cell("dispatches", "ended_s", "aggregated", lambda v: v + 1.0),
+    ),
     ("ended after the run", set_cell("dispatches", "ended_s", "unfinished", lambda v: 1e9)),
     (
-        "dropped or cut, and arrived",
+        "dropped or cut, but arrived",
         set_cell("dispatches", "outcome", "aggregated", lambda v: "dropped"),
     ),
     ("never arrived", set_cell("dispatches", "outcome", "dropped", lambda v: "late")),
-    ("more steps than asked", set_cell("dispatches", "steps_done", "aggregated", lambda v: 10**6)),
+    (
+        "more steps than assigned",
+        set_cell("dispatches", "steps_done", "aggregated", lambda v: 10**6),
+    ),
     ("bytes_up is negative", set_cell("dispatches", "bytes_up", None, lambda v: -1)),
     ("energy_j is negative", set_cell("dispatches", "energy_j", None, lambda v: -0.5)),
     ("staleness is negative", set_cell("dispatches", "staleness", "aggregated", lambda v: -2)),
     ("sequence is not", set_cell("dispatches", "sequence", None, lambda v: v + 1)),
-    ("still at its last dispatch", overlap),
+    ("still working on its previous dispatch", overlap),
     ("versions are not consecutive", set_cell("aggregations", "version", None, lambda v: v + 1)),
     ("time runs backwards", set_cell("aggregations", "time_s", None, lambda v: 0.0)),
     ("made after the run", set_cell("aggregations", "time_s", None, lambda v: 1e9)),
     ("contributor_ids disagree", set_cell("aggregations", "contributors", None, lambda v: v + 1)),
-    ("another version than its row says", swap_contributors),
+    ("different version from the one in its row", swap_contributors),
     ("more than once", repeat_contributor),
     ("not among the dispatches", unknown_contributor),
     ("aggregated before it arrived", set_cell("aggregations", "time_s", None, lambda v: v - 400.0)),

@@ -14,10 +14,37 @@ from click.testing import CliRunner
 import fedsim
 from fedsim.cli import cli
 from fedsim.errors import UserError
-from fedsim.runs.verification import verify_run_folder
+from fedsim.runs.verification import verify_bundle_folder, verify_run_folder
+from fedsim.traces.synthesis import Synthesis, synthesize
 from tests.composition.worlds import digits
 
 FLIPS = 6
+
+
+def test_a_bundle_is_intact_damaged_or_not_verifiable(tmp_path: Path) -> None:
+    bundle = tmp_path / "b"
+    synthesize(Synthesis(population="always", devices=3)).write(bundle)
+    code, rows = verify(bundle)
+    assert (code, rows[0]["state"], rows[0]["files"]) == (0, "intact", len(list(bundle.iterdir())))
+    for file in sorted(bundle.iterdir()):
+        content = file.read_bytes()
+        changed = bytearray(content)
+        changed[len(changed) // 2] ^= 1
+        file.write_bytes(changed)
+        assert verify_bundle_folder(bundle).state == "damaged", file.name
+        file.write_bytes(content)
+    table = bundle / "network.parquet"
+    content = table.read_bytes()
+    table.unlink()
+    code, rows = verify(bundle)
+    assert (code, rows[0]["state"]) == (2, "damaged")
+    assert "network.parquet" in rows[0]["problems"][0]
+    table.write_bytes(content)
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    del manifest["manifest_sha256"]
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    code, rows = verify(bundle)
+    assert (code, rows[0]["state"]) == (0, "not verifiable")
 
 
 def verify(*folders: Path) -> tuple[int, Any]:

@@ -22,7 +22,7 @@ from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
 from fedsim.outcomes import Outcome
 from fedsim.scenario.model import Energy, Failures
-from fedsim.scheduling.base import Schedule, Selection, ServerPort
+from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.scheduling.schedules import registry as schedules
 from fedsim.scheduling.selections import registry as selections
 from fedsim.simulation.evaluations import EvaluationTimes
@@ -167,6 +167,11 @@ def make_population(
     )
 
 
+def handed_out(client: int, start_ns: int, steps: int, sequence: int = 0) -> Dispatch:
+    """A dispatch of version 0 that has just been handed out."""
+    return Dispatch(0, client, sequence, 0, 0, steps, start_ns)
+
+
 def simulate(
     *,
     step_s: list[float],
@@ -186,6 +191,7 @@ def simulate(
     rounds: int | None = None,
     dispatches: int | None = None,
     arrivals: int | None = None,
+    stalled_after: int | None = None,
     failure_detection: Any = 0.0,
     aggregation_time: float = 0.0,
     compute: dict[str, Any] | None = None,
@@ -257,6 +263,7 @@ def simulate(
             rounds=rounds,
             dispatches=dispatches,
             arrivals=arrivals,
+            stalled_after=stalled_after,
         ),
         EvaluationTimes(),
         plane,

@@ -22,7 +22,7 @@ from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
-from tests.simulation.harness import online
+from tests.simulation.harness import handed_out, online
 
 MS = 1_000_000
 END_MS = 400
@@ -205,14 +205,14 @@ def worlds(draw: st.DrawFn) -> World:
 @given(world=worlds())
 def test_a_plan_is_what_a_client_lives_through(world: World) -> None:
     planner = planned(world)
-    plan = planner.live(0, 0, 0, world.steps, None)
+    plan = planner.live(handed_out(0, 0, world.steps), None)
     walk = Walk(world)
     walk.live()
     assert plan.arrives == walk.arrives
     if walk.ended is None:
         assert plan.end_ns == NEVER
         # A plan without an end is looked at when the run ends.
-        plan = planner.live(0, 0, 0, world.steps, None, stop_ns=10 * END_MS * MS)
+        plan = planner.live(handed_out(0, 0, world.steps), None, stop_ns=10 * END_MS * MS)
     else:
         assert plan.end_ns == pytest.approx(float(walk.ended * MS), abs=5)
     for mark, found in (("downloaded", plan.downloaded_ns), ("computed", plan.computed_ns)):
@@ -230,8 +230,8 @@ def test_a_plan_is_what_a_client_lives_through(world: World) -> None:
 def test_what_is_done_by_a_cut_is_what_was_done_by_then(world: World, cut: int) -> None:
     """A plan that is cut has gone as far as the client had; one that had ended before is not changed."""
     planner = planned(world)
-    whole = planner.live(0, 0, 0, world.steps, None)
-    plan = planner.live(0, 0, 0, world.steps, None, stop_ns=cut * MS)
+    whole = planner.live(handed_out(0, 0, world.steps), None)
+    plan = planner.live(handed_out(0, 0, world.steps), None, stop_ns=cut * MS)
     if whole.end_ns <= cut * MS:
         assert plan == whole
         return

@@ -15,7 +15,7 @@ from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Plan, Planner
 from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
-from tests.simulation.harness import make_population, online
+from tests.simulation.harness import handed_out, make_population, online
 
 S = 1_000_000_000
 RATES = [0.0, 1e6, 8e6, float("inf")]
@@ -100,7 +100,7 @@ def test_the_fast_path_is_the_definition(
     start_ns = start_s * S
     deadline_ns = None if deadline_s is None else start_ns + deadline_s * S
     until_ns = planner._workload.population.availability.online_until(client, start_ns)
-    asked = (client, sequence, start_ns, steps, deadline_ns)
+    asked = handed_out(client, start_ns, steps, sequence), deadline_ns
     plan = planner.plan(*asked, until_ns)
     assert isinstance(plan, Plan)
     assert plan == planner.live(*asked)
@@ -123,8 +123,8 @@ def test_an_undisturbed_dispatch_by_hand(policy: str) -> None:
         *(round(41.5 * S), True, round(31.25 * S), round(39.25 * S), 4, 1e6, 2e6),
         *(round(1.25 * S), 8 * S, round(2.25 * S)),
     )
-    assert simple(policy).plan(1, 0, 30 * S, 4, None, 1000 * S) == by_hand
-    assert simple(policy).live(1, 0, 30 * S, 4, None) == by_hand
+    assert simple(policy).plan(handed_out(1, 30 * S, 4), None, 1000 * S) == by_hand
+    assert simple(policy).live(handed_out(1, 30 * S, 4), None) == by_hand
 
 
 @pytest.mark.parametrize(
@@ -140,23 +140,23 @@ def test_a_dispatch_whose_client_leaves_while_it_computes_by_hand(
     policy: str, end_s: float, arrives: bool, computed_s: float, done: int
 ) -> None:
     """Handed out at 10 s, downloaded at 11.25 s; steps of 2 s; offline from 20 to 30 s, after 4.375 steps."""
-    plan = simple(policy).plan(1, 0, 10 * S, 6, None, 20 * S)
+    plan = simple(policy).plan(handed_out(1, 10 * S, 6), None, 20 * S)
     assert (plan.end_ns, plan.arrives, plan.steps_done) == (round(end_s * S), arrives, done)
     assert plan.computed_ns == (round(computed_s * S) if computed_s >= 0 else -1)
 
 
 def test_a_download_without_end() -> None:
     planner = simple("pause", down_bps=0.0)
-    assert planner.plan(0, 0, 60 * S, 4, None, NEVER).end_ns == NEVER
+    assert planner.plan(handed_out(0, 60 * S, 4), None, NEVER).end_ns == NEVER
     # Nothing of it had come when the run ended, a minute later.
-    plan = planner.live(0, 0, 60 * S, 4, None, stop_ns=120 * S)
+    plan = planner.live(handed_out(0, 60 * S, 4), None, stop_ns=120 * S)
     assert plan == (120 * S, False, -1, -1, 0, 0.0, 0.0, 60 * S, 0, 0)
 
 
 def test_what_ends_as_the_client_leaves_is_done() -> None:
     """Handed out at 27.5 s: 1 s down, 9.5 s of steps, 2 s up; it ends at 40 s, when client 0 leaves."""
     planner = simple("drop", latency_s=0.0)
-    plan = planner.plan(0, 0, round(27.5 * S), 19, None, 40 * S)
+    plan = planner.plan(handed_out(0, round(27.5 * S), 19), None, 40 * S)
     assert (plan.end_ns, plan.arrives) == (40 * S, True)
-    late = planner.plan(0, 0, round(27.5 * S) + 1, 19, None, 40 * S)
+    late = planner.plan(handed_out(0, round(27.5 * S) + 1, 19), None, 40 * S)
     assert (late.end_ns, late.arrives, late.steps_done) == (40 * S, False, 19)

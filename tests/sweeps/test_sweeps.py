@@ -182,7 +182,7 @@ def test_names_are_safe_and_tell_everything_apart(values: list[Any]) -> None:
     [
         ({"grid": {"seed": [1, 2]}}, "'seed' cannot be varied"),
         ({"grid": {"name": ["a", "b"]}}, "'name' cannot be varied"),
-        ({"seeds": [1, 1]}, "holds the run seed1 twice"),
+        ({"seeds": [1, 1]}, "contains the run seed1 twice"),
         ({"grid": {"training.optimizer.lr": [0.1, 0.10]}}, "twice"),
         ({"grid": {"training.optimizer.learning": [0.1]}}, "unknown key"),
     ],
@@ -257,7 +257,7 @@ def test_what_is_complete_is_not_run_again_and_a_sweep_can_grow(tmp_path: Path) 
 
 def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) -> None:
     fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
-    with pytest.raises(UserError, match="made from another scenario") as caught:
+    with pytest.raises(UserError, match="made from a different scenario") as caught:
         fedsim.sweep(SMALL, tmp_path / "sweep", overrides=["training.local_steps=3"], jobs=1)
     assert "training.local_steps was 2 and is 3" in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
@@ -532,7 +532,7 @@ def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     sweep = fedsim.sweep(data, tmp_path / "pool", jobs=2)
     assert sweep.index["status"].tolist() == ["complete", "failed"]
     (error,) = sweep.failures.values()
-    assert error == "the process of this run died; was there too little memory?"
+    assert error == "the process of this run was killed; there may be too little memory"
     whole = fedsim.sweep(scenario(grid={"server.method": methods[:1]}), tmp_path / "here", jobs=1)
     done = sweep.record.runs[0].run
     assert digests(sweep.path / done) == digests(whole.path / done)

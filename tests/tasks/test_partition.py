@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.tasks.partition import apportion, partition_table
-from tests.tasks.toys import split, toy_dataset
+from tests.tasks.toys import own_test_rows, split, toy_dataset, train_rows
 
 
 def test_split_sets_a_share_aside() -> None:
@@ -16,9 +16,9 @@ def test_split_sets_a_share_aside() -> None:
     partition = split(dataset, "dirichlet", clients=30, alpha=0.2, test="split", test_share=0.25)
     assert partition.test_source == "train"
     for client in range(30):
-        train, test = partition.train(client), partition.test(client)
-        assert sorted([*train, *test]) == whole.train(client).tolist()
-        size = len(whole.train(client))
+        train, test = train_rows(partition, client), own_test_rows(partition, client)
+        assert sorted([*train, *test]) == train_rows(whole, client).tolist()
+        size = len(train_rows(whole, client))
         assert len(test) == (min(max(round(0.25 * size), 1), size - 1) if size > 1 else 0)
         assert len(train) >= 1
 
@@ -31,7 +31,7 @@ def test_same_distribution_deals_the_shared_test_set_by_label() -> None:
     assert np.array_equal(np.sort(partition.test_rows), np.arange(1000)), "each used once"
     train = partition_table(dataset, partition)
     for client in range(20):
-        test = np.bincount(dataset.test_y[partition.test(client)], minlength=10)
+        test = np.bincount(dataset.test_y[own_test_rows(partition, client)], minlength=10)
         assert np.abs(test - train[client] / 4).max() <= 1
 
 
@@ -42,7 +42,8 @@ def test_same_distribution_follows_natural_groups() -> None:
     for client, name in enumerate(partition.client_names):
         group = dataset.group_names.index(name)
         assert (
-            partition.test(client).tolist() == np.flatnonzero(dataset.test_groups == group).tolist()
+            own_test_rows(partition, client).tolist()
+            == np.flatnonzero(dataset.test_groups == group).tolist()
         )
 
 

@@ -17,7 +17,7 @@ from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.dropout import has_dropout
 from tests.learning.problems import Timeline, make_learner, make_training
 from tests.tasks.models.shapes import START
-from tests.tasks.toys import split, toy_dataset
+from tests.tasks.toys import split, toy_dataset, train_rows
 
 USERS = """
 import torch
@@ -210,7 +210,7 @@ def test_frozen_parameters_stay_as_they_are(users: Path) -> None:
     module = copy.deepcopy(problem.module)
     module.load_state_dict(start)
     sgd = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.5, weight_decay=0.1)
-    rows = torch.from_numpy(problem.partition.train(0))
+    rows = torch.from_numpy(train_rows(problem.partition, 0))
     for _ in range(3):
         sgd.zero_grad()
         outputs = module(problem.inputs(problem.train_x[rows]))

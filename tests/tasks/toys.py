@@ -73,3 +73,15 @@ def task(dataset: Dataset, model: str, clients: int = 4, **params: Any) -> Super
     return SupervisedTask(
         dataset, split(dataset, "iid", clients=clients), component(component.Params(**params))
     )
+
+
+def train_rows(partition: Partition, client: int) -> np.ndarray:
+    """Training rows of one client."""
+    return partition.train_rows[slice(*partition.train_offsets[client : client + 2])]
+
+
+def own_test_rows(partition: Partition, client: int) -> np.ndarray:
+    """Own test rows of one client; empty if clients have none."""
+    if partition.test_offsets is None or partition.test_rows is None:
+        return np.empty(0, dtype=np.int64)
+    return partition.test_rows[slice(*partition.test_offsets[client : client + 2])]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, compare_files
 from fedsim.traces.tables import TABLES, columns, id_column, make_table
 from fedsim.traces.validation import Finding, require_sound, validate_bundle
 
@@ -188,8 +188,8 @@ def damage_folder(folder):
 def forget_digests(folder):
     """Make the bundle one whose files cannot be verified."""
     file = folder / "manifest.json"
-    if file.is_file() and '"sha256"' in file.read_text():
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"sha256": {}}))
+    content = json.loads(file.read_text()) | {"sha256": {}, "manifest_sha256": None}
+    file.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(
@@ -248,6 +248,29 @@ def test_every_flipped_byte_is_noticed_by_the_digest_and_ends_in_a_message_witho
             continue
         assert name in bundle.unverified
         validate_bundle(bundle)
+
+
+def test_an_edited_manifest_is_noticed_and_an_old_one_is_not_verifiable(tmp_path):
+    build().write(tmp_path / "b")
+    file = tmp_path / "b" / "manifest.json"
+    written = json.loads(file.read_text())
+    count = len(sound_tables()) + 1
+    assert compare_files(tmp_path / "b") == (count, [], True)
+    for key, value in (("name", "other"), ("on_end", "hold"), ("caveats", ["x"])):
+        file.write_text(json.dumps(written | {key: value}))
+        with pytest.raises(UserError, match="has changed since fedsim wrote it") as caught:
+            TraceBundle.read(tmp_path / "b")
+        assert str(file) in str(caught.value)
+        findings = validate_bundle(TraceBundle.read(tmp_path / "b", verify=False))
+        assert [(item.table, item.row) for item in findings] == [("manifest", None)]
+        assert len(compare_files(tmp_path / "b")[1]) == 1
+    # Another layout of the same content is no edit.
+    file.write_text(json.dumps(written, indent=7))
+    TraceBundle.read(tmp_path / "b")
+    old = {key: value for key, value in written.items() if key != "manifest_sha256"}
+    file.write_text(json.dumps(old | {"name": "other"}))
+    assert TraceBundle.read(tmp_path / "b").manifest.name == "other"
+    assert compare_files(tmp_path / "b") == (count - 1, [], False)
 
 
 def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path):

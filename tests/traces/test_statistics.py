@@ -20,7 +20,7 @@ from fedsim.traces.fitting import (
 )
 from fedsim.traces.importers import import_bundle, registry
 from fedsim.traces.inspection import as_data, write_plot, write_text
-from fedsim.traces.statistics import describe
+from fedsim.traces.statistics import AtLeast, describe
 from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
 
 from .cases import DAY, HOUR, bundle_of
@@ -127,10 +127,10 @@ def test_a_case_worked_by_hand(hand):
     assert online.online_share == pytest.approx(8 / 96)
     assert online.share.samples.tolist() == pytest.approx([4 / 48, 4 / 48])
     assert online.never_online == 0
-    assert sorted(online.sessions.samples) == [7200.0, 7200.0, 14400.0]
-    assert online.gaps.samples.tolist() == [16 * 3600.0]
+    assert sorted(online.sessions_s.samples) == [7200.0, 7200.0, 14400.0]
+    assert online.gaps_s.samples.tolist() == [16 * 3600.0]
     assert sorted(online.sessions_a_day.samples) == [0.5, 1.0]
-    assert online.at_least[3600.0] == (1.0, pytest.approx((1 + 1 + 3) / 8))
+    assert online.at_least[-1] == AtLeast(3600.0, 1.0, pytest.approx((1 + 1 + 3) / 8))
     # a: 6-8 and 0-2 o'clock; b, 6 hours ahead: 13-17 o'clock. Each hour is observed twice by each device.
     expected = np.zeros(24)
     expected[[6, 7, 0, 1]] += 1 / 4
@@ -140,12 +140,12 @@ def test_a_case_worked_by_hand(hand):
     assert online.by_weekday[[2, 3, 4]] == pytest.approx([6 / 30, 2 / 48, 0.0])
     assert np.isnan(online.by_weekday[[0, 1, 5, 6]]).all()
     # Remaining: lengths 2, 2, 4 h: the density falls from 3/8 to 1/8 at 2 h; median at 4/3 h; mean (4 + 4 + 16) / 16.
-    assert online.remaining.percentile(50) == pytest.approx(4 / 3 * 3600, rel=0.02)
-    assert online.remaining.mean == pytest.approx(1.5 * 3600)
-    assert online.remaining.percentile(100) == pytest.approx(4 * 3600, rel=0.05)
+    assert online.remaining_s.percentile(50) == pytest.approx(4 / 3 * 3600, rel=0.02)
+    assert online.remaining_s.mean == pytest.approx(1.5 * 3600)
+    assert online.remaining_s.percentile(100) == pytest.approx(4 * 3600, rel=0.05)
     assert found.speed_bandwidth_rank_correlation is None
-    assert found.series["both"].mean == pytest.approx(1.5e6)
-    assert (found.series["both"].samples == 0).mean() == pytest.approx(0.25)
+    assert found.network_series_bps["both"].mean == pytest.approx(1.5e6)
+    assert (found.network_series_bps["both"].samples == 0).mean() == pytest.approx(0.25)
     assert found.network["bandwidth_bps up"].samples.tolist() == [1e5, 3e5]
 
 
@@ -205,9 +205,9 @@ def test_flash_phones(fedsim_data):
     assert online.online_share == pytest.approx(0.094, abs=0.0005)
     shares = [online.share.percentile(percent) for percent in (10, 25, 50, 75, 90)]
     assert shares == pytest.approx([0.001, 0.013, 0.055, 0.131, 0.255], abs=0.0006)
-    sessions = [online.sessions.percentile(percent) for percent in (10, 50, 90)]
+    sessions = [online.sessions_s.percentile(percent) for percent in (10, 50, 90)]
     assert sessions == pytest.approx([9, 181, 4526], abs=0.5)
-    assert online.sessions.mean == pytest.approx(2054, abs=1)
+    assert online.sessions_s.mean == pytest.approx(2054, abs=1)
     published = [
         *(0.106, 0.117, 0.129, 0.135, 0.137, 0.134, 0.122, 0.111, 0.100, 0.089, 0.078, 0.069),
         *(0.069, 0.065, 0.066, 0.070, 0.076, 0.080, 0.089, 0.077, 0.069, 0.073, 0.087, 0.098),
@@ -220,8 +220,8 @@ def test_flash_phones(fedsim_data):
         (0.094, 0.33, 0.83), abs=0.006
     )
     assert online.rhythm.peak_hour == pytest.approx(3.9, abs=0.05)
-    assert online.at_least[3600.0][1] == pytest.approx(0.57, abs=0.02)
-    fits = {fit.family: fit for fit in online.sessions.fits}
+    assert online.at_least[-1].devices_picked_online == pytest.approx(0.57, abs=0.02)
+    fits = {fit.family: fit for fit in online.sessions_s.fits}
     assert fits["lognormal"].parameters == pytest.approx({"mu": 5.06, "sigma": 2.59}, abs=0.006)
     assert fits["weibull"].parameters == pytest.approx({"k": 0.411, "scale": 575}, rel=0.002)
     assert fits["two lognormals"].parameters == pytest.approx(
@@ -269,5 +269,5 @@ def test_shares_are_of_each_devices_own_window_not_of_the_whole_time():
     assert found.availability.online_share == pytest.approx(4 / 7)
     assert found.availability.by_hour == pytest.approx(np.full(24, 4 / 7))
     # Gaps end where the observation does: the short device's further days are not a gap.
-    assert found.availability.gaps.count == 0
-    assert found.availability.sessions.samples.tolist() == [24 * 3600.0, 72 * 3600.0]
+    assert found.availability.gaps_s.count == 0
+    assert found.availability.sessions_s.samples.tolist() == [24 * 3600.0, 72 * 3600.0]

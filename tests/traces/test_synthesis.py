@@ -277,9 +277,9 @@ def test_bandwidth_series_have_memory_outages_and_the_devices_own_mean():
     [
         ({"population": "martians"}, "no population 'martians'"),
         ({"population": "renewal", "availability": {"share_a": -1}}, "availability.share_a"),
-        ({"population": "renewal", "availability": {"mood": 1}}, "known parameters: share_a"),
+        ({"population": "renewal", "availability": {"mood": 1}}, "known keys: share_a"),
         ({"population": "bernoulli", "availability": {"p": 1.5}}, "availability.p"),
-        ({"population": "cosine", "availability": {"mean": 0.9}}, "no probability"),
+        ({"population": "cosine", "availability": {"mean": 0.9}}, "not a probability"),
         ({"population": "always", "network": {"rtt": "-3s"}}, "network.rtt"),
         (
             {"population": "always", "devices": 10**6, "compute_series": ComputeSeriesParams()},

@@ -20,7 +20,7 @@ from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
-from fedsim.runs.phases import outcome_codes, phases
+from fedsim.runs.phases import phases
 from fedsim.runs.tables import read_parquet
 
 Floats = npt.NDArray[np.float64]
@@ -107,10 +107,11 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """
     dispatches, aggregations = run.dispatches, run.aggregations
     info = run.info
-    seed = int(info["seed"])
+    seed = info.get("seed")
+    if seed is None:
+        raise run.folder.damaged(run.folder.info, "lacks the entry 'seed'")
     timeline = info.get("timeline")
-    text = run.folder.scenario.read_text(encoding="utf-8")
-    alike = re.sub(r"(?m)^seed: \d+$", "seed: 0", text)
+    alike = re.sub(r"(?m)^seed: \d+$", "seed: 0", run.scenario_text)
     if alike not in scenarios:
         scenarios[alike] = run.scenario
     clients = population(run)
@@ -121,7 +122,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     return RunFacts(
         path=run.path,
         scenario={**scenarios[alike], "seed": seed},
-        replicate=(seed, int(timeline["seed"]) if timeline else seed),
+        replicate=(seed, timeline["seed"] if timeline else seed),
         progress=_progress(run),
         metrics=_metric_names(run.metrics),
         figures=_figures(run, given),
@@ -142,7 +143,7 @@ def _progress(run: Run) -> pd.DataFrame:
     metrics, dispatches = run.metrics, run.dispatches
     times = metrics["time_s"].to_numpy()
     moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
-    computed = phases(dispatches, run.aggregations, run.simulated_s).compute_s
+    computed = phases(dispatches, run.aggregations, run.simulated_s)["compute_s"].to_numpy()
     frame = metrics.copy()
     frame.insert(3, "bytes", statistics.spent_by(dispatches, moved, times))
     frame.insert(4, "compute_s", statistics.spent_by(dispatches, computed, times))
@@ -152,32 +153,30 @@ def _progress(run: Run) -> pd.DataFrame:
 def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     dispatches, aggregations = run.dispatches, run.aggregations
     work = statistics.work_by_outcome(dispatches)
-    lost = [work[outcome.label] for outcome in LOST]
+    whole = work.sum()
+    lost = work.loc[[outcome.label for outcome in LOST]].sum()
     stale = statistics.staleness(dispatches, aggregations)
     updates = len(aggregations)
     delays = statistics.delays(dispatches, len(given), updates)
-    used = int((outcome_codes(dispatches) == Outcome.AGGREGATED).sum())
-
-    def share(name: str) -> float:
-        whole = sum(getattr(amount, name) for amount in work.values())
-        return sum(getattr(amount, name) for amount in lost) / whole if whole else float("nan")
-
     return {
         "simulated_s": run.simulated_s,
         "wall_s": float(run.info.get("wall_s") or np.nan),
         "updates": updates,
         "rounds": float(run.info.get("rounds") or np.nan),
         "dispatches": len(dispatches),
-        "bytes": float(sum(amount.bytes for amount in work.values())),
-        "energy_j": float(sum(amount.energy_j for amount in work.values())),
-        "compute_s": float(phases(dispatches, aggregations, run.simulated_s).compute_s.sum()),
-        **{f"lost_{name}": share(name) for name in ("dispatches", "steps", "bytes", "seconds")},
-        "contributed": float((given > 0).mean()) if len(given) else float("nan"),
-        "per_update": used / updates if updates else float("nan"),
+        "bytes": float(whole["bytes"]),
+        "energy_j": float(whole["energy_j"]),
+        "compute_s": float(phases(dispatches, aggregations, run.simulated_s)["compute_s"].sum()),
+        **{
+            f"lost_{name}": float(lost[name] / whole[name]) if whole[name] else np.nan
+            for name in ("dispatches", "steps", "bytes", "seconds")
+        },
+        "contributed": float((given > 0).mean()) if len(given) else np.nan,
+        "per_update": len(stale) / updates if updates else np.nan,
         "gini": statistics.gini(given),
-        "staleness_mean": float(stale.versions.mean()) if used else float("nan"),
-        "staleness_max": float(stale.versions.max()) if used else float("nan"),
-        "age_s": float(stale.seconds.mean()) if used else float("nan"),
+        "staleness_mean": float(stale["versions"].mean()),
+        "staleness_max": float(stale["versions"].max()),
+        "age_s": float(stale["seconds"].mean()),
         "tau_avg": delays.tau_avg,
         "tau_max": delays.tau_max,
     }

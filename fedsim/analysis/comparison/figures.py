@@ -102,15 +102,17 @@ def learning(comparison: ComparisonTables) -> Figure | None:
     """The finding on the chart of curves, whose numbers are in :func:`findings.curves_document`."""
     if not comparison.metrics:
         return None
-    metric = comparison.definition(comparison.metrics[0])
-    best = findings.best_at_the_end(comparison, metric.name)
-    who = "All tied" if best.all_equal else f"{format_names(best.names)} ended best"
     several = " on average over seeds" if int(comparison.summary["runs"].max()) > 1 else ""
-    return Figure(
-        "curves",
-        f"{who}: {metric.format(best.value)} {metric.label}{several}.",
-        (),
-    )
+    return Figure("curves", f"{best_at_the_end(comparison)}{several}.", ())
+
+
+def best_at_the_end(comparison: ComparisonTables) -> str:
+    """The groups that ended best in the first metric, as a sentence without its period."""
+    metric = comparison.definition(comparison.metrics[0])
+    names, value = findings.best_at_the_end(comparison, metric.name)
+    tied = len(names) == len(comparison.groups) > 1
+    winner = "All tied" if tied else f"{format_names(names)} ended best"
+    return f"{winner}: {metric.format(value)} {metric.label}"
 
 
 def quality(comparison: ComparisonTables) -> Figure | None:
@@ -152,7 +154,7 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     )
     return Figure(
         f"target-{number}",
-        _target_finding(comparison, first, bool(frame["relative"].notna().any())),
+        _target_finding(comparison, frame, first),
         _table(comparison, shown, _TARGET),
         {
             "title": f"Time to {comparison.title(target)}",
@@ -163,21 +165,22 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
 
 
 def _target_finding(
-    comparison: ComparisonTables, first: findings.First | None, relative: bool
+    comparison: ComparisonTables, frame: pd.DataFrame, first: findings.First | None
 ) -> str:
     if first is None:
         return "None reached it in half of its runs."
+    groups, missed = len(frame), int(frame["time_s"].isna().sum())
     after = when(first)
-    if len(first.labels) == first.groups > 1:
+    if len(first.labels) == groups > 1:
         finding = f"All reached it {after}: a tie at the resolution of the evaluations."
     elif len(first.labels) > 1:
         finding = f"{format_names(first.names)} were first, {after}: a tie at the resolution of the evaluations."
     else:
-        finding = f"{first.labels[0]} was first{_in(first.setting)}, {after}."
-    if first.missed:
-        count = f"{format_count(first.missed)} of {format_count(first.groups)}"
-        finding += f" {count} did not reach it in half of their runs."
-    if not relative:
+        setting = f" in {first.setting}" if first.setting else ""
+        finding = f"{first.labels[0]} was first{setting}, {after}."
+    if missed:
+        finding += f" {format_count(missed)} of {format_count(groups)} did not reach it in half of their runs."
+    if frame["relative"].isna().all():
         finding += (
             f" The baseline {comparison.baseline} is one of them, so there are no relative times."
         )
@@ -188,10 +191,6 @@ def when(first: findings.First) -> str:
     """When a target was first reached, and by how many runs if not by all, because such a mean is biased."""
     runs = "" if first.reached == first.runs else f" ({first.reached} of {first.runs} runs)"
     return f"after {format_duration(first.time_s)}{runs}"
-
-
-def _in(setting: str) -> str:
-    return f" in {setting}" if setting else ""
 
 
 def _small_sample(comparison: ComparisonTables) -> str:
@@ -206,13 +205,14 @@ def _small_sample(comparison: ComparisonTables) -> str:
 
 def pairs(comparison: ComparisonTables) -> Figure | None:
     """Differences between variants per seed."""
-    pairwise = findings.clear_differences(comparison)
-    if pairwise is None:
+    frame = findings.main_differences(comparison)
+    if not len(frame):
         return None
-    fewest, frame = pairwise.fewest_seeds, pairwise.rows
+    fewest = int(frame["seeds"].min())
+    clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
     finding = (
-        f"{format_count(pairwise.clear)} of {format_count(len(frame))} differences have an interval that excludes zero."
-        if pairwise.have_intervals
+        f"{format_count(clear)} of {format_count(len(frame))} differences have an interval that excludes zero."
+        if frame["low"].notna().any()
         else f"Fewer than {INTERVAL_RUNS} seeds: there are no intervals, and differences may be due to chance."
     )
     chance = (
@@ -250,8 +250,7 @@ def reference_figure(
 ) -> Figure | None:
     """A table of a paper next to our values; None if we have no runs for any of its values."""
     cells = {(setting, label): value for setting, label, value in table.cells()}
-    labels = list(dict.fromkeys(label for _, label in cells))
-    settings = list(dict.fromkeys(setting for setting, _ in cells))
+    settings, labels = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
     ours = {
         (setting, label): findings.our_value(comparison, table, setting, label)
         for setting in settings
@@ -298,26 +297,21 @@ def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind 
 
 def time_spent(comparison: ComparisonTables) -> Figure:
     """Client time by what it was spent on."""
-    frame = comparison.spent
     key = ["setting", "label"]
-    wide = comparison.summary[key].merge(
-        frame.pivot(index=key, columns="part", values="seconds").reset_index(), how="left"
-    )
+    spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
+    wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")
     parts = [part for part in PHASE_LABELS if part in wide]
-    cells = zip(frame["setting"], frame["label"], frame["part"], frame["share"], strict=True)
-    shares = {(setting, label, part): float(share) for setting, label, part, share in cells}
+    order = [(group.setting, group.label) for group in comparison.groups]
+    rows = spent["share"].reindex(order)[parts].fillna(0.0).to_numpy().tolist()
     bars = [
         {
             "label": group.name,
-            "parts": [
-                (part, PHASE_LABELS[part], shares.get((group.setting, group.label, part), 0.0))
-                for part in parts
-            ],
+            "parts": list(zip(parts, map(PHASE_LABELS.get, parts), row, strict=True)),
         }
-        for group in comparison.groups
+        for group, row in zip(comparison.groups, rows, strict=True)
     ]
     finding = "No client worked."
-    if len(frame):
+    if len(comparison.spent):
         idle = findings.waiting_share(comparison)
         most = format_share(float(idle["share"].max()))
         who = findings.leader(idle, "share", format_share)
@@ -348,11 +342,7 @@ def work(comparison: ComparisonTables) -> Figure:
             f"{who + ' lost most' if who else 'All lost the same share'}: {format_share(most)} of the local steps went "
             "into updates that never entered the model."
         )
-    return Figure(
-        "work",
-        finding,
-        _table(comparison, frame, _WORK),
-    )
+    return Figure("work", finding, _table(comparison, frame, _WORK))
 
 
 def participation(comparison: ComparisonTables) -> Figure:
@@ -368,11 +358,7 @@ def participation(comparison: ComparisonTables) -> Figure:
             else "Participation was equally even in all"
         )
         finding = f"{even} (Gini coefficient {written(frame['gini'].min())})."
-    return Figure(
-        "participation",
-        finding,
-        _table(comparison, frame, _PARTICIPATION),
-    )
+    return Figure("participation", finding, _table(comparison, frame, _PARTICIPATION))
 
 
 def lorenz(comparison: ComparisonTables) -> Figure:
@@ -407,7 +393,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     curves = []
     for group in comparison.groups:
         measured = [np.sort(run.client_accuracy) for run in group.runs if len(run.client_accuracy)]
-        below = [np.searchsorted(each, ACCURACIES, side="right") / len(each) for each in measured]
+        below = [np.searchsorted(run, ACCURACIES, side="right") / len(run) for run in measured]
         curves.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
     return Figure(
         "client_accuracy",
@@ -427,11 +413,8 @@ def differences(comparison: ComparisonTables) -> Figure | None:
         values = [group.values.get(path, ABSENT) for path in paths]
         texts = ["none" if value is None else str(value) for value in values]
         columns.append(Column(f"group{number}", group.name, "text", texts))
-    return Figure(
-        "differences",
-        f"{format_count(len(paths))} keys differ, apart from the seed.",
-        tuple(columns),
-    )
+    finding = f"{format_count(len(paths))} keys differ, apart from the seed."
+    return Figure("differences", finding, tuple(columns))
 
 
 def runs(comparison: ComparisonTables) -> Figure:

@@ -12,30 +12,38 @@ import pandas as pd
 from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
-from fedsim.durable import write_text
+from fedsim.durable import replacing, write_text
 from fedsim.errors import UserError
 from fedsim.formatting import axis_unit
+from fedsim.runs.tables import csv_text
 
 PAGE = "compare.html"
 _ABSENT = "--"
 
 
 def write_files(comparison: ComparisonTables, folder: Path) -> Path:
-    """Write everything into a folder; existing files of these names are replaced.
-
-    Returns:
-        The page.
+    """Write everything into a folder, and return the page's path; an earlier comparison there is replaced.
 
     Raises:
-        UserError: the folder cannot be written.
+        UserError: the folder has other files of these names, or cannot be written to.
     """
     page = folder / PAGE
+    tables = {"summary": comparison.summary, "targets": comparison.targets}
+    names = [f"{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")]
+    names += ["table.tex", "curves.pdf", "curves.svg"]
+    if not page.exists() and (taken := [name for name in names if (folder / name).exists()]):
+        raise UserError(
+            "exists beside no comparison of fedsim, so it is not overwritten",
+            where=str(folder / taken[0]),
+            hint="choose another folder with -o, or remove the file",
+        )
     write_page(page, render(comparison))
     try:
-        for name, frame in (("summary", comparison.summary), ("targets", comparison.targets)):
+        for name, frame in tables.items():
             if len(frame):
-                write_text(folder / f"{name}.csv", frame.to_csv(index=False))
-                frame.to_parquet(folder / f"{name}.parquet", index=False)
+                write_text(folder / f"{name}.csv", csv_text(frame))
+                with replacing(folder / f"{name}.parquet") as temporary:
+                    frame.to_parquet(temporary, index=False)
         write_text(folder / "table.tex", latex(comparison))
         if comparison.metrics:
             # Matplotlib takes a second to import, and timing-only runs do not need it.
@@ -43,7 +51,8 @@ def write_files(comparison: ComparisonTables, folder: Path) -> Path:
 
             figure = plot_curves(comparison, comparison.metrics[0], "time_s")
             for kind in ("pdf", "svg"):
-                save_figure(figure, folder / f"curves.{kind}")
+                with replacing(folder / f"curves.{kind}") as temporary:
+                    save_figure(figure, temporary)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=str(folder)) from error
     return page
@@ -75,9 +84,9 @@ def latex(comparison: ComparisonTables) -> str:
     for setting, (head, frame, texts) in itertools.product(
         settings, zip(heads, frames, cells, strict=True)
     ):
-        here = frame["setting"] == setting
+        rows = frame["setting"] == setting
         column: Any = (setting, head) if len(settings) > 1 else head
-        by_label = pd.Series(texts[here].to_numpy(), index=frame["label"][here], dtype=object)
+        by_label = pd.Series(texts[rows].to_numpy(), index=frame["label"][rows], dtype=object)
         table[column] = by_label.reindex(labels).fillna(_ABSENT)
     if len(settings) > 1 and heads:
         table.columns = pd.MultiIndex.from_product([settings, heads])

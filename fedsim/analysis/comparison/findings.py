@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison.curves import curves
+from fedsim.analysis.comparison.curves import curve, grid
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
@@ -27,8 +27,6 @@ class First:
         setting: of the first of them.
         time_s: mean time of those of its runs that reached the target.
         reached, runs: how many did, and of how many.
-        groups: number of groups.
-        missed: groups of which fewer than half of the runs reached the target.
         speedup: the baseline's time over this time; NaN if the baseline has none or is among the first.
     """
 
@@ -38,8 +36,6 @@ class First:
     time_s: float
     reached: int
     runs: int
-    groups: int
-    missed: int
     speedup: float
 
 
@@ -50,115 +46,61 @@ def first_to(frame: pd.DataFrame, baseline: str) -> First | None:
         frame: rows of :attr:`ComparisonTables.targets` of one target.
         baseline: the variant that times are relative to.
     """
-    known = frame.dropna(subset="time_s")
-    if not len(known):
+    first = frame[frame["time_s"] == frame["time_s"].min()]
+    if not len(first):
         return None
-    first = known[known["time_s"] == known["time_s"].min()]
     # Among ties, the groups that reached it in most runs.
     share = first["reached"] / first["runs"]
     first = first[share == share.max()]
     row = first.iloc[0]
-    base_s = known["time_s"][known["label"] == baseline]
+    base_s = frame["time_s"][frame["label"] == baseline].dropna()
     behind = len(base_s) > 0 and baseline not in set(first["label"])
     return First(
         labels=first["label"].tolist(),
-        names=[_named(row) for _, row in first.iterrows()],
+        names=_names(first),
         setting=str(row["setting"]),
         time_s=float(row["time_s"]),
         reached=int(row["reached"]),
         runs=int(row["runs"]),
-        groups=len(frame),
-        missed=len(frame) - len(known),
         speedup=float(np.divide(base_s.iloc[0], row["time_s"])) if behind else math.nan,
     )
 
 
-@dataclass(frozen=True)
-class Winners:
-    """The variants that were first to a target in most settings.
+def winners(comparison: ComparisonTables, target: Target) -> tuple[list[str], int, bool] | None:
+    """The variants that were first to a target in most settings; None if none reached it.
 
-    Attributes:
-        labels: the variants; several if they were first equally often.
-        settings: number of settings in which each of them was first.
-        tied: whether several variants tied in a setting.
+    Returns:
+        The variants; the number of settings in which each of them was first; whether variants tied in any setting.
     """
-
-    labels: list[str]
-    settings: int
-    tied: bool
-
-
-def winners(comparison: ComparisonTables, target: Target) -> Winners | None:
-    """The variants that were first to a target in most settings; None if none reached it."""
-    frame = comparison.targets_of(target)
-    settings = [first_to(rows, "") for _, rows in frame.groupby("setting", sort=False)]
-    firsts = [first.labels for first in settings if first is not None]
+    by_setting = comparison.targets_of(target).groupby("setting", sort=False)
+    firsts = [first.labels for _, rows in by_setting if (first := first_to(rows, ""))]
     if not firsts:
         return None
     counts = pd.Series([label for labels in firsts for label in labels]).value_counts()
-    most = int(counts.iloc[0])
-    best = [str(label) for label in counts[counts == most].index]
-    return Winners(best, most, any(len(labels) > 1 for labels in firsts))
+    best = counts.index[counts == counts.max()].tolist()
+    return best, int(counts.max()), any(len(labels) > 1 for labels in firsts)
 
 
 def leader(frame: pd.DataFrame, column: str, written: Callable[[float], str]) -> str:
     """The name of the group with the largest value of a column; empty if all values have the same text."""
     if frame[column].map(written).nunique() == 1 < len(frame):
         return ""
-    return _named(frame.iloc[int(np.nanargmax(frame[column]))])
+    return _names(frame.loc[[frame[column].idxmax()]])[0]
 
 
-@dataclass(frozen=True)
-class Best:
-    """The groups that ended best in a metric.
-
-    Attributes:
-        names: the groups with the best mean of the last values.
-        value: that mean; NaN if the metric was not measured.
-        all_equal: whether there are several groups and all have this value.
-    """
-
-    names: list[str]
-    value: float
-    all_equal: bool
-
-
-def best_at_the_end(comparison: ComparisonTables, metric: str) -> Best:
-    """The groups that ended best in a metric."""
+def best_at_the_end(comparison: ComparisonTables, metric: str) -> tuple[list[str], float]:
+    """The groups with the best mean of the last values of a metric, and that mean."""
     ends = comparison.summary[f"final_{metric}"]
     value = comparison.definition(metric).best(ends)
-    names = [_named(row) for _, row in comparison.summary[ends == value].iterrows()]
-    return Best(names, value, len(names) == len(ends) > 1)
+    return _names(comparison.summary[ends == value]), value
 
 
-@dataclass(frozen=True)
-class Differences:
-    """The differences between variants, and how many are clear.
-
-    Attributes:
-        rows: those of :attr:`ComparisonTables.pairs` for the targets and main metrics that have seeds.
-        clear: number of rows whose interval excludes zero.
-        fewest_seeds: the smallest number of seeds in a row.
-        have_intervals: whether any row has enough seeds for an interval.
-    """
-
-    rows: pd.DataFrame
-    clear: int
-    fewest_seeds: int
-    have_intervals: bool
-
-
-def clear_differences(comparison: ComparisonTables) -> Differences | None:
-    """Differences in the targets and the main metrics; None if no two variants share a seed."""
+def main_differences(comparison: ComparisonTables) -> pd.DataFrame:
+    """The rows of :attr:`ComparisonTables.pairs` for the targets and the main metrics that have seeds."""
     quantities = [f"time to {target}" for target in comparison.goals]
     quantities += [f"final {name}" for name in comparison.main_metrics]
     frame = comparison.pairs
-    frame = frame[frame["quantity"].isin(quantities) & (frame["seeds"] > 0)]
-    if not len(frame):
-        return None
-    clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
-    fewest = int(frame["seeds"].min())
-    return Differences(frame, clear, fewest, bool(frame["low"].notna().any()))
+    return frame[frame["quantity"].isin(quantities) & (frame["seeds"] > 0)]
 
 
 def fewest_runs(comparison: ComparisonTables) -> int:
@@ -197,28 +139,27 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     ``metrics`` and ``against`` list key, label and kind; ``settings`` holds by setting, metric and cost the grid
     ``x`` and per group ``mean``, ``low`` and ``high``.
     """
-    settings: dict[str, Any] = {}
-    for setting in comparison.grouping.settings:
-        settings[setting] = {
-            metric: {cost: _curves(comparison, setting, metric, cost) for cost in COSTS}
-            for metric in comparison.metrics
-        }
+
+    def drawn(setting: str, metric: str, cost: str) -> dict[str, Any]:
+        groups = comparison.grouping.of(setting)
+        x = grid(groups, metric, cost)
+        return {"x": x, "groups": [curve(group, metric, cost, x) for group in groups]}
+
     metrics = [comparison.definition(name) for name in comparison.metrics]
     return {
         "metrics": [{"key": m.name, "label": m.label, "kind": m.unit} for m in metrics],
         "against": [{"key": k, "label": label, "kind": kind} for k, (label, kind) in COSTS.items()],
-        "settings": settings,
+        "settings": {
+            setting: {
+                metric: {cost: drawn(setting, metric, cost) for cost in COSTS}
+                for metric in comparison.metrics
+            }
+            for setting in comparison.grouping.settings
+        },
     }
 
 
-def _curves(
-    comparison: ComparisonTables, setting: str, metric: str, against: str
-) -> dict[str, Any]:
-    x, drawn = curves(comparison.grouping.of(setting), metric, against)
-    groups = [{"mean": each.mean, "low": each.low, "high": each.high} for each in drawn]
-    return {"x": x, "groups": groups}
-
-
-def _named(row: pd.Series[Any]) -> str:
-    """A variant and, if there are several, its setting."""
-    return f"{row['label']} in {row['setting']}" if row["setting"] else str(row["label"])
+def _names(rows: pd.DataFrame) -> list[str]:
+    """Variants and, if there are several, their settings."""
+    names = zip(rows["label"], rows["setting"], strict=True)
+    return [f"{label} in {setting}" if setting else label for label, setting in names]

@@ -7,8 +7,9 @@ they are part of the variant's name. Variants are compared within their setting.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsim.analysis.comparison.facts import Replicate, RunFacts
@@ -100,28 +101,25 @@ def group_runs(
     name_variant = Namer(of_variants, every, _first_name(every))
     name_setting = Namer(of_settings, every, "")
     renamed = renamed or {}
-    members: dict[tuple[str, str, str], list[int]] = {}
-    copies: dict[tuple[str, Replicate], int] = {}
-    labels: dict[str, tuple[str, str]] = {}
+    members: dict[tuple[str, int], list[int]] = {}
+    copies: Counter[tuple[str, Replicate]] = Counter()
     for number, run in enumerate(runs):
         key = key_of(flat[number], paths)
-        copy = copies[key, run.replicate] = copies.get((key, run.replicate), 0) + 1
-        setting, label = name_setting(flat[number]), name_variant(flat[number])
-        labels[key] = (renamed.get(setting, setting), renamed.get(label, label))
-        members.setdefault((key, str(copy), labels[key][0]), []).append(number)
-    order = {
-        setting: position
-        for position, setting in enumerate(dict.fromkeys(key[2] for key in members))
-    }
+        copies[key, run.replicate] += 1
+        members.setdefault((key, copies[key, run.replicate]), []).append(number)
+    copied = {key for key, copy in members if copy > 1}
     groups: list[Group] = []
-    copied = {key for (key, copy, _) in members if copy != "1"}
-    for (key, _, setting), numbers in sorted(members.items(), key=lambda item: order[item[0][2]]):
+    for (key, _), numbers in members.items():
+        first = flat[numbers[0]]
+        setting, label = name_setting(first), name_variant(first)
+        setting, label = renamed.get(setting, setting), renamed.get(label, label)
         chosen = sorted((runs[number] for number in numbers), key=lambda run: run.replicate)
-        label = labels[key][1]
         if key in copied:
             label = _folder_name(chosen, runs)
-        values = {path: flat[numbers[0]][path] for path in paths if path in flat[numbers[0]]}
+        values = {path: first[path] for path in paths if path in first}
         groups.append(Group(setting, label, tuple(chosen), values))
+    settings_in_order = list(dict.fromkeys(group.setting for group in groups))
+    groups.sort(key=lambda group: settings_in_order.index(group.setting))
     return Grouping(tuple(_with_distinct_names(groups)), tuple(paths))
 
 
@@ -168,10 +166,11 @@ def _folder_name(chosen: Sequence[RunFacts], runs: Sequence[RunFacts]) -> str:
 
 def _with_distinct_names(groups: Sequence[Group]) -> list[Group]:
     """The groups with distinct names within each setting."""
-    seen: dict[tuple[str, str], int] = {}
+    seen: Counter[tuple[str, str]] = Counter()
     result = []
     for group in groups:
-        count = seen[group.setting, group.label] = seen.get((group.setting, group.label), 0) + 1
+        seen[group.setting, group.label] += 1
+        count = seen[group.setting, group.label]
         label = group.label if count == 1 else f"{group.label} #{count}"
-        result.append(Group(group.setting, label, group.runs, group.values))
+        result.append(replace(group, label=label))
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedsim.analysis.comparison import findings
-from fedsim.analysis.comparison.figures import when
+from fedsim.analysis.comparison.figures import best_at_the_end, when
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
@@ -24,10 +24,7 @@ def headline(comparison: ComparisonTables) -> str:
         return f"{format_count(len(groups))} variants, timing only"
     if comparison.goals:
         return _first(comparison, comparison.goals[-1])
-    metric = comparison.definition(comparison.metrics[0])
-    best = findings.best_at_the_end(comparison, metric.name)
-    winner = "All tied" if best.all_equal else f"{format_names(best.names)} ended best"
-    return f"{winner}: {metric.format(best.value)} {metric.label}"
+    return best_at_the_end(comparison)
 
 
 def _first(comparison: ComparisonTables, target: Target) -> str:
@@ -37,13 +34,17 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
         best = findings.winners(comparison, target)
         if best is None:
             return missed
-        verb = "was" if len(best.labels) == 1 else "were each"
-        text = f"{format_names(best.labels)} {verb} first to {title} in {best.settings} of {len(settings)} settings"
-        return f"{text}, including ties" if best.tied else text
-    first = findings.first_to(comparison.targets_of(target), comparison.baseline)
+        labels, count, tied = best
+        verb = "was" if len(labels) == 1 else "were each"
+        text = (
+            f"{format_names(labels)} {verb} first to {title} in {count} of {len(settings)} settings"
+        )
+        return f"{text}, including ties" if tied else text
+    frame = comparison.targets_of(target)
+    first = findings.first_to(frame, comparison.baseline)
     if first is None:
         return missed
-    if len(first.labels) == first.groups:
+    if len(first.labels) == len(frame):
         return f"All reached {title} {when(first)}: a tie at the resolution of the evaluations"
     text = f"{format_names(first.labels)} reached {title} first, {when(first)}"
     if len(first.labels) > 1:

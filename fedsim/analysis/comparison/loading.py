@@ -34,19 +34,8 @@ class LeftOut:
     scenario: dict[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Everything read from the folders.
-
-    Attributes:
-        runs: complete runs.
-        left_out: the others.
-        reference: a paper's figures, if a folder has them.
-    """
-
-    runs: tuple[RunFacts, ...]
-    left_out: tuple[LeftOut, ...]
-    reference: Reference | None
+Loaded = tuple[tuple[RunFacts, ...], tuple[LeftOut, ...], Reference | None]
+"""Complete runs, the other runs, and a paper's figures if a folder has them."""
 
 
 def load(
@@ -88,7 +77,7 @@ def load(
             if left_out
             else None,
         )
-    return Loaded(tuple(runs), tuple(left_out), _reference(named))
+    return tuple(runs), tuple(left_out), _reference(named)
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
@@ -111,8 +100,8 @@ def _never_started(path: Path) -> str:
     """Why a run of a sweep has no folder; the sweep's index has errors that occurred before it was created."""
     index = path.parent / "index.parquet"
     if index.is_file():
-        rows = read_parquet(index).select(["run", "error"]).to_pylist()
-        error = next((row["error"] for row in rows if row["run"] == path.name), None)
+        rows = read_parquet(index).to_pylist()
+        error = next((row.get("error") for row in rows if row.get("run") == path.name), None)
         if error:
             return f"failed ({error.splitlines()[0]})"
     return "was not started"

@@ -65,8 +65,8 @@ def plot_curves(comparison: ComparisonTables, metric: str, against: str) -> Figu
             if setting is None:
                 axes.set_visible(False)
                 continue
-            here = frame[frame["setting"] == setting]
-            for label, rows_of in here.groupby("label", sort=False):
+            panel_rows = frame[frame["setting"] == setting]
+            for label, rows_of in panel_rows.groupby("label", sort=False):
                 _draw(axes, rows_of, str(label), styles[str(label)], scale, share, bands=bands)
             axes.set_title(setting)
             axes.set_xlabel(f"{cost}{f' ({unit})' if unit else ''}")

@@ -12,17 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison import curves
+from fedsim.analysis.comparison.curves import MAX_POINTS, curve, grid
 from fedsim.analysis.comparison.facts import COSTS, RunFacts
 from fedsim.analysis.comparison.groups import Group, Grouping, group_runs
-from fedsim.analysis.comparison.loading import LeftOut, Loaded
-from fedsim.analysis.comparison.reference import Reference
+from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
     Estimate,
     Target,
     default_targets,
     enough,
-    mean_difference,
     mean_of_reached,
     median_of_reached,
     ratio_of_means,
@@ -33,6 +31,11 @@ from fedsim.metrics import MetricDefinition, definition
 
 Floats = npt.NDArray[np.float64]
 
+_PAIR = (
+    *("setting", "first", "second", "quantity", "seeds"),
+    *("difference", "low", "high", "better", "same"),
+)
+
 
 class ComparisonTables:
     """The tables of a comparison.
@@ -40,7 +43,7 @@ class ComparisonTables:
     Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
 
     Args:
-        loaded: the runs.
+        loaded: from :func:`~fedsim.analysis.comparison.loading.load`.
         targets: values to reach; see :func:`compare` for the default.
         baseline: variant that times are relative to.
 
@@ -51,9 +54,7 @@ class ComparisonTables:
     def __init__(
         self, loaded: Loaded, *, targets: Sequence[Target] = (), baseline: str | None = None
     ) -> None:
-        self.facts: tuple[RunFacts, ...] = loaded.runs
-        self.left_out: tuple[LeftOut, ...] = loaded.left_out
-        self.reference: Reference | None = loaded.reference
+        self.facts, self.left_out, self.reference = loaded
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
         renamed = self.reference.labels if self.reference else {}
         settings = self.reference.settings if self.reference else []
@@ -175,13 +176,12 @@ class ComparisonTables:
         for group in self.groups:
             row: dict[str, Any] = {**group.names, "runs": len(group.runs)}
             for name in self.metrics:
-                last = np.array([run.final(name) for run in group.runs])
-                row[f"final_{name}"] = float(last.mean())
-                row[f"final_{name}_sd"] = _deviation(last)
+                last = pd.Series([run.final(name) for run in group.runs])
+                row[f"final_{name}"] = last.mean(skipna=False)
+                row[f"final_{name}_sd"] = last.std(skipna=False)
                 row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
-            for name in group.runs[0].figures:
-                row[name] = float(np.mean([run.figures[name] for run in group.runs]))
-            rows.append(row)
+            figures = pd.DataFrame([run.figures for run in group.runs])
+            rows.append(row | figures.mean(skipna=False).to_dict())
         return pd.DataFrame(rows)
 
     @functools.cached_property
@@ -206,17 +206,11 @@ class ComparisonTables:
                 "reached": int(np.isfinite(times).sum()),
             }
             good = enough(times)
-            mean = mean_of_reached(times) if good else Estimate(math.nan)
-            relative = self._relative(group, target) if good else Estimate(math.nan)
-            row |= {
-                "time_s": mean.mean,
-                "time_low_s": mean.low,
-                "time_high_s": mean.high,
-                "time_median_s": median_of_reached(times),
-                "relative": relative.mean,
-                "relative_low": relative.low,
-                "relative_high": relative.high,
-            }
+            mean = mean_of_reached(times) if good else Estimate()
+            relative = self._relative(group, target) if good else Estimate()
+            row |= dict(zip(("time_s", "time_low_s", "time_high_s"), mean, strict=True))
+            row["time_median_s"] = median_of_reached(times)
+            row |= dict(zip(("relative", "relative_low", "relative_high"), relative, strict=True))
             for cost in list(COSTS)[1:]:
                 row[cost] = float(np.nanmean(at[cost])) if good else math.nan
             rows.append(row)
@@ -228,11 +222,9 @@ class ComparisonTables:
 
     def _relative(self, group: Group, target: Target) -> Estimate:
         base = self.baseline_of(group.setting)
-        if base is None:
-            return Estimate(math.nan)
-        below = self._reaching(base, target)["time_s"]
-        if not enough(below):
-            return Estimate(math.nan)
+        below = self._reaching(base, target)["time_s"] if base is not None else np.zeros(0)
+        if base is None or not enough(below):
+            return Estimate()
         if base is group:
             return Estimate(1.0)
         paired = base.replicates == group.replicates
@@ -265,31 +257,18 @@ class ComparisonTables:
                         for a, b in matched
                     ]
                     rows.append(_pair(first, second, f"time to {target}", times, up=False))
-        columns = ["setting", "first", "second", "quantity", "seeds"]
-        columns += ["difference", "low", "high", "better", "same"]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=list(_PAIR))
 
     @functools.cached_property
     def spent(self) -> pd.DataFrame:
         """Client-seconds by what they were spent on, mean over the runs of a group: one row per group and part."""
-        rows = []
-        for group in self.groups:
-            parts = group.runs[0].spent_s
-            means = {
-                part: np.mean([r.spent_s.get(part, np.nan) for r in group.runs]) for part in parts
-            }
-            whole = sum(means.values())
-            rows += [
-                {
-                    **group.names,
-                    "part": part,
-                    "seconds": float(value),
-                    "share": float(value / whole),
-                }
-                for part, value in means.items()
-                if whole
-            ]
-        return pd.DataFrame(rows, columns=["setting", "label", "part", "seconds", "share"])
+        rows = [{**group.names, **run.spent_s} for group in self.groups for run in group.runs]
+        key = ["setting", "label"]
+        means = pd.DataFrame(rows).groupby(key, sort=False).mean()
+        shares = means.div(means.sum(axis=1), axis=0)
+        columns = {"seconds": means, "share": shares}
+        tidy = pd.concat(columns, axis=1).stack(future_stack=True).dropna()
+        return tidy.rename_axis([*key, "part"]).reset_index()
 
     @functools.cached_property
     def fairness(self) -> pd.DataFrame:
@@ -298,14 +277,16 @@ class ComparisonTables:
         ``mean`` and ``sd`` over clients, ``worst_tenth`` (mean of the worst tenth), ``p10``, ``median``, ``p90``, and
         ``jain`` (Jain's index, 1 if all are equal, 1/N if one client has everything).
         """
-        rows = []
-        for group in self.groups:
-            measured = [run.client_accuracy for run in group.runs if len(run.client_accuracy)]
-            if measured:
-                each = pd.DataFrame([_spread(values) for values in measured])
-                means = {str(name): float(mean) for name, mean in each.mean().items()}
-                rows.append({**group.names, "runs": len(measured), **means})
-        return pd.DataFrame(rows)
+        rows = [
+            {**group.names, "runs": 1, **_spread(run.client_accuracy)}
+            for group in self.groups
+            for run in group.runs
+            if len(run.client_accuracy)
+        ]
+        if not rows:
+            return pd.DataFrame()
+        by_group = pd.DataFrame(rows).groupby(["setting", "label"], sort=False)
+        return by_group.mean().assign(runs=by_group.size()).reset_index()
 
     @functools.cached_property
     def differences(self) -> pd.DataFrame:
@@ -314,7 +295,7 @@ class ComparisonTables:
         return pd.DataFrame(rows, columns=["setting", "label", "runs", *self.grouping.differing])
 
     def curves(
-        self, metric: str | None = None, against: str = "time_s", points: int = curves.MAX_POINTS
+        self, metric: str | None = None, against: str = "time_s", points: int = MAX_POINTS
     ) -> pd.DataFrame:
         """A metric against time or cost: ``setting label x mean low high``, one row per group and point.
 
@@ -336,10 +317,12 @@ class ComparisonTables:
             )
         frames = []
         for setting in self.grouping.settings:
-            x, drawn = curves.curves(self.grouping.of(setting), name, against, points)
-            for each in drawn:
-                columns = {"x": x, "mean": each.mean, "low": each.low, "high": each.high}
-                frames.append(pd.DataFrame({**each.group.names, **columns}))
+            groups = self.grouping.of(setting)
+            x = grid(groups, name, against, points)
+            frames += [
+                pd.DataFrame({**group.names, "x": x, **curve(group, name, against, x)})
+                for group in groups
+            ]
         return pd.concat(frames, ignore_index=True)
 
     def measured(self, metric: str | None) -> str:
@@ -360,10 +343,6 @@ class ComparisonTables:
         return metric
 
 
-def _deviation(values: Floats) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
-
-
 def _matched(first: Group, second: Group) -> list[tuple[RunFacts, RunFacts]]:
     others = {run.replicate: run for run in second.runs}
     return [(run, others[run.replicate]) for run in first.runs if run.replicate in others]
@@ -373,20 +352,12 @@ def _pair(
     first: Group, second: Group, quantity: str, values: Sequence[tuple[float, float]], *, up: bool
 ) -> dict[str, Any]:
     known = np.array([pair for pair in values if not any(map(math.isnan, pair))]).reshape(-1, 2)
-    estimate = mean_difference(known[:, 0], known[:, 1])
-    better = known[:, 0] > known[:, 1] if up else known[:, 0] < known[:, 1]
-    return {
-        "setting": first.setting,
-        "first": first.label,
-        "second": second.label,
-        "quantity": quantity,
-        "seeds": len(known),
-        "difference": estimate.mean,
-        "low": estimate.low,
-        "high": estimate.high,
-        "better": int(better.sum()),
-        "same": int((known[:, 0] == known[:, 1]).sum()),
-    }
+    first_values, second_values = known.T
+    estimate = mean_of_reached(first_values - second_values)
+    better = first_values > second_values if up else first_values < second_values
+    same = first_values == second_values
+    names = (first.setting, first.label, second.label, quantity, len(known))
+    return dict(zip(_PAIR, (*names, *estimate, int(better.sum()), int(same.sum())), strict=True))
 
 
 def _spread(values: Floats) -> dict[str, float]:

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,16 +71,13 @@ def reaching(run: RunFacts, target: Target) -> dict[str, float]:
     return dict.fromkeys(COSTS, math.nan)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds with its interval.
+class Estimate(NamedTuple):
+    """A mean over seeds with its bootstrap interval of :data:`CONFIDENCE`.
 
-    Attributes:
-        mean: NaN if there is none.
-        low, high: bootstrap interval of :data:`CONFIDENCE`; NaN for fewer than :data:`INTERVAL_RUNS` runs.
+    All are NaN if there is no mean; the interval also for fewer than :data:`INTERVAL_RUNS` runs.
     """
 
-    mean: float
+    mean: float = math.nan
     low: float = math.nan
     high: float = math.nan
 
@@ -101,13 +99,8 @@ def ratio_of_means(values: Floats, baseline: Floats, *, paired: bool) -> Estimat
     """
     ratio = float(_ratio(values, baseline))
     if not math.isfinite(ratio):
-        return Estimate(math.nan)
+        return Estimate()
     return Estimate(ratio, *_interval((values, baseline), _ratio, paired=paired))
-
-
-def mean_difference(first: Floats, second: Floats) -> Estimate:
-    """Mean of ``first - second``, paired, with its interval; values must not be NaN."""
-    return mean_of_reached(first - second)
 
 
 def median_of_reached(values: Floats) -> float:

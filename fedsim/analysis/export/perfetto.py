@@ -10,7 +10,6 @@ Format: Trace Event Format (Google, 2016); ``ts`` and ``dur`` are microseconds, 
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -22,16 +21,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.runs import Run
-from fedsim.runs.phases import phases
+from fedsim.runs.phases import INSTANTS, WORK_PHASES, phases
 
 SERVER, CLIENTS = 1, 3
 """Process numbers of the tracks; 2 would be taken for the kernel of Linux."""
 VERSIONS, FIRST_CLIENT = 2, 10_000_000
 """Track numbers. Viewers take track 0, and one with its process's number, for the process itself, and show the number
 behind the name: so that it is not taken for the client's, but ends with it, clients have large ones."""
-_PHASES = ("download", "compute", "upload")
 _PHASE_ARGUMENT = {"download": "bytes_down", "compute": "steps_done", "upload": "bytes_up"}
-_MARKS = ("dispatched_s", "downloaded_s", "computed_s", "arrived_s")
 _ARGUMENTS = (
     "dispatch_id",
     "round",
@@ -52,12 +49,7 @@ Event = dict[str, Any]
 
 
 def write_perfetto(run: Run, path: Path) -> None:
-    """Write the trace of a run.
-
-    Args:
-        run: the run.
-        path: the file.
-    """
+    """Write the trace of a run to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit": "ms",\n"otherData": ')
@@ -94,11 +86,11 @@ def _names(run: Run) -> Iterator[Event]:
 def _dispatches(run: Run) -> Iterator[Event]:
     table = run.dispatches
     ended = table["ended_s"].to_numpy()
-    waited = phases(table, run.aggregations, run.simulated_s).waiting_s
-    marks = [table[name].to_numpy() for name in _MARKS]
+    waited = phases(table, run.aggregations, run.simulated_s)["waiting_s"].to_numpy()
+    marks = [table[f"{name}_s"].to_numpy() for name in INSTANTS]
     spans = [
         (name, begin, np.where(np.isnan(end), ended, end))
-        for name, (begin, end) in zip(_PHASES, itertools.pairwise(marks), strict=True)
+        for name, begin, end in zip(WORK_PHASES, marks, marks[1:], strict=False)
     ]
     spans.append(("waiting", np.where(waited > 0, marks[3], np.nan), marks[3] + waited))
     whole = _ns(marks[0]).tolist(), _ns(np.fmax(ended, marks[3] + waited)).tolist()

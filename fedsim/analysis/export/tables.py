@@ -8,16 +8,13 @@ from pathlib import Path
 import pandas as pd
 
 from fedsim.runs import Run
+from fedsim.runs.tables import csv_text
 
 
 def write_csv(run: Run, path: Path) -> None:
     """Write every table that the run has.
 
     Absent values are empty. Lists (``contributor_ids``) are numbers with spaces between, ``attributes`` is JSON.
-
-    Args:
-        run: the run.
-        path: the folder.
     """
     path.mkdir(parents=True)
     tables: dict[str, pd.DataFrame | None] = {
@@ -30,7 +27,7 @@ def write_csv(run: Run, path: Path) -> None:
     }
     for name, table in tables.items():
         if table is not None:
-            _plain(table).to_csv(path / f"{name}.csv", index=False)
+            (path / f"{name}.csv").write_text(csv_text(_plain(table)), encoding="utf-8")
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,6 @@ from fedsim.formatting import format_share
 from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
 from fedsim.runs.phases import phases
-from fedsim.runs.targets import time_to_target
 
 
 def metric_names(run: Run) -> list[str]:
@@ -47,15 +46,11 @@ def _costs(run: Run, times_s: npt.NDArray[np.float64]) -> tuple[Column, Column]:
     """Bytes moved and client-seconds computed by each instant, over the dispatches that had ended."""
     table = run.dispatches
     moved = table["bytes_down"].to_numpy() + table["bytes_up"].to_numpy()
-    spent = phases(table, run.aggregations, run.simulated_s)
+    compute_s = phases(table, run.aggregations, run.simulated_s)["compute_s"].to_numpy()
+    spent = statistics.spent_by(table, compute_s, times_s)
     return (
         Column("bytes", "data moved", "bytes", statistics.spent_by(table, moved, times_s)),
-        Column(
-            "compute_s",
-            "client compute time",
-            "time",
-            statistics.spent_by(table, spent.compute_s, times_s),
-        ),
+        Column("compute_s", "client compute time", "time", spent),
     )
 
 
@@ -69,7 +64,7 @@ def learning(run: Run) -> Figure | None:
     keep = []
     for name, value in targets(run).items():
         if name in names:
-            time_s = time_to_target(table, run.metric_definition(name), value)
+            time_s = run.time_to(name, value)
             reached[name] = {"target": value, "time_s": time_s}
             if math.isfinite(time_s):
                 keep.append(int(np.flatnonzero(table["time_s"].to_numpy() == time_s)[0]))
@@ -127,7 +122,7 @@ def time_to_targets(run: Run) -> Figure | None:
     levels = target_levels(main, run.metrics[main.name].tolist(), stated)
     if not levels:
         return None
-    times = np.array([time_to_target(run.metrics, main, level) for level in levels])
+    times = np.array([run.time_to(main.name, level) for level in levels])
     versions = [
         int(run.metrics["version"].to_numpy()[run.metrics["time_s"].to_numpy() == time_s][0])
         if math.isfinite(time_s)

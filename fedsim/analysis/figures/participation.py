@@ -20,6 +20,7 @@ from fedsim.formatting import format_count, format_duration, format_number, form
 from fedsim.runs import Run
 
 MAX_CELLS = 6000
+_NO_UPDATE = "No update was aggregated."
 
 
 def participation(run: Run) -> Figure:
@@ -47,7 +48,7 @@ def inequality(run: Run) -> Figure:
         f"The most active tenth of the clients gave {format_share(top)} of the updates "
         f"(Gini coefficient {coefficient:.2f})."
         if counts.sum()
-        else "No update was aggregated."
+        else _NO_UPDATE
     )
     return Figure(
         "inequality",
@@ -63,38 +64,30 @@ def inequality(run: Run) -> Figure:
 
 def staleness(run: Run) -> Figure:
     """How stale the aggregated updates were, in versions."""
-    ages = statistics.staleness(run.dispatches, run.aggregations)
-    most = int(ages.versions.max(initial=0))
+    versions = statistics.staleness(run.dispatches, run.aggregations)["versions"].to_numpy()
+    most = int(versions.max(initial=0))
     finding = (
-        f"On average {ages.versions.mean():.2f} versions, at most {format_count(most)}."
+        f"On average {versions.mean():.2f} versions, at most {format_count(most)}."
         if most
         else "Every aggregated update came from the newest version."
-        if len(ages.versions)
-        else "No update was aggregated."
+        if len(versions)
+        else _NO_UPDATE
     )
-    return Figure(
-        "staleness",
-        finding,
-        histogram(ages.versions, integer_bins(ages.versions), "count", "updates", "versions from"),
-        {"most": most},
-    )
+    columns = histogram(versions, integer_bins(versions), "count", "updates", "versions from")
+    return Figure("staleness", finding, columns, {"most": most})
 
 
 def age(run: Run) -> Figure:
     """How old the aggregated updates were, in simulated time."""
-    seconds = statistics.staleness(run.dispatches, run.aggregations).seconds
+    seconds = statistics.staleness(run.dispatches, run.aggregations)["seconds"].to_numpy()
     edges = time_bins(float(seconds.max(initial=0.0)), 40)
     finding = (
         f"Half of the updates were aggregated within {format_duration(float(np.median(seconds)))} of their dispatch, "
         f"nine in ten within {format_duration(float(np.quantile(seconds, 0.9)))}."
         if len(seconds)
-        else "No update was aggregated."
+        else _NO_UPDATE
     )
-    return Figure(
-        "age",
-        finding,
-        histogram(seconds, edges, "time", "updates"),
-    )
+    return Figure("age", finding, histogram(seconds, edges, "time", "updates"))
 
 
 def delay(run: Run) -> Figure:

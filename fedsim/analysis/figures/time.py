@@ -8,11 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import MAX_BINS, Column, Columns, Figure, thin, time_bins
+from fedsim.analysis.figures.base import (
+    MAX_BINS,
+    Column,
+    Columns,
+    Figure,
+    columns_of,
+    thin,
+    time_bins,
+)
 from fedsim.formatting import format_bytes, format_count, format_share
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs import Run
-from fedsim.runs.phases import outcome_codes
+from fedsim.runs.phases import WORK_PHASES, outcome_codes
 
 PHASE_LABELS = {
     "download": "download",
@@ -24,6 +32,7 @@ PHASE_LABELS = {
 }
 
 _WORK: Columns = (
+    ("outcome", "outcome", "text"),
     ("dispatches", "dispatches", "count"),
     ("steps", "local steps", "count"),
     ("bytes", "data moved", "bytes"),
@@ -36,21 +45,19 @@ def time_spent(run: Run) -> Figure:
     """Client time by what it was spent on."""
     clients = run.clients if run.has_clients else None
     spent = statistics.where_time_went(run.dispatches, run.aggregations, run.simulated_s, clients)
-    whole = sum(spent.values())
-    at_work = sum(spent[name] for name in statistics.WORK_PHASES)
+    work_s = {name: spent[name] for name in WORK_PHASES}
+    whole, at_work = sum(spent.values()), sum(work_s.values())
     shares = [seconds / whole if whole else 0.0 for seconds in spent.values()]
     work_shares = [
-        spent[name] / at_work if at_work and name in statistics.WORK_PHASES else math.nan
-        for name in spent
+        work_s[name] / at_work if at_work and name in work_s else np.nan for name in spent
     ]
+    finding = "No client was ever dispatched."
     if at_work:
-        busiest = max(statistics.WORK_PHASES, key=lambda name: spent[name])
+        busiest = max(work_s, key=lambda name: work_s[name])
         finding = (
-            f"Of the time clients spent on dispatches, {format_share(spent[busiest] / at_work)} "
+            f"Of the time clients spent on dispatches, {format_share(work_s[busiest] / at_work)} "
             f"went to {PHASE_LABELS[busiest]}."
         )
-    else:
-        finding = "No client was ever dispatched."
     return Figure(
         "time",
         finding,
@@ -67,39 +74,27 @@ def time_spent(run: Run) -> Figure:
 def work(run: Run) -> Figure:
     """Work by outcome."""
     by_outcome = statistics.work_by_outcome(run.dispatches)
-    lost = [
-        amount for label, amount in by_outcome.items() if label not in ("aggregated", "unfinished")
-    ]
-    steps = sum(amount.steps for amount in by_outcome.values())
-    moved = sum(amount.bytes for amount in by_outcome.values())
-    lost_steps, lost_bytes = sum(a.steps for a in lost), sum(a.bytes for a in lost)
+    lost = by_outcome.drop(["aggregated", "unfinished"]).sum()
+    steps, moved = by_outcome["steps"].sum(), by_outcome["bytes"].sum()
     if not (steps and moved):
         finding = "No work was done."
-    elif not any(amount.dispatches for amount in lost):
+    elif not lost["dispatches"]:
         finding = "No work was lost."
     else:
         finding = (
-            f"{format_share(lost_steps / steps)} of the local steps and {format_share(lost_bytes / moved)} of the "
-            f"bytes ({format_bytes(lost_bytes)}) went into updates that were never aggregated."
+            f"{format_share(lost['steps'] / steps)} of the local steps and {format_share(lost['bytes'] / moved)} of "
+            f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated."
         )
+    amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
     return Figure(
         "work",
         finding,
-        (
-            Column("outcome", "outcome", "text", list(by_outcome)),
-            *(
-                Column(key, label, kind, [getattr(amount, key) for amount in by_outcome.values()])
-                for key, label, kind in _WORK
-            ),
-        ),
+        columns_of(by_outcome.reset_index(), _WORK),
         {
             "shares": [
-                {"label": label, "shares": [part / whole for part in parts]}
-                for label, whole, parts in (
-                    ("Local steps", steps, [a.steps for a in by_outcome.values()]),
-                    ("Data moved", moved, [a.bytes for a in by_outcome.values()]),
-                )
-                if whole
+                {"label": label, "shares": (amount / amount.sum()).tolist()}
+                for label, amount in amounts
+                if amount.sum()
             ]
         },
     )

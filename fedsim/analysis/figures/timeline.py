@@ -44,7 +44,7 @@ def timeline(run: Run) -> Figure:
     if cut:
         rows = rows.iloc[:MAX_BARS_SHOWN]
     aggregated = aggregation_times(rows, run.aggregations)
-    waiting_s = phases(table, run.aggregations, run.simulated_s).waiting_s[rows.index]
+    waiting_s = phases(table, run.aggregations, run.simulated_s)["waiting_s"].to_numpy()[rows.index]
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
     order = {client: row for row, client in enumerate(chosen)}

@@ -364,6 +364,12 @@ const fedsim = (() => {
 
   // -- tables -----------------------------------------------------------------------------------------------------------
   const SHOWN = 500;
+  // A CSV cell; text that a spreadsheet would run as a formula begins with a quote, as in csv_text.
+  function cell(value) {
+    if (typeof value !== "string") return value;
+    const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
   function table(details, figure) {
     const build = () => {
       if (!details.open || details.dataset.built) return;
@@ -383,7 +389,8 @@ const fedsim = (() => {
       const button = add(foot, "button", { type: "button", class: "quiet" }, "Save all as CSV");
       if (count > SHOWN) foot.append(` The first ${SHOWN} of ${show("count", count)} rows are listed.`);
       button.addEventListener("click", () => {
-        const text = [shown.map((c) => c.key).join(","), ...Array.from({ length: count }, (_, row) => shown.map((c) => c.values[row] ?? "").join(","))].join("\n");
+        const rows = Array.from({ length: count }, (_, row) => shown.map((c) => cell(c.values[row] ?? "")));
+        const text = [shown.map((c) => cell(c.key)), ...rows].map((line) => line.join(",")).join("\n");
         const link = document.createElement("a");
         link.href = URL.createObjectURL(new Blob([text + "\n"], { type: "text/csv" }));
         link.download = `${details.dataset.table}.csv`;

@@ -1,21 +1,22 @@
-"""The interface of compute models."""
+"""The interface of compute models, and the parameters of how step times vary."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
-from fedsim.components import Component
+from fedsim.components import Component, Parameters
 from fedsim.devices.context import DeviceContext
-from fedsim.traces.parameters import require_tables
+from fedsim.traces.parameters import TraceParameters, require_tables
+from fedsim.units import Duration
 
 
 class ComputeModel(Component, ABC):
-    """How long a local step takes on each client's device; its ``Params`` derive from
-    :class:`fedsim.devices.compute.variation.ComputeParams`.
+    """Duration of a local step on each client's device; its ``Params`` derive from :class:`ComputeParams`.
 
     Attributes:
         needs_flops: whether step times follow from the operations of the model, which are then counted.
@@ -38,5 +39,91 @@ class ComputeModel(Component, ABC):
         """Nominal seconds of one local step of each client, (N,)."""
 
     def redrawn_step_s(self, client: int, sequence: int) -> float:
-        """Nominal seconds of a local step in the ``sequence``-th dispatch, where :attr:`redraws`."""
+        """Nominal seconds of a local step in the ``sequence``-th dispatch, if :attr:`redraws`."""
         raise TypeError(f"{self.name} does not redraw step times")
+
+
+class Jitter(Parameters):
+    """Variation of a client's step time per dispatch; all steps of a dispatch share one factor."""
+
+    name: Literal["lognormal", "normal"] = "lognormal"
+    """Distribution of the factor on the step time; normal is truncated below at 0.1 (FedCompass, section 5.1)."""
+    cv: float = Field(default=0.0, ge=0, le=1000)
+    """Coefficient of variation of the factor; its mean is 1."""
+
+
+class StepNoise(Parameters):
+    """Variation from step to step: the factor is exp(x) with x an AR(1) process within a dispatch."""
+
+    sd: float = Field(default=0.0, ge=0, le=20)
+    """Standard deviation of x; 0.05 to 0.1 fits measured mini-batch times."""
+    correlation: float = Field(default=0.7, ge=0, lt=1)
+    """Correlation of x from one step to the next; 0.6 to 0.77 was measured."""
+
+
+class Stragglers(Parameters):
+    """Dispatches that are slow at random."""
+
+    probability: float = Field(default=0.0, ge=0, le=1)
+    """Share of dispatches."""
+    slowdown_min: float = Field(default=1.5, ge=1, le=1_000_000)
+    """Smallest factor on their step time."""
+    slowdown_max: float = Field(default=4.0, ge=1, le=1_000_000)
+    """Largest factor; the factor is uniform between the two."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Stragglers:
+        if self.slowdown_max < self.slowdown_min:
+            raise ValueError("slowdown_max is smaller than slowdown_min")
+        return self
+
+
+class Drift(Parameters):
+    """A slow change of speed: the factor is a sine with a separate phase per client."""
+
+    amplitude: float = Field(default=0.0, ge=0, lt=1)
+    """Largest relative change of the step time."""
+    period: Duration = 86_400.0
+    """Period of the sine."""
+
+    @model_validator(mode="after")
+    def _takes_time(self) -> Drift:
+        if self.period <= 0:
+            raise ValueError("period must be longer than zero")
+        return self
+
+
+class Perturbation(Parameters):
+    """A scripted change of speed during a span of simulated time."""
+
+    at: Duration
+    """When it begins."""
+    until: Duration | None = None
+    """When it ends; default: never."""
+    clients: list[int] | None = None
+    """Clients concerned; default: all."""
+    factor: float = Field(gt=0)
+    """Factor on the time of a step: 2 is half as fast, 0.5 twice as fast."""
+
+    @model_validator(mode="after")
+    def _has_a_span(self) -> Perturbation:
+        if self.until is not None and self.until <= self.at:
+            raise ValueError("until must come after at")
+        return self
+
+
+class ComputeParams(TraceParameters):
+    """Parameters of every compute model."""
+
+    jitter: Jitter = Jitter()
+    """Variation per dispatch."""
+    step_noise: StepNoise = StepNoise()
+    """Variation per step."""
+    stragglers: Stragglers = Stragglers()
+    """Dispatches that are slow at random."""
+    drift: Drift = Drift()
+    """Slow change of speed."""
+    perturbations: list[Perturbation] = []
+    """Scripted changes of speed."""
+    series: bool = True
+    """Replay the trace bundle's compute_series (contention, throttling), if it has one."""

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.devices.compute.base import ComputeModel
-from fedsim.devices.compute.variation import ComputeParams
+from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.context import DeviceContext
 from fedsim.randomness import Purpose
 from fedsim.units import LONGEST_S, Duration

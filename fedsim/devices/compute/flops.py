@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.devices.compute.base import ComputeModel
+from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.table import ComputeTable
-from fedsim.devices.compute.variation import ComputeParams
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose
 from fedsim.units import Duration

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.devices.compute.variation import Perturbation
+from fedsim.devices.compute.base import Perturbation
 from fedsim.units import NEVER, NS_PER_US, to_ns
 
 if TYPE_CHECKING:
@@ -81,75 +82,49 @@ def slowdowns(
         device_rows: device of each client in the bundle.
         clients: number of clients.
     """
-    scripted = _scripted(perturbations, clients)
-    replayed = _replayed(bundle, device_rows)
+    of_client: dict[int, list[Slowdown]] = {}
+    for perturbation in perturbations:
+        starts_ns, factors = [to_ns(perturbation.at)], [perturbation.factor]
+        if perturbation.until is not None:
+            starts_ns.append(to_ns(perturbation.until))
+            factors.append(1.0)
+        scripted = Slowdown(starts_ns, factors)
+        for client in perturbation.clients if perturbation.clients is not None else range(clients):
+            of_client.setdefault(client, []).append(scripted)
+    for client, replayed in _replayed(bundle, device_rows):
+        of_client.setdefault(client, []).append(replayed)
     return {
-        client: _product(scripted.get(client), replayed.get(client))
-        for client in sorted(scripted.keys() | replayed.keys())
+        client: parts[0] if len(parts) == 1 else _Product(parts)
+        for client, parts in of_client.items()
     }
 
 
-def _scripted(
-    perturbations: Sequence[Perturbation], clients: int
-) -> dict[int, tuple[list[int], list[float]]]:
-    result: dict[int, tuple[list[int], list[float]]] = {}
-    of_client: dict[int, list[Perturbation]] = {}
-    for perturbation in perturbations:
-        for client in perturbation.clients if perturbation.clients is not None else range(clients):
-            of_client.setdefault(client, []).append(perturbation)
-    for client, own in of_client.items():
-        edges = sorted(
-            {to_ns(one.at) for one in own}
-            | {to_ns(one.until) for one in own if one.until is not None}
-        )
-        factors = []
-        for edge in edges:
-            factor = 1.0
-            for one in own:
-                if to_ns(one.at) <= edge and (one.until is None or edge < to_ns(one.until)):
-                    factor *= one.factor
-            factors.append(factor)
-        result[client] = (edges, factors)
-    return result
-
-
-_Spans = tuple[list[int], list[float], int]
-
-
-def _replayed(bundle: TraceBundle | None, device_rows: npt.NDArray[np.int64]) -> dict[int, _Spans]:
+def _replayed(
+    bundle: TraceBundle | None, device_rows: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, Slowdown]]:
+    """Each client whose device has a ``compute_series``, and its slowdown."""
     if bundle is None or "compute_series" not in bundle.tables:
-        return {}
+        return
     rows = bundle.device_rows("compute_series")
     start_us = bundle.numpy("compute_series", "start_us")
     factor = bundle.numpy("compute_series", "multiplier").astype(np.float64)
     order = np.lexsort((start_us, rows))
     rows, start_us, factor = rows[order], start_us[order], factor[order]
     period_ns = bundle.manifest.horizon_us * NS_PER_US if bundle.manifest.on_end == "wrap" else 0
-    result: dict[int, _Spans] = {}
     first = np.searchsorted(rows, device_rows, side="left")
     last = np.searchsorted(rows, device_rows, side="right")
     for client in np.flatnonzero(last > first).tolist():
         span = slice(int(first[client]), int(last[client]))
-        result[client] = ((start_us[span] * NS_PER_US).tolist(), factor[span].tolist(), period_ns)
-    return result
+        starts_ns = (start_us[span] * NS_PER_US).tolist()
+        yield client, Slowdown(starts_ns, factor[span].tolist(), period_ns)
 
 
-def _product(scripted: tuple[list[int], list[float]] | None, replayed: _Spans | None) -> Slowdown:
-    if scripted is None:
-        assert replayed is not None
-        return Slowdown(*replayed)
-    if replayed is None:
-        return Slowdown(*scripted)
-    return _Both(Slowdown(*scripted), Slowdown(*replayed))
+class _Product(Slowdown):
+    """Several slowdowns at once: their factors multiply."""
 
-
-class _Both(Slowdown):
-    """Two slowdowns at once: their factors multiply."""
-
-    def __init__(self, one: Slowdown, other: Slowdown) -> None:
-        self._one, self._other = one, other
+    def __init__(self, parts: Sequence[Slowdown]) -> None:
+        self._parts = parts
 
     def _span(self, time_ns: int) -> tuple[float, int]:
-        factor, change = self._one._span(time_ns)
-        other_factor, other_change = self._other._span(time_ns)
-        return factor * other_factor, min(change, other_change)
+        spans = [part._span(time_ns) for part in self._parts]
+        return math.prod(factor for factor, _ in spans), min(change for _, change in spans)

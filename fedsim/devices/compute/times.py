@@ -8,9 +8,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.devices.compute.base import ComputeModel
+from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.slowdowns import slowdowns
-from fedsim.devices.compute.variation import ComputeParams
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, unit_from
 from fedsim.units import LONGEST_S, NS_PER_S

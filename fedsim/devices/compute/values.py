@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.devices.compute.base import ComputeModel
-from fedsim.devices.compute.variation import ComputeParams
+from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.errors import UserError
 from fedsim.units import Duration
 

@@ -8,11 +8,12 @@ from fedsim.errors import UserError
 from fedsim.learning.augmentation import augmenter
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import Kernel, Session
+from fedsim.learning.kernels.base import Kernel
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
 from fedsim.learning.kernels.loop import LoopKernel, refuse_hidden_randomness
 from fedsim.learning.kernels.quadratic import QuadraticKernel
 from fedsim.learning.kernels.split_linear import SplitLinearKernel
+from fedsim.learning.kernels.supervised import SupervisedKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
@@ -20,11 +21,9 @@ from fedsim.tasks.base import AnalyticTask, Task
 
 __all__ = [
     "Choice",
-    "Kernel",
     "LinearStackKernel",
     "LoopKernel",
     "QuadraticKernel",
-    "Session",
     "SplitLinearKernel",
     "VmapKernel",
     "choose",
@@ -57,40 +56,26 @@ def choose(
         return Choice(QuadraticKernel(task, seed), 1)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
-    task = samples.task
-    device = execution.device
+    task, executor = samples.task, training.executor
+    augment = augmenter(training, task, seed, execution.device)
     order = BatchOrder(
-        seed,
-        task.offsets,
-        task.rows,
-        training.batch_size,
-        device,
-        augmenter(training, task, seed, device),
+        seed, task.offsets, task.rows, training.batch_size, execution.device, augment
     )
-    executor = training.executor
-    linear = (
-        task.model_family in ("linear", "mlp")
-        and task.loss.kind == "cross_entropy"
-        and not task.loss.penalty
-        and execution.autocast is None
-    )
-    if executor in ("auto", "stacked") and linear:
-        return Choice(LinearStackKernel(task, samples, order, execution), execution.threads)
-    if (
-        executor in ("auto", "stacked")
-        and SplitLinearKernel.fits(task)
-        and execution.autocast is None
-    ):
-        return Choice(SplitLinearKernel(task, samples, order, execution), execution.threads)
-    refuse_hidden_randomness(task)
+    by_hand = executor in ("auto", "stacked") and execution.autocast is None
     vectorized = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")
-    if vectorized and VmapKernel.fits(task):
-        return Choice(VmapKernel(task, samples, order, execution), execution.threads)
-    if executor == "stacked":
-        raise UserError(
-            f"model {task.model.name} cannot be vectorized over clients",
-            where="training.executor",
-            hint="use 'auto', 'parallel' or 'plain'",
-        )
-    loop = LoopKernel(task, samples, order, execution, seed=seed)
-    return Choice(loop, 1 if executor == "plain" else execution.threads)
+    kind: type[SupervisedKernel] = LoopKernel
+    if by_hand and LinearStackKernel.fits(task):
+        kind = LinearStackKernel
+    elif by_hand and SplitLinearKernel.fits(task):
+        kind = SplitLinearKernel
+    else:
+        refuse_hidden_randomness(task)
+        if vectorized and VmapKernel.fits(task):
+            kind = VmapKernel
+        elif executor == "stacked":
+            raise UserError(
+                f"model {task.model.name} cannot be vectorized over clients",
+                where="training.executor",
+                hint="use 'auto', 'parallel' or 'plain'",
+            )
+    return Choice(kind(samples, order), 1 if executor == "plain" else execution.threads)

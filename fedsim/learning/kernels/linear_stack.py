@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedsim.learning.batches import Batches, BatchOrder
-from fedsim.learning.device import Execution
+from fedsim.learning.batches import BatchOrder
 from fedsim.learning.kernels.base import IntArray
 from fedsim.learning.kernels.linear_layers import layers_of, views
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled
-from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
+from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
@@ -20,13 +19,7 @@ _SINGLE_BYTES = 384 << 10
 _PIECE_BYTES = 1 << 20
 
 
-class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        self._dtype = self._kernel.execution.dtype
-        self._labels = self._labels.unsqueeze(2)
-        self._place_weights = place_weights(drawn, self.width, self._dtype).unsqueeze(2)
-
+class _LinearStackSession(StackedSession["LinearStackKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel = self._kernel
         return kernel.replay(
@@ -46,22 +39,16 @@ class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
         return losses
 
     def _mini_batches(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Inputs, labels, weights of places and classes as :func:`linear_steps.forward` takes them."""
-        rows, _ = self.draw(step, active)
-        inputs = self.inputs(step, rows, scratch=self._kernel.scratch)
-        at = step - self._first
-        return (
-            inputs.view(active, self.width, -1),
-            self._labels[at, :active],
-            self._place_weights[at, :active],
-            self._kernel.classes,
-        )
+        """Inputs, labels, weights of mean_weights and classes as :func:`linear_steps.forward` takes them."""
+        inputs, labels, mean_weights = self.padded(step, active, self._kernel.scratch)
+        inputs = inputs.view(*labels.shape, -1)
+        return inputs, labels.unsqueeze(1), mean_weights.unsqueeze(1), self._kernel.classes
 
     def _descend_singly(self, weights: Tensor, rates: Tensor) -> Tensor:
         # Summed one by one, because the number of steps drawn at once depends on the group.
         losses = [0.0] * len(weights)
-        dtype = self._kernel.execution.dtype
-        batch_bytes = self.width * self._kernel.layers[0].shape[1] * dtype.itemsize
+        itemsize = self._kernel.execution.dtype.itemsize
+        batch_bytes = self.width * self._kernel.layers[0].shape[1] * itemsize
         piece = max(1, _PIECE_BYTES // batch_bytes)
         begin, most = 0, int(self._steps[0])
         while begin < most:
@@ -73,11 +60,9 @@ class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
                 until = min(drawn_to, int(self._steps[row]))
                 for first in range(begin, until, piece):
                     at = slice(first - begin, min(first + piece, until) - begin)
-                    inputs = self.inputs_ahead(
-                        first,
-                        self._drawn.rows[at, row],
-                        dispatch=row,
-                        scratch=self._kernel.scratch,
+                    rows = self._drawn.rows[at, row]
+                    inputs = self.inputs(
+                        first, rows, first=row, ahead=True, scratch=self._kernel.scratch
                     )
                     for loss in self._descend_piece(model, row, at, inputs, rate):
                         losses[row] += loss
@@ -96,28 +81,26 @@ class _LinearStackSession(SupervisedSession["LinearStackKernel"]):
         rate: float,
     ) -> list[float]:
         """The steps ``at`` of those drawn, of one dispatch; mini-batch losses before each."""
-        labels = self._labels[at, row].transpose(1, 2)
-        places = self._place_weights[at, row].transpose(1, 2)
+        labels = self._labels[at, row].unsqueeze(2)
+        mean_weights = self._mean_weights[at, row].unsqueeze(2)
+        dtype = mean_weights.dtype
         outputs = inputs.new_empty(len(labels), self.width, len(self._kernel.classes))
+        # Activations and deltas.
+        sizes = [layer.shape[0] for layer in self._kernel.layers[:-1]]
+        hidden = [[torch.empty(self.width, size, dtype=dtype) for size in sizes] for _ in range(2)]
         self._kernel.steps.descend_singly(
             *model,
             inputs.view(-1, self.width, self._kernel.layers[0].shape[1]),
-            (labels == self._kernel.classes.view(-1)).to(self._dtype),
-            places * -rate,
+            (labels == self._kernel.classes.view(-1)).to(dtype),
+            mean_weights * -rate,
             outputs,
-            *self._work_space(),
+            *hidden,
+            torch.ones(self.width, dtype=dtype),
         )
         log_shares = torch.log_softmax(outputs, 2)
-        losses = -(log_shares.gather(2, labels) * places).sum((1, 2))
+        losses = -(log_shares.gather(2, labels) * mean_weights).sum((1, 2))
         numbers: list[float] = losses.tolist()
         return numbers
-
-    def _work_space(self) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Activations, deltas and ones for :func:`linear_steps.descend_singly`."""
-        hidden = [layer.shape[0] for layer in self._kernel.layers[:-1]]
-        activations = [torch.empty(self.width, size, dtype=self._dtype) for size in hidden]
-        deltas = [torch.empty(self.width, size, dtype=self._dtype) for size in hidden]
-        return activations, deltas, torch.ones(self.width, dtype=self._dtype)
 
 
 class LinearStackKernel(StackedKernel):
@@ -133,43 +116,34 @@ class LinearStackKernel(StackedKernel):
     recorded = True
     session_class = _LinearStackSession
 
-    def __init__(
-        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
-    ) -> None:
-        super().__init__(task, samples, order, execution)
-        self.layers = layers_of(task.layout)
-        self.classes = torch.arange(self.layers[-1].shape[0], device=execution.device).unsqueeze(1)
+    def __init__(self, samples: Samples, order: BatchOrder) -> None:
+        super().__init__(samples, order)
+        device = self.execution.device
+        self.layers = layers_of(self.task.layout)
+        self.classes = torch.arange(self.layers[-1].shape[0], device=device).unsqueeze(1)
         self.scratch: dict[str, Tensor] = {}
         # On CUDA TorchScript would fuse operations after a few calls, and change the last bit.
-        self.steps = PYTHON_STEPS if execution.device.type == "cuda" else compiled()
+        self.steps = PYTHON_STEPS if device.type == "cuda" else compiled()
 
-    def differentiate(
-        self,
-        weights: Tensor,
-        out: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        places: Tensor,
-        classes: Tensor,
-    ) -> Tensor:
+    @staticmethod
+    def fits(task: SupervisedTask) -> bool:
+        """Whether the kernel supports the task's model and loss."""
+        loss = task.loss
+        return (
+            task.model_family in ("linear", "mlp")
+            and loss.kind == "cross_entropy"
+            and not loss.penalty
+        )
+
+    def differentiate(self, weights: Tensor, out: Tensor, *mini_batches: Tensor) -> Tensor:
         """:func:`linear_steps.gradients_together` on local models and gradients (b, P)."""
         return self.steps.gradients_together(
-            *views(self.layers, weights), inputs, labels, places, classes, *views(self.layers, out)
+            *views(self.layers, weights), *mini_batches, *views(self.layers, out)
         )
 
-    def descend(
-        self,
-        weights: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        places: Tensor,
-        classes: Tensor,
-        factors: Tensor,
-    ) -> Tensor:
+    def descend(self, weights: Tensor, *mini_batches_and_rates: Tensor) -> Tensor:
         """:func:`linear_steps.descend_together` on local models (b, P)."""
-        return self.steps.descend_together(
-            *views(self.layers, weights), inputs, labels, places, classes, factors
-        )
+        return self.steps.descend_together(*views(self.layers, weights), *mini_batches_and_rates)
 
     @property
     def client_by_client(self) -> bool:

@@ -33,12 +33,12 @@ def descend_singly(
 
     Args:
         weights, biases: changed in place.
-        inputs: samples of each step, (S, places, features).
-        targets: 1 for the label's class, else 0, (S, places, classes).
-        factors: weight of each place in its batch's mean times minus the learning rate, (S, places, 1).
-        outputs: receives the logits before each step, (S, places, classes).
-        activations, deltas: work space for each layer but the last, (places, out).
-        ones: (places,).
+        inputs: samples of each step, (S, width, features).
+        targets: 1 for the label's class, else 0, (S, width, classes).
+        factors: weight of each position in its batch's mean times minus the learning rate, (S, width, 1).
+        outputs: receives the logits before each step, (S, width, classes).
+        activations, deltas: work space for each layer but the last, (width, out).
+        ones: (width,).
     """
     last = len(weights) - 1
     for step in range(len(inputs)):
@@ -73,7 +73,7 @@ def descend_together(
     biases: list[Tensor | None],
     inputs: Tensor,
     labels: Tensor,
-    places: Tensor,
+    mean_weights: Tensor,
     classes: Tensor,
     rates: Tensor,
 ) -> Tensor:
@@ -81,13 +81,13 @@ def descend_together(
 
     Args:
         weights, biases: changed in place.
-        inputs, labels, places, classes: as in :func:`forward`.
+        inputs, labels, mean_weights, classes: as in :func:`forward`.
         rates: minus the learning rates, (b, 1, 1).
 
     Returns:
         Mini-batch losses before the step, (b,).
     """
-    loss, delta, activations = forward(weights, biases, inputs, labels, places, classes)
+    loss, delta, activations = forward(weights, biases, inputs, labels, mean_weights, classes)
     # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
     delta.mul_(rates)
     for index in range(len(weights) - 1, -1, -1):
@@ -107,7 +107,7 @@ def gradients_together(
     biases: list[Tensor | None],
     inputs: Tensor,
     labels: Tensor,
-    places: Tensor,
+    mean_weights: Tensor,
     classes: Tensor,
     weight_gradients: list[Tensor],
     bias_gradients: list[Tensor | None],
@@ -115,13 +115,13 @@ def gradients_together(
     """Mini-batch gradients of each of b clients.
 
     Args:
-        weights, biases, inputs, labels, places, classes: as in :func:`forward`.
+        weights, biases, inputs, labels, mean_weights, classes: as in :func:`forward`.
         weight_gradients, bias_gradients: receive the gradients, shaped as ``weights`` and ``biases``.
 
     Returns:
         Mini-batch losses, (b,).
     """
-    loss, delta, activations = forward(weights, biases, inputs, labels, places, classes)
+    loss, delta, activations = forward(weights, biases, inputs, labels, mean_weights, classes)
     for index in range(len(weights) - 1, -1, -1):
         values = activations[index]
         torch.bmm(delta, values.transpose(1, 2), out=weight_gradients[index])
@@ -138,23 +138,23 @@ def forward(
     biases: list[Tensor | None],
     inputs: Tensor,
     labels: Tensor,
-    places: Tensor,
+    mean_weights: Tensor,
     classes: Tensor,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Losses of b clients, and what their gradients are made of.
 
-    All activations are kept transposed, (b, features, places): products with few outputs are then twice as fast on
+    All activations are kept transposed, (b, features, width): products with few outputs are then twice as fast on
     CPU.
 
     Args:
         weights, biases: (b, out, in) and (b, out).
-        inputs: (b, places, features).
-        labels: (b, 1, places).
-        places: weight of each place in its batch's mean, (b, 1, places).
+        inputs: (b, width, features).
+        labels: (b, 1, width).
+        mean_weights: weight of each position in its batch's mean, (b, 1, width).
         classes: 0, 1, ... (classes, 1).
 
     Returns:
-        Mini-batch losses (b,), their gradients by the logits (b, classes, places), and the inputs of every layer.
+        Mini-batch losses (b,), their gradients by the logits (b, classes, width), and the inputs of every layer.
     """
     values = inputs.transpose(1, 2)
     activations: list[Tensor] = []
@@ -168,10 +168,10 @@ def forward(
         if index + 1 < len(weights):
             values.relu_()
     log_shares = torch.log_softmax(values, 1)
-    loss = -(log_shares.gather(1, labels) * places).sum((1, 2))
+    loss = -(log_shares.gather(1, labels) * mean_weights).sum((1, 2))
     delta = log_shares.exp_()
     delta.add_(labels == classes, alpha=-1)
-    return loss, delta.mul_(places), activations
+    return loss, delta.mul_(mean_weights), activations
 
 
 def _back(weight: Tensor, delta: Tensor, values: Tensor) -> Tensor:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from fedsim.errors import UserError
 from fedsim.learning.batches import Batches, BatchOrder
-from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import IntArray, Kernel
+from fedsim.learning.kernels.base import IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
@@ -24,12 +23,7 @@ _SEED_MASK = (1 << 63) - 1
 
 
 class BoundModule:
-    """A copy of a module whose parameters and buffers can be laid onto a row of a weight matrix.
-
-    Args:
-        task: the task of the module.
-        device: device of the copy.
-    """
+    """A copy of a task's module whose parameters and buffers can be laid onto a row of a weight matrix."""
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
         self.module = copy.deepcopy(task.module).to(device)
@@ -65,12 +59,7 @@ class BoundModule:
 
 
 class BoundModules:
-    """Copies of a module in evaluation, lent to one thread each.
-
-    Args:
-        task: the task of the module.
-        device: where they work.
-    """
+    """Copies of a task's module in evaluation, lent to one thread each."""
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
         self._task = task
@@ -181,17 +170,12 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
 
     def _seed_dropout(self, row: int, step: int) -> None:
         keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
-        seed = Stream(self._kernel.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
+        seed = Stream(self.order.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
         seed_dropout(self._bound.module, seed, self._kernel.execution.device)
 
 
 class LoopKernel(SupervisedKernel):
-    """Automatic differentiation client by client, without copies of models or gradients; for any module.
-
-    Args:
-        task, samples, order, execution: as in :class:`SupervisedKernel`.
-        seed: the scenario's seed, for dropout.
-    """
+    """Automatic differentiation client by client, without copies of models or gradients; for any module."""
 
     name = "loop"
     revision = 1
@@ -199,23 +183,10 @@ class LoopKernel(SupervisedKernel):
     fused = True
     session_class = _LoopSession
 
-    def __init__(
-        self,
-        task: SupervisedTask,
-        samples: Samples,
-        order: BatchOrder,
-        execution: Execution,
-        *,
-        seed: int,
-    ) -> None:
-        super().__init__(task, samples, order, execution)
-        self.seed = seed
-        self.bound = BoundModule(task, execution.device)
+    def __init__(self, samples: Samples, order: BatchOrder) -> None:
+        super().__init__(samples, order)
+        self.bound = BoundModule(self.task, self.execution.device)
         self.bound.module.train()
-
-    def replica(self) -> Kernel:
-        """A kernel with its own copy of the module."""
-        return LoopKernel(self.task, self.samples, self.order, self.execution, seed=self.seed)
 
     def largest_group(self) -> int:
         """One, so that the model stays in the cache until its training ends."""

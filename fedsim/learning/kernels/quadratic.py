@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
@@ -16,15 +15,9 @@ _PHASE_STRIDE = 1 << 20
 
 class _QuadraticSession(Session):
     def __init__(
-        self,
-        task: AnalyticTask,
-        stream: Stream,
-        clients: IntArray,
-        sequences: IntArray,
-        first: int,
+        self, kernel: QuadraticKernel, clients: IntArray, sequences: IntArray, first: int
     ) -> None:
-        self._task = task
-        self._stream = stream
+        self._task, self._stream = kernel.task, kernel.stream
         self._clients = clients
         self._sequences = sequences
         self._first = first
@@ -40,20 +33,15 @@ class _QuadraticSession(Session):
 
 
 class QuadraticKernel(Kernel):
-    """The task's own gradients, with its noise, if any. The batch size is meaningless here.
-
-    Args:
-        task: what knows the gradients.
-        seed: the scenario's seed, for the noise.
-    """
+    """The task's own gradients, with noise from the scenario's ``seed``, if any. The batch size is meaningless here."""
 
     name = "quadratic"
     revision = 1
     group_invariant = True
 
     def __init__(self, task: AnalyticTask, seed: int) -> None:
-        self._task = task
-        self._stream = Stream(seed, Purpose.GRADIENT_NOISE)
+        self.task = task
+        self.stream = Stream(seed, Purpose.GRADIENT_NOISE)
 
     def replica(self) -> QuadraticKernel:
         """The kernel itself, which has no work space."""
@@ -63,9 +51,7 @@ class QuadraticKernel(Kernel):
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
     ) -> Session:
         """Gradients of these clients' objectives."""
-        return _QuadraticSession(
-            self._task, self._stream, clients, np.asarray(sequences), phase * _PHASE_STRIDE
-        )
+        return _QuadraticSession(self, clients, sequences, phase * _PHASE_STRIDE)
 
     def largest_group(self) -> int:
         """Many: rows are short, and the host's work per step dominates."""

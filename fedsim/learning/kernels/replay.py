@@ -66,7 +66,7 @@ class Replay:
         """
         if not self.records:
             return function(*fixed, *given)
-        key = (function, *map(_place, fixed), *map(_shape, given))
+        key = (function, *map(_location, fixed), *map(_shape, given))
         recording = self._recordings.pop(key, None)
         if recording is None:
             self._seen[key] += 1
@@ -86,20 +86,20 @@ class Replay:
         fixed: Sequence[Tensor],
         given: Sequence[Tensor],
     ) -> _Recording:
-        own = [tensor.clone() for tensor in given]
+        copies = [tensor.clone() for tensor in given]
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream, graph = self._stream, torch.cuda.CUDAGraph()
         # On this stream once before, with copies: libraries prepare themselves for every stream.
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
-            function(*(tensor.clone() for tensor in fixed), *own)
+            function(*(tensor.clone() for tensor in fixed), *copies)
             torch.cuda.synchronize(self._device)
             # Other threads may work on other devices meanwhile.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 try:
-                    result = function(*fixed, *own)
+                    result = function(*fixed, *copies)
                 finally:
                     graph.capture_end()
             except RuntimeError as error:
@@ -110,10 +110,10 @@ class Replay:
                 ) from error
         torch.cuda.current_stream(self._device).wait_stream(stream)
         self._pool = graph.pool()
-        return _Recording(graph, list(fixed), own, result)
+        return _Recording(graph, list(fixed), copies, result)
 
 
-def _place(tensor: Tensor) -> tuple[Any, ...]:
+def _location(tensor: Tensor) -> tuple[Any, ...]:
     return (tensor.data_ptr(), *_shape(tensor))
 
 

@@ -9,35 +9,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedsim.learning.batches import Batches, BatchOrder
-from fedsim.learning.device import Execution
-from fedsim.learning.kernels.supervised import StackedKernel, SupervisedSession, place_weights
+from fedsim.learning.batches import BatchOrder
+from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.split_linear import SplitLinear
 
 
-class _SplitLinearSession(SupervisedSession["SplitLinearKernel"]):
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        dtype = self._kernel.execution.dtype
-        self._targets = self._kernel.task.loss.targets(self._labels).to(dtype)
-        self._place_weights = place_weights(drawn, self.width, dtype)
-
+class _SplitLinearSession(StackedSession["SplitLinearKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        active, features = len(weights), self._kernel.features
-        rows, _ = self.draw(step, active)
-        inputs = self._kernel.module.arranged(self.inputs(step, rows))
-        x = inputs.view(active, self.width, features)
+        features = self._kernel.features
+        inputs, labels, mean_weights = self.padded(step, len(weights))
+        x = self._kernel.module.arranged(inputs.flatten(0, 1)).view(*labels.shape, features)
+        targets = self._kernel.task.loss.targets(labels).to(x.dtype)
         logits = torch.bmm(weights[:, :features].unsqueeze(1), x.transpose(1, 2)).squeeze(1)
         if self._kernel.biased:
             logits = logits + weights[:, features : features + 1]
-        at = step - self._first
-        targets, places = self._targets[at, :active], self._place_weights[at, :active]
         losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-        loss = (losses * places).sum(1)
+        loss = (losses * mean_weights).sum(1)
         # Not torch.sigmoid, whose last bit depends on the position of a number in the tensor.
-        residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(places)
+        residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(mean_weights)
         out[:, :features] = torch.bmm(residual.unsqueeze(1), x).squeeze(1)
         if self._kernel.biased:
             out[:, features] = residual.sum(1)
@@ -59,17 +50,14 @@ class SplitLinearKernel(StackedKernel):
     group_invariant = True
     session_class = _SplitLinearSession
 
-    def __init__(
-        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
-    ) -> None:
-        super().__init__(task, samples, order, execution)
-        assert isinstance(task.module, SplitLinear)
-        layout = task.layout
-        offsets = layout.offsets
-        self.parts = [slice(start, end) for start, end in itertools.pairwise(offsets)]
+    def __init__(self, samples: Samples, order: BatchOrder) -> None:
+        super().__init__(samples, order)
+        module, layout = self.task.module, self.task.layout
+        assert isinstance(module, SplitLinear)
+        self.parts = [slice(start, end) for start, end in itertools.pairwise(layout.offsets)]
         self.biased = layout.names[-1] == "bias"
         self.features = layout.size - int(self.biased)
-        self.module = copy.deepcopy(task.module).to(execution.device)
+        self.module = copy.deepcopy(module).to(self.execution.device)
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.batches import Batches, BatchOrder
-from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
-from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22
@@ -31,25 +29,23 @@ class SupervisedKernel(Kernel):
     """A kernel that works on mini-batches of samples.
 
     Args:
-        task: the task, with model, loss and partition.
-        samples: training samples on the compute device.
+        samples: training samples of the task, on the compute device.
         order: samples of each step.
-        execution: device and precision.
 
     Attributes:
+        task: the task, with model, loss and partition.
+        execution: device and precision.
         replay: calls the operations of every step.
         session_class: the sessions of the kernel.
     """
 
     session_class: ClassVar[type[SupervisedSession[Any]]]
 
-    def __init__(
-        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
-    ) -> None:
-        self.task = task
+    def __init__(self, samples: Samples, order: BatchOrder) -> None:
         self.samples = samples
         self.order = order
-        self.execution = execution
+        self.task = samples.task
+        self.execution = execution = samples.execution
         self.replay = Replay(execution.device, records=self.recorded and execution.cuda_graphs)
 
     def session(
@@ -60,7 +56,7 @@ class SupervisedKernel(Kernel):
 
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""
-        return type(self)(self.task, self.samples, self.order, self.execution)
+        return type(self)(self.samples, self.order)
 
     @property
     def model_bytes(self) -> int:
@@ -152,39 +148,26 @@ class SupervisedSession(Session, Generic[KernelType]):
         rows: Tensor,
         *,
         first: int = 0,
+        ahead: bool = False,
         scratch: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """Inputs of the samples ``rows`` (b, places) at ``step``, (b x places, *shape), augmented if requested.
+        """Inputs of the samples ``rows`` (b, width) at ``step``, (b x width, *shape), augmented if requested.
 
         Args:
             step: number of the local step.
             rows: sample numbers of b dispatches, from the first position of their batches on.
             first: number of the first of these dispatches.
+            ahead: the rows are those of the dispatch ``first`` at ``step`` and the b - 1 steps after it.
             scratch: as in :meth:`fedsim.learning.samples.Samples.gather`.
         """
         moves = None
         if self._augmenter is not None and self._streams is not None:
-            streams = self._streams[first : first + len(rows)]
-            moves = self._augmenter.moves(streams, torch.full_like(streams, step), rows.shape[1])
-        return self.samples.gather(rows.reshape(-1), scratch, moves)
-
-    def inputs_ahead(
-        self, step: int, rows: Tensor, *, dispatch: int, scratch: dict[str, Tensor] | None = None
-    ) -> Tensor:
-        """Inputs of the samples ``rows`` (S, places) of one dispatch at ``step`` and the S - 1 steps after it.
-
-        (S x places, *shape), as :meth:`inputs` gives them for each step.
-
-        Args:
-            step: number of the first of these local steps.
-            rows: sample numbers, from the first place of each batch on.
-            dispatch: its number in the group.
-            scratch: as in :meth:`fedsim.learning.samples.Samples.gather`.
-        """
-        moves = None
-        if self._augmenter is not None and self._streams is not None:
-            streams = self._streams[dispatch].expand(len(rows))
-            steps = torch.arange(step, step + len(rows), device=streams.device)
+            if ahead:
+                streams = self._streams[first].expand(len(rows))
+                steps = torch.arange(step, step + len(rows), device=streams.device)
+            else:
+                streams = self._streams[first : first + len(rows)]
+                steps = torch.full_like(streams, step)
             moves = self._augmenter.moves(streams, steps, rows.shape[1])
         return self.samples.gather(rows.reshape(-1), scratch, moves)
 
@@ -194,8 +177,30 @@ class SupervisedSession(Session, Generic[KernelType]):
         self._first = drawn.first
 
 
-def place_weights(drawn: Batches, width: int, dtype: torch.dtype) -> Tensor:
-    """Weight of each position in its batch's mean, (S, B, width): 1 / count, and 0 for padding."""
-    place = torch.arange(width, device=drawn.counts.device)
-    counts = drawn.counts.clamp(min=1).unsqueeze(2)
-    return (place < counts).to(dtype) / counts
+class StackedSession(SupervisedSession[KernelType]):
+    """Mini-batches of several dispatches, padded to one width."""
+
+    def _on_draw(self, drawn: Batches) -> None:
+        super()._on_draw(drawn)
+        position = torch.arange(self.width, device=drawn.counts.device)
+        counts = drawn.counts.clamp(min=1).unsqueeze(2)
+        # (S, B, width): 1 / count, and 0 for padding.
+        self._mean_weights = (position < counts).to(self._kernel.execution.dtype) / counts
+
+    def padded(
+        self, step: int, active: int, scratch: dict[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The mini-batches of the first b = ``active`` dispatches at ``step``.
+
+        Returns:
+            Inputs (b, width, *shape), labels (b, width), and the weight of each position in its batch's mean, (b,
+            width).
+        """
+        rows, _ = self.draw(step, active)
+        inputs = self.inputs(step, rows, scratch=scratch)
+        at = step - self._first
+        return (
+            inputs.view(active, self.width, *inputs.shape[1:]),
+            self._labels[at, :active],
+            self._mean_weights[at, :active],
+        )

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession, place_weights
+from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.dropout import has_dropout
@@ -19,23 +19,10 @@ from fedsim.tasks.modules.dropout import has_dropout
 _CPU_GROUP = 8
 
 
-class _VmapSession(SupervisedSession["VmapKernel"]):
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        self._place_weights = place_weights(drawn, self.width, self._kernel.execution.dtype)
-
+class _VmapSession(StackedSession["VmapKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        active = len(weights)
-        rows, _ = self.draw(step, active)
-        gathered = self.inputs(step, rows)
-        inputs = gathered.view(active, self.width, *gathered.shape[1:])
-        at = step - self._first
         kernel = self._kernel
-        return kernel.replay(
-            kernel.differentiate,
-            (weights, out),
-            (inputs, self._labels[at, :active], self._place_weights[at, :active]),
-        )
+        return kernel.replay(kernel.differentiate, (weights, out), self.padded(step, len(weights)))
 
 
 class VmapKernel(SupervisedKernel):
@@ -52,31 +39,29 @@ class VmapKernel(SupervisedKernel):
     recorded = True
     session_class = _VmapSession
 
-    def __init__(
-        self, task: SupervisedTask, samples: Samples, order: BatchOrder, execution: Execution
-    ) -> None:
-        super().__init__(task, samples, order, execution)
-        module = copy.deepcopy(task.module).to(execution.device).train()
-        loss = task.loss
+    def __init__(self, samples: Samples, order: BatchOrder) -> None:
+        super().__init__(samples, order)
+        module = copy.deepcopy(self.task.module).to(self.execution.device).train()
+        loss = self.task.loss
 
         def mean_loss(
-            parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, places: Tensor
+            parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, mean_weights: Tensor
         ) -> Tensor:
             outputs = functional_call(module, parameters, (inputs,))
-            total = (loss.per_sample(outputs, labels) * places).sum()
+            total = (loss.per_sample(outputs, labels) * mean_weights).sum()
             return total + loss.penalties(parameters.values()) if loss.penalty else total
 
         self.function = vmap(grad_and_value(mean_loss))
 
     def differentiate(
-        self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, places: Tensor
+        self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
     ) -> Tensor:
         """Write the mini-batch gradients of b clients into ``out``.
 
         Args:
             weights, out: (b, P).
             inputs, labels: of the samples, (b, width, ...).
-            places: weight of each place in its batch's mean, (b, width).
+            mean_weights: weight of each position in its batch's mean, (b, width).
 
         Returns:
             Mini-batch losses, (b,).
@@ -88,7 +73,7 @@ class VmapKernel(SupervisedKernel):
             if autocast is not None
             else nullcontext()
         ):
-            gradients, losses = self.function(layout.views(weights), inputs, labels, places)
+            gradients, losses = self.function(layout.views(weights), inputs, labels, mean_weights)
         targets = layout.views(out)
         for name, gradient in gradients.items():
             targets[name].copy_(gradient)
@@ -103,12 +88,12 @@ class VmapKernel(SupervisedKernel):
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
         order = BatchOrder(0, task.offsets[:2], task.rows[:1], 1, execution.device)
-        kernel = VmapKernel(task, samples, order, execution)
+        kernel = VmapKernel(samples, order)
         inputs = samples.x.expand(2, 2, *samples.x.shape[1:])
-        labels, places = samples.y.expand(2, 2), torch.ones(2, 2)
+        labels, mean_weights = samples.y.expand(2, 2), torch.ones(2, 2)
         try:
             kernel.function(
-                task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, places
+                task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, mean_weights
             )
         except (RuntimeError, NotImplementedError):
             return False

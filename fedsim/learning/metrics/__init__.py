@@ -8,23 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fedsim.components import discover
-from fedsim.learning.metrics.base import Metric, Predictions
+from fedsim.learning.metrics.base import Metric as Metric
+from fedsim.learning.metrics.base import Predictions as Predictions
 from fedsim.metrics import METRICS
-
-__all__ = [
-    "CLIENT_METRICS",
-    "OBJECTIVE_METRICS",
-    "QUADRATIC_METRICS",
-    "Metric",
-    "Predictions",
-    "default_metrics",
-    "registry",
-]
 
 _DEFAULT = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
 
 QUADRATIC_METRICS = tuple(METRICS[name] for name in ("loss", "gradient_norm", "distance"))
-"""Exact metrics of the quadratic task; see :class:`fedsim.learning.evaluation.AnalyticEvaluator`."""
+"""Exact metrics of the quadratic task; see :meth:`fedsim.tasks.base.AnalyticTask.measure`."""
 
 CLIENT_METRICS = tuple(
     METRICS[f"client_{name}"]

@@ -9,7 +9,6 @@ class Accuracy(Metric):
     """Share of the test samples whose label is predicted."""
 
     name = "accuracy"
-    unit = "share"
     needs_outputs = False
 
     def compute(self, predictions: Predictions) -> float:

@@ -9,7 +9,6 @@ class BalancedAccuracy(Metric):
     """Mean recall over the classes that occur in the test set."""
 
     name = "balanced_accuracy"
-    unit = "share"
     needs_outputs = False
 
     def compute(self, predictions: Predictions) -> float:

@@ -41,6 +41,8 @@ class Predictions:
 class Metric(Component, ABC):
     """A metric of a model on the shared test samples.
 
+    Direction and unit of the metrics in :data:`fedsim.metrics.METRICS` are defined there alone; others declare them.
+
     Attributes:
         higher_is_better: whether larger values are better.
         unit: ``share`` for values from 0 to 1, ``number`` for all others.

@@ -9,7 +9,6 @@ class Loss(Metric):
     """Mean loss per test sample, without penalty."""
 
     name = "loss"
-    higher_is_better = False
     needs_outputs = False
 
     def compute(self, predictions: Predictions) -> float:

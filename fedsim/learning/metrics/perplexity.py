@@ -11,7 +11,6 @@ class Perplexity(Metric):
     """exp(mean loss); always measured in next-character tasks."""
 
     name = "perplexity"
-    higher_is_better = False
     needs_outputs = False
 
     def compute(self, predictions: Predictions) -> float:

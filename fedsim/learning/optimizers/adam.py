@@ -1,4 +1,4 @@
-"""Adam."""
+"""Adam and AdamW."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class AdamParams(OptimizerParams):
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2015); moments start at zero with every dispatch."""
 
-    name: ClassVar[str] = "adam"
+    name = "adam"
+    decoupled: ClassVar[bool] = False
+    """Whether weight decay shrinks the weights, and does not enter the moments."""
     Params = AdamParams
 
     def __init__(self, params: AdamParams) -> None:
@@ -47,11 +49,16 @@ class Adam(Optimizer):
     def step(
         self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
     ) -> None:
-        """Make a step; see :meth:`fedsim.learning.optimizers.base.Optimizer.step`."""
+        """A step with bias-corrected moments."""
         params = self.params
         self._steps += 1
-        if params.weight_decay:
-            self._decay(weights, direction, rates, moved)
+        if params.weight_decay and not self.decoupled:
+            direction.add_(weights, alpha=params.weight_decay)
+        elif params.weight_decay:
+            if moved is None:
+                weights.mul_(1 - rates * params.weight_decay)
+            else:
+                moved.addcmul_(weights, rates, value=-params.weight_decay)
         if self._first is None or self._second is None:
             self._first = direction.new_zeros(direction.shape)
             self._second = direction.new_zeros(direction.shape)
@@ -64,8 +71,17 @@ class Adam(Optimizer):
         target = weights if moved is None else moved
         target.sub_((self._first / denominator).mul_(rates / correction_1))
 
-    def _decay(
-        self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None
-    ) -> None:
-        """Add the penalty to the gradient."""
-        direction.add_(weights, alpha=self.params.weight_decay)
+
+class AdamWParams(AdamParams):
+    """Parameters of AdamW."""
+
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Decoupled weight decay."""
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    name = "adamw"
+    decoupled = True
+    Params = AdamWParams

@@ -27,11 +27,7 @@ class OptimizerParams(Parameters):
 
 
 class Optimizer(Component, ABC):
-    """Makes local steps.
-
-    Args:
-        params: an instance of the class's ``Params``.
-    """
+    """Makes local steps."""
 
     Params: ClassVar[type[Parameters]] = OptimizerParams
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
@@ -32,7 +32,7 @@ class SgdParams(OptimizerParams):
 class Sgd(Optimizer):
     """Stochastic gradient descent; momentum, dampening-free, and decoupled from nothing (as in torch.optim.SGD)."""
 
-    name: ClassVar[str] = "sgd"
+    name = "sgd"
     Params = SgdParams
 
     def __init__(self, params: SgdParams) -> None:
@@ -52,7 +52,7 @@ class Sgd(Optimizer):
     def step(
         self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
     ) -> None:
-        """Make a step; see :meth:`fedsim.learning.optimizers.base.Optimizer.step`."""
+        """A step along the gradient, or along its momentum."""
         params = self.params
         if params.weight_decay:
             direction.add_(weights, alpha=params.weight_decay)

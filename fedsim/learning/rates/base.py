@@ -12,11 +12,7 @@ By = Literal["round", "time"]
 
 
 class RateSchedule(Component, ABC):
-    """Changes the optimizer's learning rate in the course of a run.
-
-    Args:
-        params: an instance of the class's ``Params``.
-    """
+    """Changes the optimizer's learning rate in the course of a run."""
 
     def __init__(self, params: Any) -> None:
         self.params = params

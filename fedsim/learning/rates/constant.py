@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedsim.learning.rates.base import RateSchedule
 
 
 class Constant(RateSchedule):
     """The learning rate of the optimizer, always."""
 
-    name: ClassVar[str] = "constant"
+    name = "constant"
 
     def factor(self, round_number: int, time_s: float) -> float:
         """1."""

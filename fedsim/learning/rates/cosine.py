@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -25,7 +24,7 @@ class CosineParams(Parameters):
 class Cosine(CountingSchedule):
     """From lr down to lr x floor along half a cosine over ``length``, then constant."""
 
-    name: ClassVar[str] = "cosine"
+    name = "cosine"
     Params = CosineParams
 
     def factor_at(self, t: float) -> float:

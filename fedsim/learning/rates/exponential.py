@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -25,7 +24,7 @@ class ExponentialParams(Parameters):
 class Exponential(CountingSchedule):
     """lr x factor^(t / every), stepwise: the exponent is rounded down."""
 
-    name: ClassVar[str] = "exponential"
+    name = "exponential"
     Params = ExponentialParams
 
     def factor_at(self, t: float) -> float:

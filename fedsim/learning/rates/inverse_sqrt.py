@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -23,7 +22,7 @@ class InverseSqrtParams(Parameters):
 class InverseSqrt(CountingSchedule):
     """lr / sqrt(t / scale + 1), t in rounds (or seconds)."""
 
-    name: ClassVar[str] = "inverse_sqrt"
+    name = "inverse_sqrt"
     Params = InverseSqrtParams
 
     def factor_at(self, t: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field, model_validator
 
@@ -38,7 +37,7 @@ class Piecewise(CountingSchedule):
     t on the second holds.
     """
 
-    name: ClassVar[str] = "piecewise"
+    name = "piecewise"
     Params = PiecewiseParams
 
     def factor_at(self, t: float) -> float:

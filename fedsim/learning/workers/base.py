@@ -32,14 +32,14 @@ class Received:
     @classmethod
     def of(cls, rows: Iterable[Tensor]) -> Received:
         """Collect the vectors of the dispatches; many of them may be the same object."""
-        places: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         vectors: list[Tensor] = []
         index: list[int] = []
         for row in rows:
-            place = places.setdefault(id(row), len(vectors))
-            if place == len(vectors):
+            number = numbers.setdefault(id(row), len(vectors))
+            if number == len(vectors):
                 vectors.append(row)
-            index.append(place)
+            index.append(number)
         return cls(tuple(vectors), tuple(index))
 
     def matrix(self, device: torch.device) -> Tensor:
@@ -47,7 +47,7 @@ class Received:
         vectors = [vector.to(device) for vector in self.vectors]
         if len(vectors) == 1:
             return vectors[0].expand(len(self.index), -1)
-        return torch.stack([vectors[place] for place in self.index])
+        return torch.stack([vectors[number] for number in self.index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,13 @@ class Group:
     A worker turns it into a :class:`fedsim.methods.base.Cohort` on its own device when it trains it.
 
     Attributes:
-        clients, sequences, versions, rounds, steps, steps_assigned, samples: as in the cohort, (B,).
+        columns: the (B,) int64 arrays of the cohort, by the names of its attributes.
         learning_rates: local learning rate of each.
         down: vectors received, by name.
         memory: reads the clients' memories, name to (B, elements).
     """
 
-    clients: IntArray
-    sequences: IntArray
-    versions: IntArray
-    rounds: IntArray
-    steps: IntArray
-    steps_assigned: IntArray
-    samples: IntArray
+    columns: Mapping[str, IntArray]
     learning_rates: tuple[float, ...]
     down: Mapping[str, Received]
     memory: Callable[[], Mapping[str, Tensor]]
@@ -78,14 +72,8 @@ class Group:
         """The cohort on a device."""
         device = execution.device
         return Cohort(
-            clients=self.clients,
-            sequences=self.sequences,
-            versions=self.versions,
-            rounds=self.rounds,
-            steps=self.steps,
-            steps_assigned=self.steps_assigned,
+            **self.columns,
             learning_rates=torch.tensor(self.learning_rates, dtype=execution.dtype, device=device),
-            samples=self.samples,
             down={name: received.matrix(device) for name, received in self.down.items()},
             memory={name: rows.to(device) for name, rows in self.memory().items()},
         )

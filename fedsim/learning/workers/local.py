@@ -74,7 +74,7 @@ class LocalWorkers(Workers):
             self._free.put(worker)
 
     def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
-        """See :class:`Workers`."""
+        """Updates of the groups, in order."""
         return self._pool.map(self._train, groups)
 
     def _train(self, group: Group) -> LocalUpdate:
@@ -85,11 +85,11 @@ class LocalWorkers(Workers):
             self._free.put(worker)
 
     def stop(self) -> None:
-        """See :class:`Workers`."""
+        """End the workers."""
         self._pool.stop()
 
     def describe(self) -> Mapping[str, str | int]:
-        """See :class:`Workers`."""
+        """Type and number of workers."""
         return {"workers": self.count, **self._described}
 
 

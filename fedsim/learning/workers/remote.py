@@ -173,8 +173,8 @@ class RemoteWorkers(Workers):
             return
         settings, room = self._settings, {}
         if settings.address is None and not self._on_cuda:
-            wanted = None if settings.count is None else settings.count * self._threads
-            room = {"num_cpus": wanted or usable_cores()}
+            cores = None if settings.count is None else settings.count * self._threads
+            room = {"num_cpus": cores or usable_cores()}
         connect_to_ray(settings.address, _WHERE, **room)
         self._connected = True
 
@@ -195,7 +195,7 @@ class RemoteWorkers(Workers):
         )
 
     def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
-        """See :class:`Workers`."""
+        """Updates of the groups, in order."""
         sent: dict[int, Any] = {}
         busy: dict[Any, int] = {}
         load = [0] * len(self._processes)
@@ -259,7 +259,7 @@ class RemoteWorkers(Workers):
             ) from error
 
     def stop(self) -> None:
-        """See :class:`Workers`."""
+        """End the workers."""
         processes, self._processes = self._processes, []
         with contextlib.suppress(Exception):
             for process in processes:
@@ -270,7 +270,7 @@ class RemoteWorkers(Workers):
                 self._ray.shutdown()
 
     def describe(self) -> Mapping[str, str | int]:
-        """See :class:`Workers`."""
+        """Type and number of workers."""
         return {"workers": self.count, "workers_are": "ray"}
 
 

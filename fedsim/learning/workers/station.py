@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from fedsim.global_generators import watched
 from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels import choose
 from fedsim.learning.local_training import LocalTrainer
@@ -21,14 +22,7 @@ from fedsim.tasks.kinds.supervised import SupervisedTask
 
 
 class Worker:
-    """Trains one group at a time.
-
-    Args:
-        method: the method with the local rule, on the device of ``execution``.
-        trainer: does the local steps on that device.
-        execution: device and precision.
-        home: device to which updates are moved.
-    """
+    """Trains one group at a time, by the method and trainer of one device, and moves updates to ``home``."""
 
     def __init__(
         self, method: Method, trainer: LocalTrainer, execution: Execution, home: torch.device
@@ -57,26 +51,23 @@ class Station:
     """Everything that local training needs on one device.
 
     Attributes:
-        task, training, execution: as given.
-        method: the method, after its :meth:`fedsim.methods.base.Method.initial_state`.
+        task, training, execution: the task, the training section, device and precision.
+        method: the method, made for this device, after its :meth:`fedsim.methods.base.Method.initial_state`.
         samples: training samples of a supervised task on the device; None for others.
         kernel: computes the gradients.
         threads: number of workers that may train there at once.
         server: the server state at version 0.
-
-    Args:
-        task: the task.
-        method: the method, made for this device.
-        training: the training section.
-        seed: the scenario's seed.
-        execution: device and precision.
     """
 
     def __init__(
         self, task: Task, method: Method, training: Training, seed: int, execution: Execution
     ) -> None:
         self.task = task
-        self.method = method
+        self.method = watched(
+            method,
+            *("local_update", "aggregate"),
+            hint="draw from self.context.generator(...), keyed by version, or by client and sequence",
+        )
         self.training = training
         self.execution = execution
         self._seed = seed

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
@@ -49,7 +48,7 @@ class Shared(NetworkKind):
     """Transfers slow one another down on the links that they share."""
 
     name: ClassVar[str] = "shared"
-    Params: ClassVar[type[Parameters]] = SharedParams
+    Params = SharedParams
     params: SharedParams
 
     def build(self, context: NetworkContext) -> SharedNetwork:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.components import Parameters
 from fedsim.network.base import Direction, NetworkContext, NetworkKind
 from fedsim.network.columns import (
     AccessParams,
@@ -39,7 +38,7 @@ class Static(NetworkKind):
     """Constant latency, and rates that are constant or drawn per dispatch; nothing is shared."""
 
     name: ClassVar[str] = "static"
-    Params: ClassVar[type[Parameters]] = StaticParams
+    Params = StaticParams
     params: StaticParams
 
     def build(self, context: NetworkContext) -> StaticNetwork:
@@ -55,8 +54,9 @@ class Static(NetworkKind):
         }
         if not params.variation:
             return StaticNetwork(**links)
-        cvs = np.full((2, context.clients), params.variation)
         if params.variation == "bundle":
-            cvs = bundle_variations(context)[:, context.device_rows]
-        down, up = (context.stream(Purpose.NETWORK_JITTER, int(way)) for way in Direction)
-        return VaryingNetwork(**links, down_cv=cvs[0], up_cv=cvs[1], streams=(down, up))
+            cv = bundle_variations(context)[:, context.device_rows]
+        else:
+            cv = np.full((len(Direction), context.clients), params.variation)
+        streams = [context.stream(Purpose.NETWORK_JITTER, int(way)) for way in Direction]
+        return VaryingNetwork(cv=cv, streams=streams, **links)

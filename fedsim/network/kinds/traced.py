@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, NetworkContext, NetworkKind
 from fedsim.network.columns import (
@@ -38,10 +37,10 @@ class TracedParams(LinkParams):
     """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series followed,
     when the last byte leaves), or {name: rtt_matrix, server: NODE}."""
     on_end: OnEnd | None = None
-    """Outside a series: wrap, hold, unavailable or error; default: what the bundle's manifest says."""
+    """Outside a series: wrap, hold, unavailable or error; default: as in the bundle's manifest."""
 
     def needs_tables(self) -> Mapping[str, str]:
-        """The bundle's series, and its round-trip times where they are named."""
+        """The bundle's series, and its round-trip times if the parameters refer to them."""
         return {"network_series": "use name: static", **latency_tables(self.latency)}
 
 
@@ -52,7 +51,7 @@ class Traced(NetworkKind):
     """
 
     name: ClassVar[str] = "traced"
-    Params: ClassVar[type[Parameters]] = TracedParams
+    Params = TracedParams
     params: TracedParams
 
     def build(self, context: NetworkContext) -> TracedNetwork:
@@ -117,16 +116,16 @@ def _ride(
         rows = bundle.device_rows("network_assign")
         ids, names = text_codes(bundle.table("network_assign"), "series_id")
         way = direction.name.lower()
-        own = np.array([numbers.get((name, way), -1) for name in names] or [-1])
+        directed = np.array([numbers.get((name, way), -1) for name in names] or [-1])
         both = np.array([numbers.get((name, "both"), -1) for name in names] or [-1])
-        series_of_row = np.where(own >= 0, own, both)[ids]
-        factor = np.where(own >= 0, 1.0, ratio)[ids]
+        series_of_row = np.where(directed >= 0, directed, both)[ids]
+        factor = np.where(directed >= 0, 1.0, ratio)[ids]
         use = np.flatnonzero((series_of_row >= 0) & (rows >= 0))
-        twice = np.flatnonzero(np.bincount(rows[use], minlength=devices) > 1)
-        if len(twice):
+        repeated = np.flatnonzero(np.bincount(rows[use], minlength=devices) > 1)
+        if len(repeated):
             raise UserError(
-                f"device '{bundle.device_ids[int(twice[0])].as_py()}' has two series {way}"
-                f" ({len(twice)} devices in all)",
+                f"device '{bundle.device_ids[int(repeated[0])].as_py()}' has two series {way}"
+                f" ({len(repeated)} devices in all)",
                 where="network_assign",
                 hint="assign one series per direction",
             )
@@ -136,10 +135,10 @@ def _ride(
 
     clients = context.device_rows
     number, offset_us, scale = number[clients], offset_us[clients], scale[clients]
-    still = number < 0
-    if still.any():
-        number[still] = len(series.names) - 1
-        scale[still] = _constant_rates(direction, still, ratio, context)
+    unassigned = number < 0
+    if unassigned.any():
+        number[unassigned] = len(series.names) - 1
+        scale[unassigned] = _constant_rates(direction, unassigned, ratio, context)
     return Ride(number, offset_us * NS_PER_US, scale)
 
 

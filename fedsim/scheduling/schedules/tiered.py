@@ -74,13 +74,13 @@ class Tiered(Continuous):
         """Count an update; the last one of a tier's round completes a version."""
         tier = self._tier_of[dispatch.client]
         self._arrived[tier].append(dispatch)
-        self._one_less(tier)
+        self._count_down(tier)
 
     def lost(self, dispatch: Dispatch) -> None:
         """Stop waiting for this client."""
-        self._one_less(self._tier_of[dispatch.client])
+        self._count_down(self._tier_of[dispatch.client])
 
-    def _one_less(self, tier: int) -> None:
+    def _count_down(self, tier: int) -> None:
         self._outstanding[tier] -= 1
         if self._outstanding[tier]:
             return

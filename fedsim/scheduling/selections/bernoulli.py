@@ -13,7 +13,7 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Selection, ServerPort
-from fedsim.scheduling.successive import weighted_order
+from fedsim.scheduling.drawing import weighted_order
 
 
 class Sine(Parameters):
@@ -77,8 +77,8 @@ class Bernoulli(Selection):
         if sine is None:
             return self._probability
         factor = sine.offset + sine.amplitude * math.sin(2 * math.pi * round_ / sine.period)
-        swung: npt.NDArray[np.float64] = np.clip(self._probability * factor, 0.0, 1.0)
-        return swung
+        scaled: npt.NDArray[np.float64] = np.clip(self._probability * factor, 0.0, 1.0)
+        return scaled
 
     @property
     def allows_empty(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
-from fedsim.scheduling.turns import Turns
+from fedsim.scheduling.drawing import Turns
 
 
 class Cyclic(Selection):
@@ -18,8 +19,11 @@ class Cyclic(Selection):
 
     def __init__(self, params: CohortParams, server: ServerPort) -> None:
         super().__init__(params, server)
-        order = np.arange(server.clients)
-        self._turns = Turns(lambda lap: order)
+        self._turns = Turns(self.lap)
+
+    def lap(self, number: int) -> npt.NDArray[np.int64]:
+        """The order of the clients in the lap of this number, from 0."""
+        return np.arange(self.server.clients)
 
     def draw(self, count: int) -> list[int]:
         """Draw the next clients in turn."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.scheduling.base import CohortParams, Dispatch, Selection, ServerPort
-from fedsim.scheduling.successive import weighted_order
+from fedsim.scheduling.drawing import weighted_order
 from fedsim.scheduling.tiers import profile
 from fedsim.units import NS_PER_S
 
@@ -129,8 +129,8 @@ class Oort(Selection):
 
     def utilities(self, clients: IntArray) -> FloatArray:
         """Utility of clients whose updates have been used."""
-        everybody = self._utility[~np.isnan(self._utility)]
-        most = max(float(np.quantile(everybody, self.params.clip)), 1e-300)
+        all_utilities = self._utility[~np.isnan(self._utility)]
+        most = max(float(np.quantile(all_utilities, self.params.clip)), 1e-300)
         result: FloatArray = np.minimum(self._utility[clients], most) / most
         result += np.sqrt(
             0.1 * math.log(max(1, self._draws)) / np.maximum(1, self._last_draw[clients])

@@ -12,7 +12,7 @@ from pydantic import Field
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
-from fedsim.scheduling.turns import Turns
+from fedsim.scheduling.drawing import Turns
 from fedsim.units import Duration, to_ns
 
 

@@ -53,7 +53,7 @@ class REFL(Selection):
         self._slot_ns = to_ns(params.slot)
         self._slots = round(params.cycle / params.slot)
         self._length_ns = float(to_ns(params.round_length))
-        self._looks = np.zeros(self._slots, dtype=np.int64)
+        self._observations = np.zeros(self._slots, dtype=np.int64)
         self._seen = np.zeros((server.clients, self._slots), dtype=np.uint32)
         self._at_work = np.zeros(server.clients, dtype=np.bool_)
         self._drawn_at = np.full(server.clients, -(1 << 40), dtype=np.int64)
@@ -70,7 +70,7 @@ class REFL(Selection):
 
     def draw(self, count: int) -> list[int]:
         """Draw the clients with the lowest predicted availability."""
-        self._look()
+        self._observe()
         available = self.available()
         held = self._draws - self._drawn_at[available] < self.params.hold_off
         tie = self.generator().random(len(available))
@@ -88,8 +88,8 @@ class REFL(Selection):
         last = int(self.server.now_ns + 2 * self._length_ns) // self._slot_ns
         slots = np.arange(first, min(last, first + self._slots - 1) + 1) % self._slots
         seen = self._seen[clients]
-        share = (seen.sum(1) + 1.0) / (self._looks.sum() + 2.0)
-        chances = (seen[:, slots] + share[:, None]) / (self._looks[slots] + 1.0)
+        share = (seen.sum(1) + 1.0) / (self._observations.sum() + 2.0)
+        chances = (seen[:, slots] + share[:, None]) / (self._observations[slots] + 1.0)
         result: npt.NDArray[np.float64] = chances.mean(1)
         return result
 
@@ -107,10 +107,10 @@ class REFL(Selection):
     def _learn_length(self, length_ns: int) -> None:
         self._length_ns = (1 - _SMOOTHING) * length_ns + _SMOOTHING * self._length_ns
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         slot = self.server.now_ns // self._slot_ns % self._slots
         idle = self.server.online_clients()
         self._at_work[idle] = False
-        self._looks[slot] += 1
+        self._observations[slot] += 1
         self._seen[idle, slot] += 1
         self._seen[self._at_work, slot] += 1

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.randomness import Purpose
-from fedsim.scheduling.base import CohortParams, Selection, ServerPort
-from fedsim.scheduling.turns import Turns
+from fedsim.scheduling.selections.cyclic import Cyclic
 
 
-class ReshuffledCyclic(Selection):
+class ReshuffledCyclic(Cyclic):
     """The next block of clients in a random order; when all have had their turn, a new order is drawn.
 
     If all clients are always online, each participates exactly once in every N / cohort rounds ("regularized
@@ -20,17 +19,8 @@ class ReshuffledCyclic(Selection):
     """
 
     name: ClassVar[str] = "reshuffled_cyclic"
-    Params = CohortParams
 
-    def __init__(self, params: CohortParams, server: ServerPort) -> None:
-        super().__init__(params, server)
-        orders = server.stream(Purpose.SELECTION, 3)
-
-        def lap(number: int) -> npt.NDArray[np.int64]:
-            return orders.generator(k=number).permutation(server.clients)
-
-        self._turns = Turns(lap)
-
-    def draw(self, count: int) -> list[int]:
-        """Draw the next clients in turn."""
-        return self._turns.take(count, self.available())
+    def lap(self, number: int) -> npt.NDArray[np.int64]:
+        """A random order of the clients."""
+        orders = self.server.stream(Purpose.SELECTION, 3)
+        return orders.generator(k=number).permutation(self.server.clients)

@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedsim.scheduling.base import CohortParams
-from fedsim.scheduling.replacement import Replacing
-from fedsim.scheduling.successive import weighted_order
+from fedsim.scheduling.drawing import Replacing, weighted_order
 
 
 class SampleWeightedParams(CohortParams):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fedsim.scheduling.base import CohortParams
-from fedsim.scheduling.replacement import Replacing
+from fedsim.scheduling.drawing import Replacing
 
 
 class UniformWithReplacement(Replacing):

@@ -7,34 +7,21 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.cifar import CifarArchive, join_batches
-from fedsim.tasks.reading.files import Remote
+from fedsim.tasks.reading.cifar import read_images
+from fedsim.tasks.reading.files import Archive, find, local_folder, locate
 from fedsim.tasks.reading.images import ImageParameters
 
-_ARCHIVE = CifarArchive(
-    "cifar10",
-    "cifar-10-batches-py",
-    Remote(
-        (
-            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-            "https://cave.cs.toronto.edu/kriz/cifar-10-python.tar.gz",
-        ),
-        "md5:c58f30108f718f92721af3b95e74349a",
+_ARCHIVE = Archive(
+    (
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        "https://cave.cs.toronto.edu/kriz/cifar-10-python.tar.gz",
     ),
+    "md5:c58f30108f718f92721af3b95e74349a",
+    inner="cifar-10-batches-py",
 )
-_CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
+_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 
 
 class Cifar10Parameters(ImageParameters):
@@ -57,10 +44,9 @@ class Cifar10(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         """The images of the chosen batches."""
-        names = [f"data_batch_{number}" for number in self.params.batches]
-        *train, test = _ARCHIVE.read([*names, "test_batch"], self.params.root, folder)
-        train_x, train_y = join_batches(train, "labels")
-        test_x, test_y = join_batches([test], "labels")
+        *train, test = self._files(folder)
+        train_x, train_y = read_images(train, "labels")
+        test_x, test_y = read_images([test], "labels")
         scale, shift = self.params.pixel_map((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
         return Dataset(
             name=self.name,
@@ -69,7 +55,24 @@ class Cifar10(DatasetComponent):
             test_x=test_x,
             test_y=test_y,
             classes=10,
-            class_names=_CLASSES,
+            class_names=tuple(_CLASSES.split()),
             scale=scale,
             shift=shift,
         )
+
+    def _files(self, folder: Path | None) -> list[Path]:
+        names = [f"data_batch_{number}" for number in self.params.batches]
+        try:
+            return locate(self.name, [*names, "test_batch"], self.params.root, folder, _ARCHIVE)
+        except UserError as error:
+            source = local_folder(self.name, self.params.root, folder)
+            places = [] if source is None else [source, source / _ARCHIVE.inner]
+            present = [
+                str(number)
+                for number in range(1, 6)
+                if any(find(place, f"data_batch_{number}") for place in places)
+            ]
+            if not present:
+                raise
+            hint = f"to use the batches that are there, give batches: [{', '.join(present)}]"
+            raise UserError(error.message, where=error.where, hint=hint) from error

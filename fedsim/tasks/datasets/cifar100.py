@@ -6,20 +6,17 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.cifar import CifarArchive, join_batches
-from fedsim.tasks.reading.files import Remote, damaged
+from fedsim.tasks.reading.cifar import read_batch, read_images
+from fedsim.tasks.reading.files import Archive, damaged, locate
 from fedsim.tasks.reading.images import ImageParameters
 
-_ARCHIVE = CifarArchive(
-    "cifar100",
-    "cifar-100-python",
-    Remote(
-        (
-            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-            "https://cave.cs.toronto.edu/kriz/cifar-100-python.tar.gz",
-        ),
-        "md5:eb9058c3a382ffc7106e4002c42a8d85",
+_ARCHIVE = Archive(
+    (
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        "https://cave.cs.toronto.edu/kriz/cifar-100-python.tar.gz",
     ),
+    "md5:eb9058c3a382ffc7106e4002c42a8d85",
+    inner="cifar-100-python",
 )
 
 
@@ -43,15 +40,17 @@ class Cifar100(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         """The images with the chosen labels."""
-        train, test, meta = _ARCHIVE.read(["train", "test", "meta"], self.params.root, folder)
-        key = f"{self.params.labels}_labels"
-        train_x, train_y = join_batches([train], key)
-        test_x, test_y = join_batches([test], key)
-        scale, shift = self.params.pixel_map((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
-        classes = 100 if self.params.labels == "fine" else 20
-        names = meta.values.get(f"{self.params.labels}_label_names")
+        kind = self.params.labels
+        train, test, meta = locate(
+            self.name, ["train", "test", "meta"], self.params.root, folder, _ARCHIVE
+        )
+        train_x, train_y = read_images([train], f"{kind}_labels")
+        test_x, test_y = read_images([test], f"{kind}_labels")
+        classes = 100 if kind == "fine" else 20
+        names = read_batch(meta).get(f"{kind}_label_names")
         if not isinstance(names, list) or len(names) != classes:
-            raise damaged(meta.path, f"it does not name {classes} {self.params.labels} labels")
+            raise damaged(meta, f"it does not name {classes} {kind} labels")
+        scale, shift = self.params.pixel_map((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
         return Dataset(
             name=self.name,
             train_x=train_x,

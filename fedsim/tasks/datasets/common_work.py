@@ -65,7 +65,6 @@ class CommonWork(DatasetComponent):
             test_x=deferred((total - train, *_SHAPE), np.float32, lambda: images()[train:]),
             test_y=labels[train:],
             classes=_CLASSES,
-            class_names=tuple(str(label) for label in range(_CLASSES)),
             train_groups=np.repeat(np.arange(params.clients), params.samples),
             group_names=tuple(f"client {client}" for client in range(params.clients)),
         )

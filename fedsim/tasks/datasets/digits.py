@@ -9,6 +9,7 @@ import numpy as np
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.arrays import read_npz
+from fedsim.tasks.reading.splitting import split_dataset
 
 _FILE = Path(__file__).parent.parent / "data" / "digits.npz"
 
@@ -26,16 +27,13 @@ class Digits(DatasetComponent):
     def load(self, folder: Path | None = None) -> Dataset:
         """The digits, from a file of this package."""
         arrays = read_npz(_FILE, ("images", "labels"))
-        images, labels = arrays["images"][:, None], arrays["labels"].astype(np.int64)
-        is_test = np.arange(len(labels)) % 5 == 4
-        return Dataset(
+        labels = arrays["labels"].astype(np.int64)
+        return split_dataset(
+            arrays["images"][:, None],
+            labels,
+            np.arange(len(labels)) % 5 == 4,
             name=self.name,
-            train_x=images[~is_test],
-            train_y=labels[~is_test],
-            test_x=images[is_test],
-            test_y=labels[is_test],
             classes=10,
-            class_names=tuple(str(digit) for digit in range(10)),
             # Pixels run from 0 to 16.
             scale=np.float32(1 / 16).reshape(1, 1, 1),
             shift=np.zeros((1, 1, 1), dtype=np.float32),

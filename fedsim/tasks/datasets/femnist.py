@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.dataset import Dataset, DatasetComponent, pixel_map
 from fedsim.tasks.reading.files import FolderParameters, absent, damaged, local_folder
 from fedsim.tasks.reading.leaf import LeafPart, read_leaf
 
@@ -28,40 +28,41 @@ class Femnist(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         """The images, grouped by writer."""
-        place = local_folder(self.name, self.params.root, folder)
-        if place is None:
+        source = local_folder(self.name, self.params.root, folder)
+        if source is None:
             raise absent(self.name, ["train.json", "test.json"], None)
-        train, test, writers = read_leaf(self.name, place)
+        train, test, writers = read_leaf(self.name, source)
+        scale, shift = pixel_map()
         return Dataset(
             name=self.name,
-            train_x=_images(train, place),
-            train_y=_labels(train, place),
-            test_x=_images(test, place),
-            test_y=_labels(test, place),
+            train_x=_images(train, source),
+            train_y=_labels(train, source),
+            test_x=_images(test, source),
+            test_y=_labels(test, source),
             classes=62,
             class_names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
-            scale=np.full((1, 1, 1), 1 / 255, dtype=np.float32),
-            shift=np.zeros((1, 1, 1), dtype=np.float32),
+            scale=scale,
+            shift=shift,
             train_groups=np.array(train.users, dtype=np.int64),
             test_groups=np.array(test.users, dtype=np.int64),
             group_names=writers,
         )
 
 
-def _labels(part: LeafPart, place: Path) -> npt.NDArray[np.int64]:
+def _labels(samples: LeafPart, source: Path) -> npt.NDArray[np.int64]:
     """The labels, (n,)."""
-    wrong = [label for label in part.y if type(label) is not int]
+    wrong = [label for label in samples.y if type(label) is not int]
     if wrong:
-        raise damaged(place, f"the label {wrong[0]!r} is not a whole number")
-    return np.array(part.y, dtype=np.int64)
+        raise damaged(source, f"the label {wrong[0]!r} is not a whole number")
+    return np.array(samples.y, dtype=np.int64)
 
 
-def _images(part: LeafPart, place: Path) -> npt.NDArray[Any]:
+def _images(samples: LeafPart, source: Path) -> npt.NDArray[Any]:
     """The pixels as the 8-bit numbers that they were before LEAF divided them by 255, (n, 1, 28, 28)."""
     try:
-        pixels = np.array(part.x, dtype=np.float64).reshape(len(part.x), _PIXELS)
+        pixels = np.array(samples.x, dtype=np.float64).reshape(len(samples.x), _PIXELS)
     except ValueError as error:
-        raise damaged(place, f"a sample does not have {_PIXELS} numbers") from error
+        raise damaged(source, f"a sample does not have {_PIXELS} numbers") from error
     if not ((pixels >= 0) & (pixels <= 1)).all():
-        raise damaged(place, "pixels are outside 0 to 1")
+        raise damaged(source, "pixels are outside 0 to 1")
     return np.rint(pixels * 255).astype(np.uint8).reshape(-1, 1, 28, 28)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Parameters
@@ -52,18 +53,12 @@ class GaussianMixture(DatasetComponent):
         means = stream.generator(_MEANS).normal(
             0.0, params.mean_std, (params.classes, params.features)
         )
-        parts = []
-        for key, count in ((_TRAIN, params.samples), (_TEST, params.test_samples)):
+
+        def draw(key: int, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
             rng = stream.generator(key)
             labels = rng.permutation(np.arange(count) % params.classes).astype(np.int64)
             noise = rng.normal(0.0, params.noise_std, (count, params.features))
-            parts.append(((means[labels] + noise).astype(np.float32), labels))
-        return Dataset(
-            name=self.name,
-            train_x=parts[0][0],
-            train_y=parts[0][1],
-            test_x=parts[1][0],
-            test_y=parts[1][1],
-            classes=params.classes,
-            class_names=tuple(str(label) for label in range(params.classes)),
-        )
+            return (means[labels] + noise).astype(np.float32), labels
+
+        train, test = draw(_TRAIN, params.samples), draw(_TEST, params.test_samples)
+        return Dataset(self.name, *train, *test, classes=params.classes)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.files import FolderParameters, Remote, damaged, locate
 from fedsim.tasks.reading.idx import read_bytes
-from fedsim.tasks.reading.splitting import held_out
+from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
 
-_CENTRES = {
+_CENTERS = {
     "cleveland": "a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8",
     "hungarian": "d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796",
     "switzerland": "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314",
@@ -45,32 +45,24 @@ class HeartDisease(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         """The patients, grouped by center."""
-        files = [f"processed.{centre}.data" for centre in _CENTRES]
-        remotes = {
-            file: Remote((f"{_URL}{file}",), f"sha256:{digest}")
-            for file, digest in zip(files, _CENTRES.values(), strict=True)
-        }
+        files = [f"processed.{center}.data" for center in _CENTERS]
+        remotes = [
+            Remote((f"{_URL}{file}",), f"sha256:{digest}")
+            for file, digest in zip(files, _CENTERS.values(), strict=True)
+        ]
         paths = locate(self.name, files, self.params.root, folder, remotes)
-        centres = [_read(paths[file]) for file in files]
-        x = np.concatenate([features for features, _ in centres])
-        y = np.concatenate([sick for _, sick in centres])
-        sizes = [len(sick) for _, sick in centres]
-        groups = np.repeat(np.arange(len(centres)), sizes)
+        features, labels = zip(*map(_read, paths), strict=True)
+        sizes = [len(sick) for sick in labels]
         is_test = np.concatenate([held_out(size, _TEST_SHARE, k) for k, size in enumerate(sizes)])
-        mean, std = x[~is_test].mean(axis=0), x[~is_test].std(axis=0)
-        x = ((x - mean) / np.where(std > 0, std, 1.0)).astype(np.float32)
-        return Dataset(
+        return split_dataset(
+            standardized(np.concatenate(features), is_test),
+            np.concatenate(labels),
+            is_test,
+            np.repeat(np.arange(len(sizes)), sizes),
+            tuple(_CENTERS),
             name=self.name,
-            train_x=x[~is_test],
-            train_y=y[~is_test],
-            test_x=x[is_test],
-            test_y=y[is_test],
             classes=2,
-            kind="binary",
             class_names=("healthy", "sick"),
-            train_groups=groups[~is_test],
-            test_groups=groups[is_test],
-            group_names=tuple(_CENTRES),
         )
 
 
@@ -95,6 +87,4 @@ def _read(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         raise damaged(path, "a value is not finite")
     plain = [table[:, column] for column in range(_FEATURES) if column not in _CODES]
     coded = [table[:, column] == code for column, codes in _CODES.items() for code in codes]
-    return np.stack([*plain, *coded], axis=1).astype(np.float64), (table[:, -1] > 0).astype(
-        np.int64
-    )
+    return np.stack([*plain, *coded], axis=1).astype(np.float64), (table[:, -1] > 0).astype(int)

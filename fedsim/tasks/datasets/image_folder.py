@@ -16,6 +16,7 @@ from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, resolve
 from fedsim.tasks.reading.splitting import held_out
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+_KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
 
 
 class ImageFolderParameters(Parameters):
@@ -34,8 +35,10 @@ class ImageFolderParameters(Parameters):
 
 
 class ImageFolder(DatasetComponent):
-    """Images in folders named after their classes, as 8-bit pixels divided by 255 when used. Files are taken
-    in order of name, and what begins with a dot is left out."""
+    """Images in folders named after their classes, as 8-bit pixels divided by 255 when used.
+
+    Files are read in order of name; names that begin with a dot are ignored.
+    """
 
     name: ClassVar[str] = "image_folder"
     Params = ImageFolderParameters
@@ -45,9 +48,7 @@ class ImageFolder(DatasetComponent):
         """The images."""
         root = resolve(self.params.root, folder)
         if not root.is_dir():
-            raise UserError(
-                f"no such folder: {root}", where="dataset image_folder", hint=PATHS_ARE_RELATIVE
-            )
+            raise UserError("no such folder", where=str(root), hint=PATHS_ARE_RELATIVE)
         split = (root / "train").is_dir() and (root / "test").is_dir()
         top = root / "train" if split else root
         classes = _class_folders(top)
@@ -59,12 +60,12 @@ class ImageFolder(DatasetComponent):
                 "train/<class>/ and test/<class>/",
             )
         x, y, size = self._read(top, classes, self.params.size)
-        without = sorted(set(range(len(classes))) - set(y.tolist()))
-        if without:
+        empty = np.setdiff1d(np.arange(len(classes)), y)
+        if len(empty):
             raise UserError(
                 "no images",
-                where=str(top / classes[without[0]]),
-                hint=f"remove the folder, or put images into it; known: {', '.join(sorted(_ENDINGS))}",
+                where=str(top / classes[empty[0]]),
+                hint=f"remove the folder, or put images into it; {_KNOWN}",
             )
         if split:
             unknown = [name for name in _class_folders(root / "test") if name not in classes]
@@ -76,8 +77,8 @@ class ImageFolder(DatasetComponent):
                 )
             test_x, test_y, _ = self._read(root / "test", classes, size)
         else:
-            test = held_out(len(y), self.params.test_share, self.params.seed)
-            x, y, test_x, test_y = x[~test], y[~test], x[test], y[test]
+            is_test = held_out(len(y), self.params.test_share, self.params.seed)
+            x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
         scale, shift = pixel_map()
         return Dataset(
             name=root.name,
@@ -86,7 +87,6 @@ class ImageFolder(DatasetComponent):
             test_x=test_x,
             test_y=test_y,
             classes=len(classes),
-            kind="binary" if len(classes) == 2 else "classification",
             class_names=tuple(classes),
             scale=scale,
             shift=shift,
@@ -98,18 +98,16 @@ class ImageFolder(DatasetComponent):
         """Images (n, channels, height, width), labels (n,) and size of all files below ``top``."""
         from PIL import Image, UnidentifiedImageError
 
-        files = [
-            (path, label)
+        files = {
+            path: label
             for label, name in enumerate(classes)
             for path in sorted((top / name).rglob("*"))
             if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
-        ]
+        }
         if not files:
-            raise UserError(
-                "no images", where=str(top), hint=f"known: {', '.join(sorted(_ENDINGS))}"
-            )
+            raise UserError("no images", where=str(top), hint=_KNOWN)
         images = []
-        for path, _ in files:
+        for path in files:
             try:
                 with Image.open(path) as image:
                     pixels = image.convert("L" if self.params.channels == 1 else "RGB")
@@ -131,8 +129,7 @@ class ImageFolder(DatasetComponent):
             array = np.asarray(pixels, dtype=np.uint8)
             images.append(array[None] if array.ndim == 2 else array.transpose(2, 0, 1))
         assert size is not None
-        labels = np.array([label for _, label in files], dtype=np.int64)
-        return np.stack(images), labels, size
+        return np.stack(images), np.array(list(files.values()), dtype=np.int64), size
 
 
 def _class_folders(top: Path) -> list[str]:

@@ -12,9 +12,9 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.arrays import are_marks, divided, first_not_finite, read_arrays
+from fedsim.tasks.reading.arrays import first_not_finite, read_arrays, test_marks
 from fedsim.tasks.reading.files import resolve
-from fedsim.tasks.reading.splitting import held_out
+from fedsim.tasks.reading.splitting import held_out, split_dataset
 
 
 class NpzParameters(Parameters):
@@ -35,7 +35,7 @@ class Npz(DatasetComponent):
 
     8-bit samples stay as they are and are divided by 255 when used; everything else becomes float32. Instead of a
     file, ``path`` may be a folder with ``x.npy``, ``y.npy`` and so on. Samples of 8 bits or float32 are then read from
-    the disk as they are needed, and may be larger than memory, where ``is_test`` has all training samples first.
+    the disk as they are needed, and may be larger than memory if all training samples come before the test samples.
     """
 
     name: ClassVar[str] = "npz"
@@ -46,59 +46,66 @@ class Npz(DatasetComponent):
         """The arrays."""
         path = resolve(self.params.path, folder)
         arrays = read_arrays(path, ("x", "y"), ("group", "is_test"))
-        x, y = arrays["x"], arrays["y"]
-        lengths = {name: array.shape[:1] for name, array in arrays.items()}
-        if len(set(lengths.values())) > 1 or lengths["x"] == ():
-            raise UserError(
-                f"its arrays differ in length: {lengths}",
-                where=str(path),
-                hint="every array has one entry per sample",
-            )
-        if x.ndim < 2 or x.dtype.kind not in "fiub" or y.ndim != 1 or y.dtype.kind not in "iu":
-            raise UserError(
-                f"x has {x.ndim} dimensions of type {x.dtype}, y {y.ndim} of type {y.dtype}",
-                where=str(path),
-                hint="x must be numbers (n, ...) and y integer labels (n,)",
-            )
-        images = x.dtype == np.uint8
-        if not images:
+        _check_shapes(arrays, path)
+        x, y = arrays["x"], arrays["y"].astype(np.int64)
+        pixels: dict[str, Any] = {}
+        if x.dtype == np.uint8:
+            ones = (1,) * (x.ndim - 1)
+            pixels["scale"] = np.full(ones, 1 / 255, dtype=np.float32)
+            pixels["shift"] = np.zeros(ones, dtype=np.float32)
+        else:
             # What does not fit into float32 becomes infinite, and is refused with its row.
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32, copy=False)
-        y = y.astype(np.int64)
-        _refuse_values(x, y, path)
+        _check_values(x, y, path)
         if "is_test" in arrays:
-            test = _marks(arrays["is_test"], path)
+            is_test = test_marks(arrays["is_test"], "is_test", path)
         else:
-            test = held_out(len(y), self.params.test_share, self.params.seed)
-        groups, names = _numbered(arrays.get("group"), path)
-        (train_x, test_x), (train_y, test_y) = divided(x, test), divided(y, test)
-        classes = int(y.max(initial=0)) + 1
-        return Dataset(
+            is_test = held_out(len(y), self.params.test_share, self.params.seed)
+        return split_dataset(
+            x,
+            y,
+            is_test,
+            arrays.get("group"),
             name=path.stem,
-            train_x=train_x,
-            train_y=train_y,
-            test_x=test_x,
-            test_y=test_y,
-            classes=classes,
-            kind="binary" if classes == 2 else "classification",
-            class_names=tuple(str(label) for label in range(classes)),
-            scale=np.full((1,) * (x.ndim - 1), 1 / 255, dtype=np.float32) if images else None,
-            shift=np.zeros((1,) * (x.ndim - 1), dtype=np.float32) if images else None,
-            train_groups=None if groups is None else groups[~test],
-            test_groups=None if groups is None else groups[test],
-            group_names=names,
+            classes=int(y.max(initial=0)) + 1,
+            **pixels,
         )
 
 
-def _refuse_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) -> None:
+def _check_shapes(arrays: dict[str, npt.NDArray[Any]], path: Path) -> None:
+    """Refuse arrays that do not have one entry per sample, or samples and labels of another kind."""
+    x, y = arrays["x"], arrays["y"]
+    lengths = {name: array.shape[:1] for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1 or lengths["x"] == ():
+        raise UserError(
+            f"its arrays differ in length: {lengths}",
+            where=str(path),
+            hint="every array has one entry per sample",
+        )
+    if x.ndim < 2 or x.dtype.kind not in "fiub" or y.ndim != 1 or y.dtype.kind not in "iu":
+        raise UserError(
+            f"x has {x.ndim} dimensions of type {x.dtype}, y {y.ndim} of type {y.dtype}",
+            where=str(path),
+            hint="x must be numbers (n, ...) and y integer labels (n,)",
+        )
+    for name in ("group", "is_test"):
+        if name in arrays and arrays[name].ndim != 1:
+            raise UserError(
+                f"{name} has {arrays[name].ndim} dimensions",
+                where=str(path),
+                hint="it must hold one value for each sample (n,)",
+            )
+
+
+def _check_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) -> None:
     """Refuse values that no model could learn from, with their row in the file."""
     row = first_not_finite(x)
     if row is not None:
         raise UserError(
             f"x: sample {row} is not finite",
             where=str(path),
-            hint="leave such samples out or fill in their values; what is kept is float32",
+            hint="remove such samples or fill in their values; samples are stored as float32",
         )
     if len(y) and (y.min() < 0 or y.max() >= len(y)):
         raise UserError(
@@ -108,30 +115,3 @@ def _refuse_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) ->
         )
     if len(y) and y.min() == y.max():
         raise UserError(f"y holds one class only, {y[0]}", where=str(path), hint="use at least two")
-
-
-def _marks(is_test: npt.NDArray[Any], path: Path) -> npt.NDArray[np.bool_]:
-    """Which samples are test samples."""
-    if is_test.ndim != 1 or is_test.dtype.kind == "f" or not are_marks(is_test):
-        raise UserError(
-            f"is_test has {is_test.ndim} dimensions of type {is_test.dtype}, or other values than 0 and 1",
-            where=str(path),
-            hint="it must be true or false, or 1 or 0, for each sample (n,)",
-        )
-    return is_test.astype(bool)
-
-
-def _numbered(
-    groups: npt.NDArray[Any] | None, path: Path
-) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...]]:
-    """Groups as numbers and their names, in order of name."""
-    if groups is None:
-        return None, ()
-    if groups.ndim != 1:
-        raise UserError(
-            f"group has {groups.ndim} dimensions",
-            where=str(path),
-            hint="it must be one name or number for each sample (n,)",
-        )
-    names, numbers = np.unique(groups, return_inverse=True)
-    return numbers.astype(np.int64), tuple(str(name) for name in names)

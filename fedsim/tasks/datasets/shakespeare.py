@@ -17,7 +17,6 @@ from fedsim.tasks.reading.leaf import read_leaf
 
 Codes = npt.NDArray[np.uint8]
 
-_TEXT = "input.txt"
 _REMOTE = Remote(
     (
         "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/"
@@ -53,43 +52,47 @@ class Shakespeare(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         """The samples as character codes."""
-        place = local_folder(self.name, self.params.root, folder)
-        if place is not None and ((place / "train.json").is_file() or (place / "train").is_dir()):
-            return self._from_leaf(place)
-        path = locate(self.name, [_TEXT], self.params.root, folder, {_TEXT: _REMOTE})[_TEXT]
+        source = local_folder(self.name, self.params.root, folder)
+        if source and ((source / "train.json").is_file() or (source / "train").is_dir()):
+            return self._from_leaf(source)
+        (path,) = locate(self.name, ["input.txt"], self.params.root, folder, [_REMOTE])
         return self._from_text(path)
 
-    def _from_leaf(self, place: Path) -> Dataset:
-        train, test, roles = read_leaf(self.name, place)
+    def _from_leaf(self, source: Path) -> Dataset:
+        train, test, roles = read_leaf(self.name, source)
         samples = [*zip(train.x, train.y, strict=True), *zip(test.x, test.y, strict=True)]
         if not all(isinstance(text, str) for sample in samples for text in sample):
-            raise damaged(place, "samples and labels must be text")
+            raise damaged(source, "samples and labels must be text")
         texts = [x + y for x, y in samples]
+        if len({len(text) for text in texts}) != 1 or len(texts[0]) < 2:
+            raise damaged(source, "samples are not all of one length")
         characters = sorted(set("".join(texts)))
-        codes, training = _codes(texts, characters, place), len(train.y)
+        if len(characters) > 256:
+            raise damaged(
+                source, f"it has {len(characters)} different characters; at most 256 are supported"
+            )
+        codes, cut = np.stack([_codes(text, characters) for text in texts]), len(train.y)
         return self._dataset(
-            characters, ([codes[:training]], [codes[training:]]), (train.users, test.users), roles
+            characters, ([codes[:cut]], [codes[cut:]]), (train.users, test.users), roles
         )
 
     def _from_text(self, path: Path) -> Dataset:
         speeches = _speeches(path)
         characters = sorted(set().union(*speeches.values()))
-        code = {character: number for number, character in enumerate(characters)}
-        window, stride = self.params.length + 1, self.params.stride
+        length = self.params.length + 1
         windows: tuple[list[Codes], list[Codes]] = ([], [])
         groups: tuple[list[int], list[int]] = ([], [])
         roles: list[str] = []
         for role, text in speeches.items():
-            codes = np.array([code[character] for character in text], dtype=np.uint8)
+            codes = _codes(text, characters)
             cut = round(len(codes) * (1 - self.params.test_share))
-            if cut < window:
+            if cut < length:
                 continue
-            for part, numbers, piece in zip(
-                windows, groups, (codes[:cut], codes[cut:]), strict=True
-            ):
-                if len(piece) >= window:
-                    part.append(np.lib.stride_tricks.sliding_window_view(piece, window)[::stride])
-                    numbers.extend([len(roles)] * len(part[-1]))
+            for split, text_codes in enumerate((codes[:cut], codes[cut:])):
+                if len(text_codes) >= length:
+                    views = np.lib.stride_tricks.sliding_window_view(text_codes, length)
+                    windows[split].append(views[:: self.params.stride])
+                    groups[split].extend([len(roles)] * len(windows[split][-1]))
             roles.append(role)
         if not windows[0] or not windows[1]:
             raise UserError(
@@ -123,6 +126,11 @@ class Shakespeare(DatasetComponent):
         )
 
 
+def _codes(text: str, characters: list[str]) -> Codes:
+    """Number of each character of ``text`` among the sorted ``characters``."""
+    return np.searchsorted(characters, list(text)).astype(np.uint8)
+
+
 def _all_but_last(windows: list[Codes]) -> Codes:
     shape = (sum(map(len, windows)), windows[0].shape[1] - 1)
     return deferred(shape, np.uint8, lambda: np.concatenate(windows)[:, :-1])
@@ -145,17 +153,4 @@ def _speeches(path: Path) -> dict[str, str]:
             speeches.setdefault(role, []).append(speech)
     if not speeches:
         raise damaged(path, "it has no speeches ('ROLE:' on a line, then text, then a blank line)")
-    return {role: "\n".join(parts) for role, parts in speeches.items()}
-
-
-def _codes(texts: list[str], characters: list[str], place: Path) -> npt.NDArray[np.uint8]:
-    """Codes of each sample's characters and label, (n, length + 1)."""
-    if len(characters) > 256:
-        raise damaged(
-            place, f"it has {len(characters)} different characters; at most 256 are supported"
-        )
-    code = {character: number for number, character in enumerate(characters)}
-    lengths = {len(text) for text in texts}
-    if len(lengths) != 1 or min(lengths) < 2:
-        raise damaged(place, "samples are not all of one length")
-    return np.array([[code[character] for character in text] for text in texts], dtype=np.uint8)
+    return {role: "\n".join(texts) for role, texts in speeches.items()}

@@ -11,6 +11,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.splitting import split_dataset
 
 
 class ShiftedLogisticParameters(Parameters):
@@ -57,19 +58,12 @@ class ShiftedLogistic(DatasetComponent):
             probability = 1 / (1 + np.exp(-np.sqrt(params.features) * (x @ weights)))
             inputs.append(x.astype(np.float32))
             labels.append((rng.uniform(size=per_group) < probability).astype(np.int64))
-        x_all, y_all = np.concatenate(inputs), np.concatenate(labels)
-        group_ids = np.repeat(np.arange(params.groups), per_group)
-        is_test = np.tile(np.arange(per_group) >= params.samples, params.groups)
-        return Dataset(
+        return split_dataset(
+            np.concatenate(inputs),
+            np.concatenate(labels),
+            np.tile(np.arange(per_group) >= params.samples, params.groups),
+            np.repeat(np.arange(params.groups), per_group),
+            tuple(f"group {group}" for group in range(params.groups)),
             name=self.name,
-            train_x=x_all[~is_test],
-            train_y=y_all[~is_test],
-            test_x=x_all[is_test],
-            test_y=y_all[is_test],
             classes=2,
-            kind="binary",
-            class_names=("0", "1"),
-            train_groups=group_ids[~is_test],
-            test_groups=group_ids[is_test],
-            group_names=tuple(f"group {group}" for group in range(params.groups)),
         )

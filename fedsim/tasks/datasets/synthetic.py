@@ -12,6 +12,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, DatasetComponent
+from fedsim.tasks.reading.splitting import split_dataset
 
 _FEATURES, _CLASSES = 60, 10
 _TEST_SHARE = 0.1
@@ -57,30 +58,24 @@ class Synthetic(DatasetComponent):
         mean_inputs = shared.normal(0.0, params.beta, params.devices)
         common = shared.normal(size=(_FEATURES + 1, _CLASSES))
         spread = np.arange(1, _FEATURES + 1) ** -0.6
-        inputs, labels, groups, is_test = [], [], [], []
+        inputs, labels, is_test = [], [], []
         for device, size in enumerate(sizes.tolist()):
             rng = stream.generator(_FIRST_DEVICE + device)
-            centre: npt.NDArray[np.float64] | float = 0.0
+            center: npt.NDArray[np.float64] | float = 0.0
             weights = common
             if not params.iid:
                 weights = rng.normal(mean_weights[device], 1.0, (_FEATURES + 1, _CLASSES))
-                centre = rng.normal(mean_inputs[device], 1.0, _FEATURES)
-            x = centre + spread * rng.normal(size=(size, _FEATURES))
+                center = rng.normal(mean_inputs[device], 1.0, _FEATURES)
+            x = center + spread * rng.normal(size=(size, _FEATURES))
             inputs.append(x.astype(np.float32))
             labels.append(np.argmax(x @ weights[:-1] + weights[-1], axis=1))
-            groups.append(np.full(size, device))
             is_test.append(np.arange(size) >= size - max(1, round(_TEST_SHARE * size)))
-        x_all, y_all = np.concatenate(inputs), np.concatenate(labels).astype(np.int64)
-        group, test = np.concatenate(groups), np.concatenate(is_test)
-        return Dataset(
+        return split_dataset(
+            np.concatenate(inputs),
+            np.concatenate(labels).astype(np.int64),
+            np.concatenate(is_test),
+            np.repeat(np.arange(params.devices), sizes),
+            tuple(f"device {device}" for device in range(params.devices)),
             name=self.name,
-            train_x=x_all[~test],
-            train_y=y_all[~test],
-            test_x=x_all[test],
-            test_y=y_all[test],
             classes=_CLASSES,
-            class_names=tuple(str(label) for label in range(_CLASSES)),
-            train_groups=group[~test],
-            test_groups=group[test],
-            group_names=tuple(f"device {device}" for device in range(params.devices)),
         )

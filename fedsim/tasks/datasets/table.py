@@ -12,9 +12,9 @@ from pydantic import AliasChoices, Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.arrays import are_marks
-from fedsim.tasks.reading.files import require_file, resolve
-from fedsim.tasks.reading.splitting import held_out
+from fedsim.tasks.reading.arrays import test_marks
+from fedsim.tasks.reading.files import resolve
+from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
 from fedsim.tasks.reading.tables import read_table
 
 if TYPE_CHECKING:
@@ -55,57 +55,61 @@ class Table(DatasetComponent):
         """The rows."""
         params = self.params
         path = resolve(params.path, folder)
-        frame = _read(path)
+        if path.is_file() and path.suffix not in (".csv", ".parquet"):
+            raise UserError(
+                f"'{path.suffix}' is not a known kind of table",
+                where=str(path),
+                hint="give a file that ends in .csv or .parquet",
+            )
+        frame = read_table(
+            path,
+            "fix the file or write it again; a CSV file is UTF-8 text with a line of column names",
+        )
+        if not len(frame):
+            raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
-        self._refuse_missing(frame, features, path)
+        _refuse_missing(frame[[*features, *self._not_features]], path)
         x = frame[features].to_numpy(dtype=np.float64)
         _refuse_infinite(x, features, path)
-        classes, labels = self._classes(frame, path)
+        classes, labels = _classes(frame[params.target], path)
         if params.is_test is None:
-            test = held_out(len(frame), params.test_share, params.seed)
+            is_test = held_out(len(frame), params.test_share, params.seed)
         else:
-            test = _marks(frame, params.is_test, path)
-        if params.standardize:
-            std = x[~test].std(axis=0)
-            x = (x - x[~test].mean(axis=0)) / np.where(std > 0, std, 1.0)
-        groups = None
-        names: tuple[str, ...] = ()
-        if params.group is not None:
-            values, numbers = np.unique(frame[params.group].to_numpy(), return_inverse=True)
-            groups, names = numbers.astype(np.int64), tuple(str(value) for value in values)
-        y = labels
-        x = x.astype(np.float32)
-        return Dataset(
+            is_test = test_marks(
+                frame[params.is_test].to_numpy(), f"column '{params.is_test}'", path
+            )
+        return split_dataset(
+            standardized(x, is_test) if params.standardize else x.astype(np.float32),
+            labels,
+            is_test,
+            None if params.group is None else frame[params.group].to_numpy(),
             name=path.stem,
-            train_x=x[~test],
-            train_y=y[~test],
-            test_x=x[test],
-            test_y=y[test],
             classes=len(classes),
-            kind="binary" if len(classes) == 2 else "classification",
-            class_names=tuple(str(value) for value in classes),
-            train_groups=None if groups is None else groups[~test],
-            test_groups=None if groups is None else groups[test],
-            group_names=names,
+            class_names=tuple(map(str, classes)),
         )
 
-    def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
+    @property
+    def _not_features(self) -> list[str]:
+        """Columns that a model must not see."""
         params = self.params
-        taken = self._taken
-        features = params.features
+        return [name for name in (params.target, params.group, params.is_test) if name is not None]
+
+    def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
+        """The columns that a model sees, all of numbers."""
+        features = self.params.features
         if features is None:
-            features = [name for name in frame.columns if name not in taken]
-        missing = [name for name in [*taken, *features] if name not in frame.columns]
+            features = [name for name in frame.columns if name not in self._not_features]
+        missing = [name for name in [*self._not_features, *features] if name not in frame.columns]
         if missing:
             raise UserError(
                 f"no column {', '.join(repr(name) for name in missing)}",
                 where=str(path),
                 hint=f"its columns are: {', '.join(map(str, frame.columns))}",
             )
-        told = [name for name in features if name in taken]
-        if told:
+        leaks = [name for name in features if name in self._not_features]
+        if leaks:
             raise UserError(
-                f"column {told[0]!r} is a feature and also target, group or is_test",
+                f"column {leaks[0]!r} is a feature and also target, group or is_test",
                 where=str(path),
                 hint="remove it from features; a model must not see it",
             )
@@ -120,58 +124,43 @@ class Table(DatasetComponent):
             )
         return features
 
-    @property
-    def _taken(self) -> list[str]:
-        """Columns that are no features."""
-        params = self.params
-        return [name for name in (params.target, params.group, params.is_test) if name is not None]
 
-    def _classes(
-        self, frame: pd.DataFrame, path: Path
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-        """The classes in order, and the number of each row's."""
-        target = self.params.target
-        column = frame[target]
-        values = column.to_numpy()
-        if column.dtype.kind == "f" and (values % 1 != 0).any():
-            row = int(np.argmax(values % 1 != 0))
-            raise UserError(
-                f"column '{target}' holds {values[row]} in row {row}, a quantity, not a class",
-                where=str(path),
-                hint="target must name a column of classes: text, whole numbers, or true and false",
-            )
-        if column.dtype.kind not in "fiubO" or (
-            values.dtype.kind == "O" and not all(isinstance(value, str) for value in values)
-        ):
-            raise UserError(
-                f"column '{target}' holds values other than text, whole numbers, or true and false",
-                where=str(path),
-                hint="target must name a column of classes",
-            )
-        classes, labels = np.unique(values, return_inverse=True)
-        if len(classes) < 2:
-            raise UserError(
-                f"column '{target}' holds one class only",
-                where=str(path),
-                hint="use at least two",
-            )
-        return classes, labels.astype(np.int64)
+def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The classes in order, and the number of each row's."""
+    values, problem = column.to_numpy(), None
+    if column.dtype.kind == "f" and (values % 1 != 0).any():
+        row = int(np.argmax(values % 1 != 0))
+        problem = f"{values[row]} in row {row}, a quantity, not a class"
+    elif column.dtype.kind not in "fiubO" or (
+        values.dtype.kind == "O" and not all(isinstance(value, str) for value in values)
+    ):
+        problem = "values other than text, whole numbers, or true and false"
+    elif (values == values[0]).all():
+        problem = "one class only"
+    if problem is not None:
+        raise UserError(
+            f"column '{column.name}' holds {problem}",
+            where=str(path),
+            hint="target must name a column of at least two classes: text, whole numbers, or true and false",
+        )
+    classes, labels = np.unique(values, return_inverse=True)
+    return classes, labels.astype(np.int64)
 
-    def _refuse_missing(self, frame: pd.DataFrame, features: list[str], path: Path) -> None:
-        used = [*features, *self._taken]
-        empty = frame[used].isna()
-        if empty.to_numpy().any():
-            column = next(name for name in used if empty[name].any())
-            row = int(np.argmax(empty[column].to_numpy()))
-            raise UserError(
-                f"{int(empty.to_numpy().sum()):,} cells are empty, the first in column '{column}', row {row}",
-                where=str(path),
-                hint="drop these rows or fill the cells first",
-            )
+
+def _refuse_missing(frame: pd.DataFrame, path: Path) -> None:
+    """Refuse empty cells, with row and column of the first."""
+    empty = frame.isna().to_numpy()
+    if empty.any():
+        column, row = (int(index) for index in np.argwhere(empty.T)[0])
+        raise UserError(
+            f"{int(empty.sum()):,} cells are empty, the first in column '{frame.columns[column]}', row {row}",
+            where=str(path),
+            hint="drop these rows or fill the cells first",
+        )
 
 
 def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path) -> None:
-    """Refuse values that are not finite in float32, with row and column."""
+    """Refuse values that are not finite in float32, with row and column of the first."""
     wrong = ~(np.abs(x) <= np.finfo(np.float32).max)
     if wrong.any():
         row, column = (int(index) for index in np.argwhere(wrong)[0])
@@ -180,32 +169,3 @@ def _refuse_infinite(x: npt.NDArray[np.float64], features: list[str], path: Path
             where=str(path),
             hint="drop the row, or give it a finite number",
         )
-
-
-def _marks(frame: pd.DataFrame, name: str, path: Path) -> npt.NDArray[np.bool_]:
-    """Which rows are test samples."""
-    values = frame[name].to_numpy()
-    if not are_marks(values):
-        raise UserError(
-            f"column '{name}' holds values other than true and false, or 1 and 0",
-            where=str(path),
-            hint="is_test must name a column that marks the test samples",
-        )
-    return values.astype(bool)
-
-
-def _read(path: Path) -> pd.DataFrame:
-    require_file(path)
-    if path.suffix not in (".csv", ".parquet"):
-        raise UserError(
-            f"'{path.suffix}' is not a known kind of table",
-            where=str(path),
-            hint="give a file that ends in .csv or .parquet",
-        )
-    frame = read_table(
-        path,
-        "fix the file or write it again; a CSV file is UTF-8 text with a line of column names",
-    )
-    if not len(frame):
-        raise UserError("it has no rows", where=str(path))
-    return frame

@@ -1,11 +1,7 @@
-"""Analytic tasks: every client minimizes a quadratic (or linear) function with exactly known gradients.
-
-For verification and for theory: the method cards' worked cases run on these and give exact iterates.
-"""
+"""Quadratic tasks, whose gradients are known exactly: for verification, and for worked cases with exact iterates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,18 +38,17 @@ class NoiseEntry(Parameters):
 
 
 class QuadraticParams(Parameters):
-    """Client i minimises f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
+    """Client i minimizes f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
 
     centers: list[float] | list[list[float]] | None = None
-    """Centres b_i: a list of N vectors, or of N numbers where there is one dimension. Zero where only slopes
-    are given."""
+    """Centers b_i: a list of N vectors, or of N numbers if there is one dimension. Zero if only slopes are given."""
     curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
-    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 where centers
-    are given, else 0."""
+    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 if centers are
+    given, else 0."""
     slopes: list[float] | list[list[float]] | None = None
     """Slopes s_i: N vectors (or numbers) for linear objectives; zero when not given."""
     noise_std: float | list[float] = 0.0
-    """Standard deviation of normal noise added to every gradient: one number, or one a dimension."""
+    """Standard deviation of normal noise added to every gradient: one number, or one per dimension."""
     noise_tape: list[NoiseEntry] = []
     """Noise written out: added to the gradients of exactly these steps."""
     initial: float | list[float] = 0.0
@@ -68,8 +63,8 @@ class QuadraticParams(Parameters):
 class QuadraticTask(AnalyticTask):
     """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
 
-    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the
-    numbers are dyadic.
+    All values are float64; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the numbers are
+    dyadic.
 
     Raises:
         UserError: the given lists do not fit together.
@@ -81,8 +76,7 @@ class QuadraticTask(AnalyticTask):
 
     def __init__(self, params: QuadraticParams) -> None:
         self.params = params
-        centers = _rows(params.centers, "centers")
-        slopes = _rows(params.slopes, "slopes")
+        centers, slopes = (_rows(getattr(params, name), name) for name in ("centers", "slopes"))
         given = centers if centers is not None else slopes
         if given is None:
             raise _wrong("it needs centers or slopes")
@@ -93,16 +87,24 @@ class QuadraticTask(AnalyticTask):
             )
         self._centers = np.zeros_like(given) if centers is None else centers
         self._slopes = np.zeros_like(given) if slopes is None else slopes
-        curvature_default = 0.0 if centers is None else 1.0
-        self._curvatures = _curvatures(
-            curvature_default if params.curvatures is None else params.curvatures, clients, size
-        )
+        curvatures: Any = params.curvatures
+        if curvatures is None:
+            curvatures = 0.0 if centers is None else 1.0
+        self._curvatures = _curvatures(curvatures, clients, size)
         self._noise_std = _vector(params.noise_std, size, "noise_std")
         if (self._noise_std < 0).any():
             raise _wrong("noise_std is negative")
         self._start = _vector(params.initial, size, "initial")
-        self.layout = _layout(params.names, size)
-        self.samples = _samples(params.samples, clients)
+        names = params.names or {"x": size}
+        if min(names.values()) < 1 or sum(names.values()) != size:
+            raise _wrong(
+                f"the named blocks have lengths {list(names.values())}; they must be positive and add up to {size}"
+            )
+        self.layout = Layout.of((name, (length,)) for name, length in names.items())
+        samples = [1] * clients if params.samples is None else params.samples
+        if len(samples) != clients or min(samples) < 1:
+            raise _wrong(f"samples must be {clients} numbers of at least 1")
+        self.samples = np.array(samples, dtype=np.int64)
         self._tape = _tape(params.noise_tape, clients, size)
 
     @classmethod
@@ -111,24 +113,9 @@ class QuadraticTask(AnalyticTask):
         return cls(params)
 
     @cached_property
-    def centers(self) -> Tensor:
-        """b_i, (N, d) float64."""
-        return _tensor(self._centers)
-
-    @cached_property
-    def curvatures(self) -> Tensor:
-        """Diagonals of A_i, (N, d), or full matrices, (N, d, d), float64."""
-        return _tensor(self._curvatures)
-
-    @cached_property
-    def slopes(self) -> Tensor:
-        """s_i, (N, d) float64."""
-        return _tensor(self._slopes)
-
-    @cached_property
-    def noise_std(self) -> Tensor:
-        """Standard deviation of the gradient noise in each dimension, (d,) float64."""
-        return _tensor(self._noise_std)
+    def _objectives(self) -> tuple[Tensor, Tensor, Tensor]:
+        """b_i (N, d), the diagonals (N, d) or matrices (N, d, d) A_i, and s_i (N, d); float64."""
+        return _tensor(self._centers), _tensor(self._curvatures), _tensor(self._slopes)
 
     def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
         """The given start, in float64 if ``dtype`` is None; ``stream`` is not used."""
@@ -136,7 +123,7 @@ class QuadraticTask(AnalyticTask):
         return start if dtype is None else start.to(dtype)
 
     def activations_per_sample(self) -> int:
-        """None: the gradient follows from the model alone."""
+        """0: the gradient follows from the model alone."""
         return 0
 
     def flops_per_sample(self) -> int:
@@ -160,11 +147,8 @@ class QuadraticTask(AnalyticTask):
         import torch
 
         rows = torch.as_tensor(clients)
-        return (
-            self.centers[rows].to(points),
-            self.curvatures[rows].to(points),
-            self.slopes[rows].to(points),
-        )
+        centers, curvatures, slopes = (value[rows].to(points) for value in self._objectives)
+        return centers, curvatures, slopes
 
     @property
     def noisy(self) -> bool:
@@ -180,9 +164,7 @@ class QuadraticTask(AnalyticTask):
             result += stream.normals(clients[:, None], draws) * self._noise_std
         if self._tape:
             for row, key in enumerate(zip(clients.tolist(), sequences.tolist(), strict=True)):
-                entry = self._tape.get((*key, step))
-                if entry is not None:
-                    result[row] += entry
+                result[row] += self._tape.get((*key, step), 0.0)
         return _tensor(result)
 
     def measure(self, model: Tensor) -> dict[str, float]:
@@ -218,15 +200,13 @@ class QuadraticTask(AnalyticTask):
         """
         import torch
 
-        curvature = (
-            torch.diag_embed(self.curvatures) if self.curvatures.ndim == 2 else self.curvatures
-        )
-        target = (_curve(self.curvatures, self.centers) - self.slopes).mean(0)
-        mean = curvature.mean(0)
+        centers, curvatures, slopes = self._objectives
+        target = (_curve(curvatures, centers) - slopes).mean(0)
+        matrices = torch.diag_embed(curvatures) if curvatures.ndim == 2 else curvatures
+        mean = matrices.mean(0)
         solution: Tensor = torch.linalg.pinv(mean, hermitian=True) @ target
-        if not torch.allclose(mean @ solution, target) or bool(
-            (torch.linalg.eigvalsh(mean) < 0).any()
-        ):
+        convex = not (torch.linalg.eigvalsh(mean) < 0).any()
+        if not convex or not torch.allclose(mean @ solution, target):
             raise _wrong("the mean of the clients' objectives has no minimum")
         return solution
 
@@ -251,10 +231,9 @@ def _wrong(message: str) -> UserError:
 
 def _array(values: Any, what: str) -> FloatArray:
     try:
-        result = np.array(values, dtype=np.float64)
+        return np.array(values, dtype=np.float64)
     except ValueError as error:
         raise _wrong(f"the rows of {what} have different lengths") from error
-    return result
 
 
 def _rows(values: Any, what: str) -> FloatArray | None:
@@ -281,8 +260,7 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     if result.ndim < 2:
         if result.ndim and len(result) != clients:
             raise _wrong(f"there are {len(result)} curvatures for {clients} clients")
-        column = np.broadcast_to(result, (clients,))[:, None]
-        return np.broadcast_to(column, (clients, size)).copy()
+        return np.broadcast_to(result[..., None], (clients, size)).copy()
     if result.shape not in ((clients, size), (clients, size, size)):
         raise _wrong(
             f"curvatures have shape {result.shape}; expected ({clients},), ({clients}, {size}) "
@@ -293,28 +271,10 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     return result
 
 
-def _layout(names: Mapping[str, int], size: int) -> Layout:
-    if not names:
-        return Layout.of([("x", (size,))])
-    if any(length < 1 for length in names.values()) or sum(names.values()) != size:
-        raise _wrong(
-            f"the named blocks have lengths {list(names.values())}; they must be positive and add up to {size}"
-        )
-    return Layout.of([(name, (length,)) for name, length in names.items()])
-
-
-def _samples(values: list[int] | None, clients: int) -> IntArray:
-    if values is None:
-        return np.ones(clients, dtype=np.int64)
-    if len(values) != clients or min(values) < 1:
-        raise _wrong(f"samples must be {clients} numbers of at least 1")
-    return np.array(values, dtype=np.int64)
-
-
 def _tape(
     entries: list[NoiseEntry], clients: int, size: int
 ) -> dict[tuple[int, int, int], FloatArray]:
-    tape: dict[tuple[int, int, int], FloatArray] = {}
+    tape = {}
     for number, entry in enumerate(entries):
         if entry.client >= clients or len(entry.noise) != size:
             raise _wrong(

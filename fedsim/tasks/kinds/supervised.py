@@ -42,14 +42,14 @@ class SupervisedParams(Parameters):
 class SupervisedTask(Task):
     """A model to be trained on the clients' samples.
 
-    Samples are loaded and the module is built when they are first used. A model that has no outline, as one of the
-    user's own, is built and checked at once.
+    Samples are loaded and the module is built on first use. A model without an outline, such as a user's own, is
+    built and checked immediately.
 
     Attributes:
         dataset: the samples.
-        partition: which client holds which.
-        model: the part that builds the module.
-        loss: what it is trained for.
+        partition: the row numbers of each client's samples.
+        model: builds the module.
+        loss: its training loss.
         offsets, rows: client i trains on ``rows[offsets[i] : offsets[i + 1]]`` of ``train_x``; numpy int64.
         client_test_offsets, client_test_rows: the same for their own test samples, which index ``client_test_x``; None
             if clients have none.
@@ -155,7 +155,7 @@ class SupervisedTask(Task):
         return _tensor(self.dataset.scale), _tensor(self.dataset.shift)
 
     def inputs(self, raw: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """What the module sees of gathered samples ``raw`` (n, *input_shape), on their device.
+        """The module's inputs for gathered samples ``raw`` (n, *input_shape), on their device.
 
         Character codes become int64; everything else becomes ``raw * scale + shift`` in ``dtype`` (float32 if None).
         """
@@ -240,15 +240,15 @@ class SupervisedTask(Task):
     def _check_smallest_batch(self, training: Training) -> None:
         """Refuse a model that cannot be trained on one sample if a client would have a mini-batch of one."""
         batch_size = training.batch_size
-        alone = (self.samples == 1) | (batch_size == 1)
-        # The last batch of an epoch, if a dispatch gets so far.
+        single = (self.samples == 1) | (batch_size == 1)
+        # The last batch of an epoch, if a dispatch gets that far.
         reached = self.local_steps(training) >= self.steps_per_epoch(batch_size)
-        alone |= (self.samples % batch_size == 1) & (reached | (training.time_budget is not None))
-        reason = self.refusal_of_one_sample() if alone.any() else None
+        single |= (self.samples % batch_size == 1) & (reached | (training.time_budget is not None))
+        reason = self.refusal_of_one_sample() if single.any() else None
         if reason is not None:
-            client = int(np.argmax(alone))
+            client = int(np.argmax(single))
             raise UserError(
-                f"{int(alone.sum()):,} clients have a mini-batch of one sample (client {client}: "
+                f"{int(single.sum()):,} clients have a mini-batch of one sample (client {client}: "
                 f"{self.samples[client]:,} samples in batches of {batch_size:,}), on which model {self.model.name} "
                 f"cannot be trained: {reason}",
                 where="training.batch_size",

@@ -13,8 +13,6 @@ from fedsim.tasks.layout import Layout
 from fedsim.units import Size
 
 _ONLY_BLOCK = "model"
-
-
 _TIMED_PARAMETERS = 1_000_000
 
 
@@ -41,7 +39,7 @@ class TimingParams(Parameters):
     device must have to be eligible."""
 
     def elements(self, item_bytes: int) -> int:
-        """Parameters of the model, where one takes so many bytes."""
+        """Parameters of the model if each takes ``item_bytes`` bytes."""
         if self.size is not None:
             return max(1, round(self.size / item_bytes))
         return self.parameters or _TIMED_PARAMETERS

@@ -25,7 +25,21 @@ class CharLstmParameters(Parameters):
     """LSTM layers."""
 
 
-class CharLstm(ModelComponent):
+class _CharacterModel(ModelComponent):
+    """A model that sees characters and predicts the next one."""
+
+    def _characters(self, dataset: Dataset) -> tuple[int, int]:
+        """Number of different characters, and characters in a sample, of a dataset that the model fits."""
+        if dataset.kind != "next_character":
+            raise self.misfit(
+                "it predicts the next character, but samples are not sequences of characters",
+                dataset,
+                "use the dataset shakespeare, or another model",
+            )
+        return dataset.classes, dataset.input_shape[0]
+
+
+class CharLstm(_CharacterModel):
     """Next character by two LSTM layers of 256 units on 8-dimensional embeddings (McMahan et al. 2017; LEAF)."""
 
     name: ClassVar[str] = "char_lstm"
@@ -36,15 +50,15 @@ class CharLstm(ModelComponent):
         """The layers for this dataset's characters."""
         from fedsim.tasks.modules.characters import CharacterLstm
 
-        _need_characters(self, dataset)
+        characters, _ = self._characters(dataset)
         params = self.params
-        return CharacterLstm(dataset.classes, params.embedding, params.hidden, params.layers)
+        return CharacterLstm(characters, params.embedding, params.hidden, params.layers)
 
     def outline(self, dataset: Dataset) -> Outline:
         """Embedding, LSTM layers and the last layer."""
-        _need_characters(self, dataset)
-        inputs, hidden, classes = self.params.embedding, self.params.hidden, dataset.classes
-        tensors: NamedShapes = (("embedding.weight", (classes, inputs)),)
+        characters, _ = self._characters(dataset)
+        inputs, hidden = self.params.embedding, self.params.hidden
+        tensors: NamedShapes = (("embedding.weight", (characters, inputs)),)
         for number in range(self.params.layers):
             layer = f"layers.{number}"
             tensors += (
@@ -53,7 +67,7 @@ class CharLstm(ModelComponent):
                 (f"{layer}.bias", (4 * hidden,)),
             )
             inputs = hidden
-        return Outline(tensors + linear("classifier", inputs, classes))
+        return Outline(tensors + linear("classifier", inputs, characters))
 
 
 class CharTransformerParameters(Parameters):
@@ -67,7 +81,7 @@ class CharTransformerParameters(Parameters):
     """Transformer blocks."""
 
 
-class CharTransformer(ModelComponent):
+class CharTransformer(_CharacterModel):
     """Next character by a small pre-norm transformer with learned positions."""
 
     name: ClassVar[str] = "char_transformer"
@@ -78,19 +92,18 @@ class CharTransformer(ModelComponent):
         """The layers for this dataset's characters."""
         from fedsim.tasks.modules.characters import CharacterTransformer
 
-        self._check(dataset)
         params = self.params
         return CharacterTransformer(
-            dataset.classes, dataset.input_shape[0], params.width, params.heads, params.layers
+            *self._characters(dataset), params.width, params.heads, params.layers
         )
 
     def outline(self, dataset: Dataset) -> Outline:
         """Embeddings of characters and positions, blocks, and the last layers."""
-        self._check(dataset)
-        width, classes = self.params.width, dataset.classes
+        characters, length = self._characters(dataset)
+        width = self.params.width
         tensors: NamedShapes = (
-            ("embedding.weight", (classes, width)),
-            ("positions.weight", (dataset.input_shape[0], width)),
+            ("embedding.weight", (characters, width)),
+            ("positions.weight", (length, width)),
         )
         for number in range(self.params.layers):
             block = f"blocks.{number}"
@@ -102,28 +115,19 @@ class CharTransformer(ModelComponent):
                 *linear(f"{block}.widen", width, 4 * width),
                 *linear(f"{block}.narrow", 4 * width, width),
             )
-        return Outline((*tensors, *norm("norm", width), *linear("classifier", width, classes)))
+        return Outline((*tensors, *norm("norm", width), *linear("classifier", width, characters)))
 
-    def _check(self, dataset: Dataset) -> None:
-        _need_characters(self, dataset)
+    def _characters(self, dataset: Dataset) -> tuple[int, int]:
         width, heads = self.params.width, self.params.heads
         if width % heads:
             raise self.misfit(f"{heads} heads do not divide width {width}", dataset)
+        return super()._characters(dataset)
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Torch's standard rules, with embeddings scaled down to 0.02."""
-        from torch import nn
+        from torch.nn import Embedding
 
         super().initialize(module, generator)
         for layer in module.modules():
-            if isinstance(layer, nn.Embedding):
+            if isinstance(layer, Embedding):
                 layer.weight.mul_(0.02)
-
-
-def _need_characters(model: ModelComponent, dataset: Dataset) -> None:
-    if dataset.kind != "next_character":
-        raise model.misfit(
-            "it predicts the next character, but samples are not sequences of characters",
-            dataset,
-            "use the dataset shakespeare, or another model",
-        )

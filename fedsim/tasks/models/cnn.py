@@ -35,13 +35,10 @@ class Cnn(SequentialModel):
 
     def layers(self) -> list[Layer]:
         """Convolutions that keep the size of the image, then the hidden layers."""
-        first, second = self.params.channels
-        kernel = self.params.kernel
-        result: list[Layer] = [
-            *(Conv(first, kernel, kernel // 2), "relu", "pool"),
-            *(Conv(second, kernel, kernel // 2), "relu", "pool"),
-            "flatten",
-        ]
+        kernel, result = self.params.kernel, list[Layer]()
+        for channels in self.params.channels:
+            result += [Conv(channels, kernel, kernel // 2), "relu", "pool"]
+        result.append("flatten")
         for width in self.params.hidden:
             result += [Linear(width), "relu"]
         return result

@@ -9,7 +9,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.model import ModelComponent, NamedShapes, Outline
+from fedsim.tasks.model import ModelComponent, Outline
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,8 +36,8 @@ class Linear(ModelComponent):
     """Binary logistic regression, linear in a shared and a personal block, with an optional non-convex penalty.
 
     The study of Chen et al., Sharper Convergence Guarantees for Federated Learning with Partial Model
-    Personalization, section 5: f_i = mean of log(1 + exp(-c (a . u + b . v_i))) + rho (||u||^2 / (1 +
-        ||u||^2) + ||v_i||^2 / (1 + ||v_i||^2)).
+    Personalization, section 5: f_i = mean of log(1 + exp(-c (a . u + b . v_i))) +
+    rho (||u||^2 / (1 + ||u||^2) + ||v_i||^2 / (1 + ||v_i||^2)).
     """
 
     name: ClassVar[str] = "linear"
@@ -48,17 +48,24 @@ class Linear(ModelComponent):
         """The module for this dataset's features."""
         from fedsim.tasks.modules.split_linear import SplitLinear
 
-        return SplitLinear(self._features(dataset), self.params)
+        params, features = self.params, self._features(dataset)
+        return SplitLinear(
+            features - params.personal_features,
+            params.personal_features,
+            bias=params.bias,
+            shuffle_features=params.shuffle_features,
+            unit_norm=params.unit_norm,
+        )
 
     def outline(self, dataset: Dataset) -> Outline:
-        """The vectors ``shared``, ``personal`` and ``bias``, as far as there are such."""
+        """The vectors ``shared`` and, if the parameters ask for them, ``personal`` and ``bias``."""
         personal = self.params.personal_features
-        tensors: NamedShapes = (("shared", (self._features(dataset) - personal,)),)
-        if personal:
-            tensors += (("personal", (personal,)),)
-        if self.params.bias:
-            tensors += (("bias", (1,)),)
-        return Outline(tensors)
+        lengths = {
+            "shared": self._features(dataset) - personal,
+            "personal": personal,
+            "bias": int(self.params.bias),
+        }
+        return Outline(tuple((name, (length,)) for name, length in lengths.items() if length))
 
     def _features(self, dataset: Dataset) -> int:
         """Numbers in a sample of a dataset that the model fits."""

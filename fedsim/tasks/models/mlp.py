@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -35,9 +34,9 @@ class _LinearStack(ModelComponent):
     def _widths(self, dataset: Dataset) -> list[int]:
         return [self.feature_count(dataset), *self._hidden(), dataset.classes]
 
-    @abstractmethod
     def _hidden(self) -> list[int]:
         """Widths of the hidden layers."""
+        return []
 
 
 class LogisticRegressionParameters(Parameters):
@@ -54,9 +53,6 @@ class LogisticRegression(_LinearStack):
     family: ClassVar[Family] = "linear"
     Params = LogisticRegressionParameters
     params: LogisticRegressionParameters
-
-    def _hidden(self) -> list[int]:
-        return []
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Random or zero, by ``start``."""

@@ -16,14 +16,11 @@ class FedCompassCnn(SequentialModel):
 
     name: ClassVar[str] = "fedcompass_cnn"
     least: ClassVar[int] = 16
-
-    def layers(self) -> list[Layer]:
-        """As in the paper."""
-        return [
-            *(Conv(32, 5), "relu", "pool"),
-            *(Conv(64, 5), "relu", "pool"),
-            *("flatten", Linear(512), "relu"),
-        ]
+    hidden_layers: ClassVar[tuple[Layer, ...]] = (
+        *(Conv(32, 5), "relu", "pool"),
+        *(Conv(64, 5), "relu", "pool"),
+        *("flatten", Linear(512), "relu"),
+    )
 
 
 class FedSumMnistCnn(SequentialModel):
@@ -34,14 +31,11 @@ class FedSumMnistCnn(SequentialModel):
     """
 
     name: ClassVar[str] = "fedsum_mnist_cnn"
-
-    def layers(self) -> list[Layer]:
-        """As in the paper."""
-        return [
-            *(Conv(10, 3, padding=1), "relu", "pool"),
-            *(Conv(20, 3, padding=1), Dropout(0.2), "relu", "pool"),
-            *("flatten", Linear(50), "relu", Dropout(0.2)),
-        ]
+    hidden_layers: ClassVar[tuple[Layer, ...]] = (
+        *(Conv(10, 3, padding=1), "relu", "pool"),
+        *(Conv(20, 3, padding=1), Dropout(0.2), "relu", "pool"),
+        *("flatten", Linear(50), "relu", Dropout(0.2)),
+    )
 
 
 class FedSumSvhnCnn(SequentialModel):
@@ -52,14 +46,11 @@ class FedSumSvhnCnn(SequentialModel):
     """
 
     name: ClassVar[str] = "fedsum_svhn_cnn"
-
-    def layers(self) -> list[Layer]:
-        """As in the paper."""
-        return [
-            *(Conv(32, 3, padding=1), "relu", "pool"),
-            *(Conv(32, 3, padding=1), "relu", "pool"),
-            *("flatten", Linear(128), "relu"),
-        ]
+    hidden_layers: ClassVar[tuple[Layer, ...]] = (
+        *(Conv(32, 3, padding=1), "relu", "pool"),
+        *(Conv(32, 3, padding=1), "relu", "pool"),
+        *("flatten", Linear(128), "relu"),
+    )
 
 
 class FedSumCifarCnn(SequentialModel):
@@ -70,14 +61,11 @@ class FedSumCifarCnn(SequentialModel):
     """
 
     name: ClassVar[str] = "fedsum_cifar_cnn"
-
-    def layers(self) -> list[Layer]:
-        """As in the paper."""
-        return [
-            *(Conv(32, 3, padding=1), "relu", "pool"),
-            *(Conv(32, 3, padding=1), "relu", "pool"),
-            *("flatten", Linear(256), "relu", Linear(64), "relu"),
-        ]
+    hidden_layers: ClassVar[tuple[Layer, ...]] = (
+        *(Conv(32, 3, padding=1), "relu", "pool"),
+        *(Conv(32, 3, padding=1), "relu", "pool"),
+        *("flatten", Linear(256), "relu", Linear(64), "relu"),
+    )
 
 
 class WangJiFashionCnn(SequentialModel):
@@ -89,14 +77,11 @@ class WangJiFashionCnn(SequentialModel):
 
     name: ClassVar[str] = "wangji_fashion_cnn"
     for_relu: ClassVar[bool] = True
-
-    def layers(self) -> list[Layer]:
-        """As in the paper."""
-        return [
-            *(Conv(32, 5, padding=2), "relu", "pool"),
-            *(Conv(32, 5, padding=2), "relu", "pool"),
-            *("flatten", Linear(128), "relu"),
-        ]
+    hidden_layers: ClassVar[tuple[Layer, ...]] = (
+        *(Conv(32, 5, padding=2), "relu", "pool"),
+        *(Conv(32, 5, padding=2), "relu", "pool"),
+        *("flatten", Linear(128), "relu"),
+    )
 
 
 class WangJiCifarCnn(SequentialModel):
@@ -108,11 +93,8 @@ class WangJiCifarCnn(SequentialModel):
 
     name: ClassVar[str] = "wangji_cifar_cnn"
     for_relu: ClassVar[bool] = True
-
-    def layers(self) -> list[Layer]:
-        """As in the paper."""
-        return [
-            *(Conv(32, 5, padding=2), "relu", "pool"),
-            *(Conv(64, 5, padding=2), "relu", "pool"),
-            *("flatten", Linear(512), "relu", Linear(128), "relu"),
-        ]
+    hidden_layers: ClassVar[tuple[Layer, ...]] = (
+        *(Conv(32, 5, padding=2), "relu", "pool"),
+        *(Conv(64, 5, padding=2), "relu", "pool"),
+        *("flatten", Linear(512), "relu", Linear(128), "relu"),
+    )

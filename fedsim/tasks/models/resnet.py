@@ -25,13 +25,7 @@ class ResNetParameters(Parameters):
 
 
 class _ResNet(ModelComponent):
-    """What both networks share.
-
-    Attributes:
-        widths: channels of the stages.
-        blocks: basic blocks in each stage.
-        projected: whether shortcuts that change the shape have parameters.
-    """
+    """What both networks share; the attributes are arguments of the module ``ResidualNetwork``."""
 
     Params = ResNetParameters
     params: ResNetParameters
@@ -44,40 +38,36 @@ class _ResNet(ModelComponent):
         from fedsim.tasks.modules.residual import ResidualNetwork
 
         depth = self._depth(dataset)
+        groups = self.params.groups if self.params.norm == "group" else None
         return ResidualNetwork(
-            depth, self.widths, self.blocks, self.projected, dataset.classes, self.params
+            depth, self.widths, self.blocks, self.projected, dataset.classes, groups
         )
 
     def outline(self, dataset: Dataset) -> Outline:
         """Stem, blocks and the last layer; with batch norm also the running means and variances."""
-        width = self.widths[0]
-        tensors: NamedShapes = (
-            ("stem.weight", (width, self._depth(dataset), 3, 3)),
-            *norm("stem_norm", width),
-        )
-        norms = [("stem_norm", width)]
-        inputs, number = width, 0
-        for stage, width in enumerate(self.widths):
-            for block in range(self.blocks):
-                name = f"stages.{number}"
-                layers = [("conv1", "norm1", inputs, 3), ("conv2", "norm2", width, 3)]
-                if self.projected and ((stage > 0 and block == 0) or inputs != width):
-                    layers.append(("projection.0", "projection.1", inputs, 1))
-                for conv, scale, channels, kernel in layers:
-                    tensors += (
-                        (f"{name}.{conv}.weight", (width, channels, kernel, kernel)),
-                        *norm(f"{name}.{scale}", width),
-                    )
-                    norms.append((f"{name}.{scale}", width))
-                inputs, number = width, number + 1
+        inputs = self.widths[0]
+        convolutions = [("stem", "stem_norm", self._depth(dataset), inputs, 3)]
+        widths = [width for width in self.widths for _ in range(self.blocks)]
+        for number, width in enumerate(widths):
+            block = f"stages.{number}"
+            convolutions += [
+                (f"{block}.conv1", f"{block}.norm1", inputs, width, 3),
+                (f"{block}.conv2", f"{block}.norm2", width, width, 3),
+            ]
+            if self.projected and inputs != width:
+                names = (f"{block}.projection.0", f"{block}.projection.1")
+                convolutions.append((*names, inputs, width, 1))
+            inputs = width
+        tensors: NamedShapes = ()
+        buffers: NamedShapes = ()
+        for conv, norm_name, channels, width, kernel in convolutions:
+            tensors += ((f"{conv}.weight", (width, channels, kernel, kernel)),)
+            tensors += norm(norm_name, width)
+            for statistic in ("running_mean", "running_var"):
+                buffers += ((f"{norm_name}.{statistic}", (width,)),)
         tensors += linear("classifier", inputs, dataset.classes)
         if self.params.norm == "group":
             return Outline(tensors)
-        buffers = tuple(
-            (f"{name}.{statistic}", (channels,))
-            for name, channels in norms
-            for statistic in ("running_mean", "running_var")
-        )
         return Outline(tensors, buffers, batch_statistics=True)
 
     def _depth(self, dataset: Dataset) -> int:
@@ -91,15 +81,12 @@ class _ResNet(ModelComponent):
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Kaiming normal by output size in convolutions, as He et al. 2015; torch's standard rule elsewhere."""
-        from torch import nn
-        from torch.nn import init
+        from torch.nn import Conv2d, init
 
         super().initialize(module, generator)
         for layer in module.modules():
-            if isinstance(layer, nn.Conv2d):
-                init.kaiming_normal_(
-                    layer.weight, mode="fan_out", nonlinearity="relu", generator=generator
-                )
+            if isinstance(layer, Conv2d):
+                init.kaiming_normal_(layer.weight, 0, "fan_out", "relu", generator)
 
 
 class ResNet18(_ResNet):

@@ -17,8 +17,6 @@ from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.modules.dropout import seed_dropout
 from fedsim.tasks.modules.initialization import isolated_torch_random
 
-_WHERE = "task.model"
-
 Probe = Callable[[int], tuple[Tensor, Tensor]]
 """Gives inputs as the module sees them and labels of a given number of training samples."""
 
@@ -32,10 +30,9 @@ def refuse_lazy(module: nn.Module, name: str) -> None:
     tensors = [*module.named_parameters(), *module.named_buffers()]
     lazy = [key for key, value in tensors if is_lazy(value)]
     if lazy:
-        raise UserError(
+        raise _refusal(
             f"the shape of {', '.join(lazy)} of model {name} is not known before its first use",
-            where=_WHERE,
-            hint="use layers with all their sizes (nn.Linear, not nn.LazyLinear); a constructor with the arguments "
+            "use layers with all their sizes (nn.Linear, not nn.LazyLinear); a constructor with the arguments "
             "input_shape and classes is given both",
         )
 
@@ -57,11 +54,10 @@ def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | 
 
     Batch normalization may need several values per channel.
     """
-    with isolated_torch_random(0):
-        try:
-            _training_loss(module, loss, probe, 1)
-        except Exception as error:
-            return _in_one_line(error)
+    try:
+        _training_loss(module, loss, probe, 1)
+    except Exception as error:
+        return _in_one_line(error)
     return None
 
 
@@ -73,59 +69,51 @@ def _check_output(
     try:
         with torch.no_grad():
             outputs = module(probe(samples)[0])
-    # A module of the user's may fail in any way; whatever it is, it is the user's to fix.
+    # A user's module may fail in any way; whatever it is, it is the user's to fix.
     except Exception as error:
-        raise UserError(
+        sizes = ", ".join(map(str, dataset.input_shape))
+        values = "int64 character codes" if dataset.kind == "next_character" else "float32 tensors"
+        raise _refusal(
             f"model {model.name} cannot work on samples of shape {dataset.input_shape} "
             f"of {dataset.name}: {_in_one_line(error)}",
-            where=_WHERE,
-            hint=f"it is given float32 tensors (n, {', '.join(map(str, dataset.input_shape))})"
-            if dataset.kind != "next_character"
-            else f"it is given int64 character codes (n, {dataset.input_shape[0]})",
+            f"it is given {values} (n, {sizes})",
         ) from error
     finally:
         module.train()
     width = dataset.classes if loss.kind == "cross_entropy" else 1
-    expected = (samples, width)
-    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != expected:
-        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise UserError(
-            f"model {model.name} gives {shape} for {samples} samples, expected {expected}",
-            where=_WHERE,
-            hint=f"its last layer needs {width} outputs for dataset {dataset.name}",
+    shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+    if shape != (samples, width):
+        raise _refusal(
+            f"model {model.name} gives {shape} for {samples} samples, expected {(samples, width)}",
+            f"its last layer needs {width} outputs for dataset {dataset.name}",
         )
     if not outputs.is_floating_point():
-        raise UserError(
+        raise _refusal(
             f"model {model.name} gives numbers of type {outputs.dtype}",
-            where=_WHERE,
-            hint="it must give a floating-point score for each class",
+            "it must give a floating-point score for each class",
         )
 
 
 def _check_gradients(module: nn.Module, model: ModelComponent, loss: Loss, probe: Probe) -> None:
-    if not any(True for _ in module.parameters()):
-        raise UserError(
+    if not list(module.parameters()):
+        frozen = any(value.is_floating_point() for value in module.state_dict().values())
+        raise _refusal(
             f"model {model.name} has no trainable parameters",
-            where=_WHERE,
-            hint="leave requires_grad of some of its parameters as it is"
-            if any(value.is_floating_point() for value in module.state_dict().values())
+            "leave requires_grad of some of its parameters as it is"
+            if frozen
             else "its parameters must be attributes of its modules",
         )
-    with isolated_torch_random(0):
-        try:
-            trained, mean_loss = _training_loss(module, loss, probe, 2)
-            if mean_loss.requires_grad:
-                # Other samples may use other parameters, as behind a gate.
-                torch.autograd.grad(mean_loss, list(trained.parameters()), allow_unused=True)
-        except Exception as error:
-            raise UserError(
-                f"model {model.name} cannot be trained: {_in_one_line(error)}", where=_WHERE
-            ) from error
+    try:
+        trained, mean_loss = _training_loss(module, loss, probe, 2)
+        if mean_loss.requires_grad:
+            # Other samples may use other parameters, as behind a gate.
+            torch.autograd.grad(mean_loss, list(trained.parameters()), allow_unused=True)
+    except Exception as error:
+        raise _refusal(f"model {model.name} cannot be trained: {_in_one_line(error)}") from error
     if not mean_loss.requires_grad:
-        raise UserError(
+        raise _refusal(
             f"the outputs of model {model.name} have no gradient by any of its parameters",
-            where=_WHERE,
-            hint="use them in forward without detach or no_grad",
+            "use them in forward without detach or no_grad",
         )
 
 
@@ -136,7 +124,12 @@ def _training_loss(
     trained = copy.deepcopy(module).train()
     seed_dropout(trained, 0)
     inputs, labels = probe(samples)
-    return trained, loss.per_sample(trained(inputs), labels).mean()
+    with isolated_torch_random(0):
+        return trained, loss.per_sample(trained(inputs), labels).mean()
+
+
+def _refusal(message: str, hint: str | None = None) -> UserError:
+    return UserError(message, where="task.model", hint=hint)
 
 
 def _in_one_line(error: Exception) -> str:

@@ -36,7 +36,7 @@ def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Ten
         storage = tensor.untyped_storage().data_ptr()
         if storage not in parameters:
             sizes.setdefault(storage, tensor.numel())
-        # Detached: a node that held its own output would hold itself, out of the garbage collector's sight.
+        # Detached: a node that kept its own output would form a cycle that the garbage collector cannot see.
         return tensor.detach()
 
     was_training = module.training
@@ -51,7 +51,7 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the operations of everything that is executed inside it, by torch's own formulas.
 
     These are matrix products, convolutions and attention, forward and backward. The count is that of
-    ``torch.utils.flop_counter.FlopCounterMode``, whose first use takes seconds, for it imports the compiler.
+    ``torch.utils.flop_counter.FlopCounterMode``, whose first use takes seconds because it imports the compiler.
 
     Attributes:
         total: operations so far (a multiply-add is two).
@@ -69,7 +69,7 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Execute ``func``, in its parts where it has any, and count it."""
+        """Execute and count ``func``, decomposed if possible."""
         kwargs = kwargs or {}
         with self:
             result = func.decompose(*args, **kwargs)

@@ -15,8 +15,8 @@ class KeyedDropout(nn.Module):
     """Dropout that draws its masks from its own generator; identity in evaluation mode.
 
     Attributes:
-        probability: with which a value (or a whole channel) is dropped; the others are scaled by 1 / (1 -
-            probability).
+        probability: with which a value (or a whole channel) is dropped; the others are scaled by
+            1 / (1 - probability).
         whole_channels: drop all of (sample, channel, ...) together.
         generator: source of the masks; set by :func:`seed_dropout` before each training step.
     """

@@ -20,7 +20,7 @@ def initialize(module: nn.Module, generator: Generator) -> None:
         TypeError: a layer with parameters has no known rule.
     """
     for layer in module.modules():
-        own = dict(layer.named_parameters(recurse=False))
+        parameters = dict(layer.named_parameters(recurse=False))
         if hasattr(layer, "draw"):
             layer.draw(generator)  # type: ignore[operator]
         elif isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
@@ -31,10 +31,10 @@ def initialize(module: nn.Module, generator: Generator) -> None:
         elif isinstance(layer, nn.Embedding):
             init.normal_(layer.weight, generator=generator)
         elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.BatchNorm1d | nn.BatchNorm2d):
-            state = {**own, **dict(layer.named_buffers(recurse=False))}
+            state = {**parameters, **dict(layer.named_buffers(recurse=False))}
             for name, value in state.items():
                 value.fill_(1.0 if name in ("weight", "running_var") else 0.0)
-        elif own:
+        elif parameters:
             raise TypeError(f"no rule to initialize {type(layer).__name__}")
 
 
@@ -55,7 +55,7 @@ def initialize_for_relu(module: nn.Module, generator: Generator) -> None:
 
 @contextmanager
 def isolated_torch_random(seed: int) -> Iterator[None]:
-    """Inside, torch's global CPU generator starts from ``seed``; outside, it is as if nothing had happened.
+    """Inside, torch's global CPU generator starts from ``seed``; outside, its state is unchanged.
 
     For constructors of modules, which draw from the global generator whether or not the numbers are used.
     """

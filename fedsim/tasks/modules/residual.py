@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from fedsim.tasks.models.resnet import ResNetParameters
+Norm = Callable[[int], nn.Module]
+"""Makes the normalization of a number of channels."""
 
 
 class Block(nn.Module):
     """Basic block: two 3 x 3 convolutions with a shortcut around them (He et al. 2016).
 
     Attributes:
-        projection: 1 x 1 convolution with norm on the shortcut where the shape changes; None keeps it free
-            of parameters (every second pixel, new channels zero).
+        projection: 1 x 1 convolution with norm on a shortcut that changes the shape; None if the shortcut has no
+            parameters (every second pixel, new channels zero).
     """
 
-    def __init__(
-        self, inputs: int, outputs: int, stride: int, projected: bool, params: ResNetParameters
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, projected: bool, norm: Norm) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-        self.norm1 = _norm(outputs, params)
+        self.norm1 = norm(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.norm2 = _norm(outputs, params)
+        self.norm2 = norm(outputs)
         self.stride = stride
         self.new_channels = outputs - inputs
         self.projection: nn.Module | None = None
         if projected and (stride != 1 or inputs != outputs):
             self.projection = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), _norm(outputs, params)
+                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), norm(outputs)
             )
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -54,10 +53,13 @@ class Block(nn.Module):
 class ResidualNetwork(nn.Module):
     """A 3 x 3 stem, stages of basic blocks, the mean over all pixels, and a linear layer.
 
-    Attributes:
-        stem, stem_norm: the first convolution and its norm.
-        stages: the blocks, stage after stage.
-        classifier: the last layer.
+    Args:
+        depth: channels of the images.
+        widths: channels of the stages.
+        blocks: basic blocks in each stage.
+        projected: whether shortcuts that change the shape have parameters.
+        classes: outputs.
+        groups: groups of group norm; None for batch norm.
     """
 
     def __init__(
@@ -67,17 +69,18 @@ class ResidualNetwork(nn.Module):
         blocks: int,
         projected: bool,
         classes: int,
-        params: ResNetParameters,
+        groups: int | None,
     ) -> None:
         super().__init__()
+        norm = _batch_norm if groups is None else partial(nn.GroupNorm, groups)
         self.stem = nn.Conv2d(depth, widths[0], 3, padding=1, bias=False)
-        self.stem_norm = _norm(widths[0], params)
+        self.stem_norm = norm(widths[0])
         layers: list[nn.Module] = []
         inputs = widths[0]
         for stage, width in enumerate(widths):
             for block in range(blocks):
                 stride = 2 if stage > 0 and block == 0 else 1
-                layers.append(Block(inputs, width, stride, projected, params))
+                layers.append(Block(inputs, width, stride, projected, norm))
                 inputs = width
         self.stages = nn.Sequential(*layers)
         self.classifier = nn.Linear(inputs, classes)
@@ -90,11 +93,8 @@ class ResidualNetwork(nn.Module):
         return result
 
 
-def _norm(channels: int, params: ResNetParameters) -> nn.Module:
-    if params.norm == "group":
-        return nn.GroupNorm(params.groups, channels)
+def _batch_norm(channels: int) -> nn.Module:
     norm = nn.BatchNorm2d(channels)
-    # The count of batches is used by cumulative averages only; without it all state is floating-point and
-    # can be averaged.
+    # Only cumulative averages use the count of batches; without it all state is floating-point and can be averaged.
     norm.register_buffer("num_batches_tracked", None)
     return norm

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from fedsim.randomness import Purpose, Stream
-
-if TYPE_CHECKING:
-    from fedsim.tasks.models.linear import LinearParameters
 
 _FEATURE_ORDER = 2
 
@@ -19,27 +14,30 @@ _FEATURE_ORDER = 2
 class SplitLinear(nn.Module):
     """z = a . shared + b . personal (+ bias), where a and b are parts of a sample's features.
 
-    Attributes:
-        shared: (features - personal_features,).
-        personal: (personal_features,), where there are any.
-        bias: (1,), where there is one.
+    Args:
+        shared, personal: numbers of features in a and in b; without any in b there is no tensor ``personal``.
+        bias: whether there is a constant.
+        shuffle_features: whether features are put in a fixed random order first.
+        unit_norm: whether every sample is scaled to Euclidean norm 1.
     """
 
     order: Tensor
 
-    def __init__(self, features: int, params: LinearParameters) -> None:
+    def __init__(
+        self, shared: int, personal: int, *, bias: bool, shuffle_features: bool, unit_norm: bool
+    ) -> None:
         super().__init__()
-        self.shared = nn.Parameter(torch.zeros(features - params.personal_features))
-        if params.personal_features:
-            self.personal = nn.Parameter(torch.zeros(params.personal_features))
-        if params.bias:
+        self.shared = nn.Parameter(torch.zeros(shared))
+        if personal:
+            self.personal = nn.Parameter(torch.zeros(personal))
+        if bias:
             self.bias = nn.Parameter(torch.zeros(1))
-        order = np.arange(features)
-        if params.shuffle_features:
+        order = np.arange(shared + personal)
+        if shuffle_features:
             order = np.argsort(Stream(0, Purpose.DATASET, _FEATURE_ORDER).hashes(order))
         self.register_buffer("order", torch.from_numpy(order), persistent=False)
-        self.unit_norm = params.unit_norm
-        self._shuffles = params.shuffle_features
+        self.unit_norm = unit_norm
+        self._shuffles = shuffle_features
 
     def arranged(self, inputs: Tensor) -> Tensor:
         """The weighed values: inputs as rows (n, features), shared ones first, of norm 1 if ``unit_norm`` is set."""

@@ -11,28 +11,12 @@ from pydantic import Field, model_validator
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import (
-    Assignment,
-    CountedParameters,
-    Partitioner,
-    apportion,
-    deal,
-)
+from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner, apportion, deal
 
 _ATTEMPTS = 1000
 # (fewest, most) classes of a client by number of clients: FedCompass, appendix D.1 and the public code of
 # its authors.
-_CLASS_RANGES = {
-    1: (10, 10),
-    2: (7, 8),
-    3: (6, 8),
-    4: (5, 7),
-    5: (5, 6),
-    6: (4, 6),
-    7: (4, 5),
-    10: (3, 5),
-    20: (3, 5),
-}
+_CLASS_RANGES = {1: (10, 10), 2: (7, 8), 3: (6, 8), 4: (5, 7), 5: (5, 6), 6: (4, 6), 7: (4, 5)}
 
 
 class ClassPartitionParameters(CountedParameters):
@@ -67,8 +51,8 @@ class ClassPartitionParameters(CountedParameters):
 class ClassPartition(Partitioner):
     """Class partition (Li et al., FedCompass, ICLR 2024, Algorithm 4).
 
-    Every client draws a number of classes from ``classes_min .. classes_max`` and so many random classes,
-    until each class has a holder; the holders of a class divide it by weights ~ |N(share_mean,
+    Every client draws a number of classes from ``classes_min .. classes_max`` and that many random classes; this is
+    repeated until each class has a holder. The holders of a class divide it by weights ~ |N(share_mean,
     share_std^2)|, rounded by largest remainders.
     """
 
@@ -90,10 +74,8 @@ class ClassPartition(Partitioner):
                     where="task.partition",
                     hint="use fewer clients or fewer classes per client",
                 )
-            weights = np.abs(
-                rng.normal(self.params.share_mean, self.params.share_std, len(holders))
-            )
-            counts[holders, label] = apportion(int(sizes[label]), weights)
+            draws = rng.normal(self.params.share_mean, self.params.share_std, len(holders))
+            counts[holders, label] = apportion(int(sizes[label]), np.abs(draws))
         return Assignment(deal(counts, dataset.train_y, rng), clients)
 
     def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:

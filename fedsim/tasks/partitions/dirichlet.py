@@ -37,10 +37,9 @@ class DirichletParameters(CountedParameters):
 class Dirichlet(Partitioner):
     """Label skew: the mixes of labels are Dirichlet(alpha) draws.
 
-    Rules: ``client`` as in FedAU and FedSUM (one draw per client, normalized per class); ``class`` after
-        Yurochkin et al. 2019 and
-    NIID-Bench (Li et al. 2022); ``balanced`` after Hsu et al. 2019 (samples are drawn by the client's mix
-    until a class is used up, then by what is left of it).
+    Rules: ``client`` as in FedAU and FedSUM (one draw per client, normalized per class); ``class`` after Yurochkin
+    et al. 2019 and NIID-Bench (Li et al. 2022); ``balanced`` after Hsu et al. 2019 (samples are drawn by the client's
+    mix until a class is used up, then by what is left of it).
     """
 
     name: ClassVar[str] = "dirichlet"
@@ -51,17 +50,15 @@ class Dirichlet(Partitioner):
         """Draw the mixes and deal each class."""
         clients = self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
-        if self.params.rule == "balanced":
-            counts = _balanced(self._mixes(clients, dataset.classes, rng), sizes, rng)
+        if self.params.rule == "class":
+            shares = self._mixes(dataset.classes, clients, rng).T
         else:
-            if self.params.rule == "client":
-                shares = self._mixes(clients, dataset.classes, rng)
-            else:
-                shares = self._mixes(dataset.classes, clients, rng).T
-            counts = np.stack(
-                [apportion(int(size), shares[:, label]) for label, size in enumerate(sizes)],
-                axis=1,
-            )
+            shares = self._mixes(clients, dataset.classes, rng)
+        if self.params.rule == "balanced":
+            counts = _balanced(shares, sizes, rng)
+        else:
+            columns = [apportion(int(size), shares[:, c]) for c, size in enumerate(sizes)]
+            counts = np.stack(columns, axis=1)
         owners = deal(counts, dataset.train_y, rng)
         return Assignment(
             raise_minimum(owners, clients, self.params.min_samples, rng, dataset), clients
@@ -70,11 +67,9 @@ class Dirichlet(Partitioner):
     def _mixes(self, draws: int, parts: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """``draws`` Dirichlet draws over ``parts`` parts, all positive."""
         mixes = rng.dirichlet(np.full(parts, self.params.alpha), size=draws)
-        # A tiny alpha underflows to exact zeros (or to no number at all), by which a class that no client wants
-        # could not be divided.
+        # A tiny alpha underflows to zeros or NaN, by which a class could not be divided.
         tiny = np.finfo(np.float64).tiny
-        mixes = np.where(np.isfinite(mixes), mixes, tiny)
-        return np.maximum(mixes, tiny)
+        return np.maximum(np.nan_to_num(mixes, nan=tiny), tiny)
 
 
 def _balanced(
@@ -89,8 +84,8 @@ def _balanced(
     for client in rng.permutation(clients).tolist():
         missing = int(quotas[client])
         while missing:
-            wish = np.where(left > 0, mixes[client], 0.0)
-            drawn = np.minimum(rng.multinomial(missing, wish / wish.sum()), left)
+            preferences = np.where(left > 0, mixes[client], 0.0)
+            drawn = np.minimum(rng.multinomial(missing, preferences / preferences.sum()), left)
             counts[client] += drawn
             left -= drawn
             missing -= int(drawn.sum())

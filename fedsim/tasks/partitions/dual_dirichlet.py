@@ -10,13 +10,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import (
-    Assignment,
-    CountedParameters,
-    Partitioner,
-    apportion,
-    deal,
-)
+from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner, apportion, deal
 
 _ATTEMPTS = 100
 
@@ -44,7 +38,7 @@ class DualDirichlet(Partitioner):
     params: DualDirichletParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw until every class is wanted and every client has enough."""
+        """Draw until every class has a holder and every client has enough samples."""
         params, clients = self.params, self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)

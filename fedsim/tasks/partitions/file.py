@@ -1,4 +1,4 @@
-"""A partition that was made elsewhere."""
+"""A partition made elsewhere."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
-from fedsim.tasks.reading.arrays import are_marks
-from fedsim.tasks.reading.files import require_file, resolve
+from fedsim.tasks.reading.arrays import test_marks
+from fedsim.tasks.reading.files import resolve
 from fedsim.tasks.reading.tables import read_table
 
 
@@ -34,24 +34,24 @@ class FromFile(Partitioner):
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Read and check the table."""
         path = resolve(self.params.path, folder)
-        sample, client, marks = self._read(path)
+        sample, client, is_test = self._read(path)
         total = len(dataset.train_y)
-        if sample.min() < 0 or sample.max() >= total:
-            wrong = sample[(sample < 0) | (sample >= total)][0]
+        outside = sample[(sample < 0) | (sample >= total)]
+        if len(outside):
             raise UserError(
-                f"there is no sample {wrong}; {dataset.name} has samples 0 to {total - 1}",
+                f"there is no sample {outside[0]}; {dataset.name} has samples 0 to {total - 1}",
                 where=str(path),
             )
-        values, first = np.unique(sample, return_index=True)
-        if len(values) < len(sample):
-            again = int(np.setdiff1d(np.arange(len(sample)), first)[0])
+        _, first_rows = np.unique(sample, return_index=True)
+        if len(first_rows) < len(sample):
+            repeated = int(np.setdiff1d(np.arange(len(sample)), first_rows)[0])
             raise UserError(
-                f"sample {sample[again]} is given twice, the second time in row {again + 1}",
+                f"sample {sample[repeated]} is given twice, the second time in row {repeated + 1}",
                 where=str(path),
                 hint="a sample belongs to at most one client",
             )
         clients = int(client.max()) + 1
-        training = client if marks is None else client[~marks]
+        training = client if is_test is None else client[~is_test]
         idle = np.setdiff1d(np.arange(min(clients, len(client) + 1)), training)
         if client.min() < 0 or len(idle):
             raise UserError(
@@ -61,41 +61,29 @@ class FromFile(Partitioner):
             )
         owners = np.full(total, UNUSED, dtype=np.int64)
         owners[sample] = client
-        if marks is None:
+        if is_test is None:
             return Assignment(owners, clients)
-        is_test = np.zeros(total, dtype=bool)
-        is_test[sample] = marks
-        return Assignment(owners, clients, is_test=is_test)
+        marks = np.zeros(total, dtype=bool)
+        marks[sample] = is_test
+        return Assignment(owners, clients, is_test=marks)
 
     def _read(self, path: Path) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_] | None]:
         """Sample and client of each row, and whether it is a test sample if the table has such a column."""
-        require_file(path)
         table = read_table(path, "give a CSV or Parquet table with the columns sample and client")
         for column in ("sample", "client"):
-            if (
-                column not in table.columns
-                or table[column].dtype.kind not in "iu"
-                or not len(table)
-            ):
+            if column not in table or table[column].dtype.kind not in "iu" or not len(table):
                 raise UserError(
                     f"it has no rows, or no column '{column}' of whole numbers",
                     where=str(path),
                     hint=f"its columns are: {', '.join(map(str, table.columns))}",
                 )
         sample, client = (table[name].to_numpy(dtype=np.int64) for name in ("sample", "client"))
-        if "is_test" not in table.columns:
+        if "is_test" not in table:
             return sample, client, None
         if self.params.test != "none":
             raise UserError(
                 f"its column is_test and the parameter test both choose test samples; test is {self.params.test}",
                 where=str(path),
-                hint="leave out the column is_test or the parameter test",
+                hint="remove the column is_test or the parameter test",
             )
-        marks = table["is_test"].to_numpy()
-        if marks.dtype.kind == "f" or not are_marks(marks):
-            raise UserError(
-                "its column 'is_test' holds values other than true and false, or 1 and 0",
-                where=str(path),
-                hint="it marks the test samples of the sample's client",
-            )
-        return sample, client, marks.astype(bool)
+        return sample, client, test_marks(table["is_test"].to_numpy(), "column 'is_test'", path)

@@ -12,7 +12,7 @@ from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
 
 
 class Iid(Partitioner):
-    """Samples are shuffled and dealt in parts whose sizes differ by one at most."""
+    """Samples are shuffled and dealt into parts whose sizes differ by at most one."""
 
     name: ClassVar[str] = "iid"
     Params = CountedParameters

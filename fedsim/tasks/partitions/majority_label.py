@@ -11,11 +11,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import (
-    Assignment,
-    CountedParameters,
-    Partitioner,
-)
+from fedsim.tasks.partition import Assignment, CountedParameters, Partitioner
 
 
 class MajorityLabelParameters(CountedParameters):
@@ -30,7 +26,7 @@ class MajorityLabel(Partitioner):
     """One majority label per client (Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary
     Client Participation, 2022).
 
-    Client i owns label floor(i x classes / N), so labels take blocks of neighbouring clients. Each sample
+    Client i owns label floor(i x classes / N), so labels take blocks of neighboring clients. Each sample
     goes, with probability ``similarity``, to a client drawn uniformly; otherwise to the smallest client
     (first among equals) of those that own its label.
     """
@@ -40,7 +36,7 @@ class MajorityLabel(Partitioner):
     params: MajorityLabelParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Walk over the samples in their order."""
+        """Assign the samples in order."""
         clients, samples = self.params.clients, len(dataset.train_y)
         if clients < dataset.classes:
             raise UserError(
@@ -51,7 +47,7 @@ class MajorityLabel(Partitioner):
         anywhere = rng.uniform(size=samples) < self.params.similarity
         drawn = rng.integers(clients, size=samples)
         owned = np.arange(clients) * dataset.classes // clients
-        # Entries (size, client); one whose size is out of date is renewed when it comes up.
+        # Entries (size, client); an entry with an outdated size is corrected when it reaches the top.
         heaps = [
             [(0, client) for client in np.flatnonzero(owned == label).tolist()]
             for label in range(dataset.classes)

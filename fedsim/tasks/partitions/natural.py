@@ -1,4 +1,4 @@
-"""The groups that the data come in."""
+"""One client per natural group of the data."""
 
 from __future__ import annotations
 
@@ -33,27 +33,29 @@ class Natural(Partitioner):
     params: NaturalParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Number the groups that are used, in their order."""
+        """Number the chosen groups in order."""
         if dataset.train_groups is None:
             raise UserError(
                 f"dataset {dataset.name} has no natural groups",
                 where="task.partition",
-                hint="use iid, dirichlet or another partition that makes its own",
+                hint="use iid, dirichlet or another partition that distributes samples by a rule",
             )
         counts = np.bincount(dataset.train_groups, minlength=len(dataset.group_names))
         chosen = np.flatnonzero(counts >= self.params.min_samples)
-        wanted = self.params.clients
-        if (wanted is not None and wanted > len(chosen)) or not len(chosen):
+        clients = self.params.clients
+        if len(chosen) < (clients or 1):
             raise UserError(
                 f"dataset {dataset.name} has {len(chosen):,} groups of {self.params.min_samples:,} or more "
-                f"training samples, not {wanted or 1:,}",
+                f"training samples, not {clients or 1:,}",
                 where="task.partition",
                 hint="use fewer clients or a smaller min_samples",
             )
-        if wanted is not None:
-            chosen = np.sort(rng.permutation(chosen)[:wanted])
+        if clients is not None:
+            chosen = np.sort(rng.permutation(chosen)[:clients])
+        numbers = np.full(len(dataset.group_names), UNUSED, dtype=np.int64)
+        numbers[chosen] = np.arange(len(chosen))
         names = tuple(dataset.group_names[group] for group in chosen)
-        return Assignment(_renumbered(dataset.train_groups, dataset, chosen), len(chosen), names)
+        return Assignment(numbers[dataset.train_groups], len(chosen), names)
 
     def assign_test(
         self, dataset: Dataset, assignment: Assignment, rng: np.random.Generator
@@ -61,14 +63,7 @@ class Natural(Partitioner):
         """The test samples of each client's group; by label if the test samples have no groups."""
         if dataset.test_groups is None:
             return super().assign_test(dataset, assignment, rng)
-        number = {name: client for client, name in enumerate(assignment.names)}
-        chosen = np.array([number.get(name, UNUSED) for name in dataset.group_names])
-        owners: IntArray = chosen[dataset.test_groups].astype(np.int64)
+        clients = {name: client for client, name in enumerate(assignment.names)}
+        numbers = np.array([clients.get(name, UNUSED) for name in dataset.group_names], np.int64)
+        owners: IntArray = numbers[dataset.test_groups]
         return owners
-
-
-def _renumbered(groups: IntArray, dataset: Dataset, chosen: IntArray) -> IntArray:
-    """Client of each sample from its group, where ``chosen`` groups are the clients."""
-    numbers = np.full(len(dataset.group_names), UNUSED, dtype=np.int64)
-    numbers[chosen] = np.arange(len(chosen))
-    return numbers[groups]

@@ -10,12 +10,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import (
-    UNUSED,
-    Assignment,
-    CountedParameters,
-    Partitioner,
-)
+from fedsim.tasks.partition import UNUSED, Assignment, CountedParameters, Partitioner
 
 
 class ShardsParameters(CountedParameters):
@@ -29,8 +24,8 @@ class Shards(Partitioner):
     """Label skew: each class is cut into equal shards, and P shards are dealt to each client.
 
     The rule of LG-FedAvg (Liang et al. 2020), which FedLGA uses: P x N / classes shards of every class, the
-    samples that are left over go to the first shards, the list of labels is shuffled and dealt. Where P x N
-    is no multiple of the number of classes, the largest classes have one shard more.
+    samples that are left over go to the first shards, the list of labels is shuffled and dealt. If P x N is not
+    a multiple of the number of classes, the largest classes have one shard more.
     """
 
     name: ClassVar[str] = "shards"
@@ -47,8 +42,22 @@ class Shards(Partitioner):
         shards[present] = total // len(present)
         largest_first = present[np.argsort(-sizes[present], kind="stable")]
         shards[largest_first[: total % len(present)]] += 1
-        self._check(dataset, sizes, shards, present)
-
+        if total < len(present):
+            raise UserError(
+                f"{clients} clients with {per_client} classes each cannot hold the {len(present)} classes "
+                f"of {dataset.name}",
+                where="task.partition",
+                hint="use more clients or more classes_per_client",
+            )
+        scarce = np.flatnonzero(sizes < shards)
+        if len(scarce):
+            lacking = int(scarce[0])
+            raise UserError(
+                f"{total:,} shards need {shards[lacking]:,} samples of class {lacking}; "
+                f"{dataset.name} has {sizes[lacking]:,}",
+                where="task.partition",
+                hint="use fewer clients or fewer classes_per_client",
+            )
         dealt = rng.permutation(np.repeat(np.arange(dataset.classes), shards))
         owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
         for label in present:
@@ -57,28 +66,3 @@ class Shards(Partitioner):
             for holder, shard in zip(holders, np.array_split(rows, len(holders)), strict=True):
                 owners[shard] = holder
         return Assignment(owners, clients)
-
-    def _check(
-        self,
-        dataset: Dataset,
-        sizes: np.ndarray[tuple[int], np.dtype[np.int64]],
-        shards: np.ndarray[tuple[int], np.dtype[np.int64]],
-        present: np.ndarray[tuple[int], np.dtype[np.int64]],
-    ) -> None:
-        total = self.params.clients * self.params.classes_per_client
-        if total < len(present):
-            raise UserError(
-                f"{self.params.clients} clients with {self.params.classes_per_client} classes each cannot "
-                f"hold the {len(present)} classes of {dataset.name}",
-                where="task.partition",
-                hint="use more clients or more classes_per_client",
-            )
-        scarce = present[sizes[present] < shards[present]]
-        if len(scarce):
-            label = int(scarce[0])
-            raise UserError(
-                f"{total:,} shards need {shards[label]:,} samples of class {label}; "
-                f"{dataset.name} has {sizes[label]:,}",
-                where="task.partition",
-                hint="use fewer clients or fewer classes_per_client",
-            )

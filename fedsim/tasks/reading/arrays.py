@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.tasks.reading.files import damaged, require_file
 
-# Numbers examined at a time, because an array may be larger than memory.
+# Numbers examined at a time.
 _PIECE = 1 << 22
 
 
@@ -50,25 +50,25 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     return result
 
 
-def are_marks(values: npt.NDArray[Any]) -> bool:
-    """Whether all values are true or false, or 1 or 0."""
-    return values.dtype.kind in "fiub" and bool(np.isin(values, (0, 1)).all())
+def test_marks(values: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[np.bool_]:
+    """Which samples are test samples, (n,) bool, from a column or array of ``path`` named ``what``.
 
-
-def divided(
-    array: npt.NDArray[Any], is_test: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Training and test part of an array; views, and so no copies, if all training samples come first."""
-    training = len(is_test) - int(np.count_nonzero(is_test))
-    if not is_test[:training].any():
-        return array[:training], array[training:]
-    return array[~is_test], array[is_test]
+    Raises:
+        UserError: a value is not true or false, or 1 or 0.
+    """
+    if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
+        raise UserError(
+            f"{what} holds values other than true and false, or 1 and 0",
+            where=str(path),
+            hint="it must mark the test samples",
+        )
+    return values.astype(bool)
 
 
 def first_not_finite(x: npt.NDArray[Any]) -> int | None:
     """Number of the first sample of ``x`` (n, ...) with a value that is not finite; None if there is none.
 
-    Examines one block after another, so that an array on the disk need not fit into memory.
+    Examines one block of ``x`` after another, because it may be larger than memory.
     """
     if not np.issubdtype(x.dtype, np.floating):
         return None
@@ -101,7 +101,6 @@ def read_npz(
                     where=str(path),
                     hint=f"it holds: {', '.join(content.files) or 'nothing'}",
                 )
-            wanted = [*required, *(name for name in optional if name in content.files)]
-            return {name: content[name] for name in wanted}
+            return {name: content[name] for name in (*required, *optional) if name in content.files}
     except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, AttributeError) as error:
         raise damaged(path, str(error)) from error

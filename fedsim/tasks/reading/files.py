@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import shorten
-from types import TracebackType
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 DATA_VARIABLE = "FEDSIM_DATA"
 """Environment variable that names the folder with ``datasets/<name>/``."""
@@ -47,6 +55,19 @@ class Remote:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Archive(Remote):
+    """A .zip or .tar.gz file that can be downloaded and holds all files of a dataset.
+
+    Attributes:
+        inner: folder inside the archive; files may also be in a folder of this name below the user's.
+        ending: of the files inside the archive, if they are compressed.
+    """
+
+    inner: str
+    ending: str = ""
+
+
 def resolve(path: Path, folder: Path | None) -> Path:
     """``path`` relative to ``folder`` (the current one if None), ``~`` expanded."""
     path = path.expanduser()
@@ -73,11 +94,8 @@ def local_folder(name: str, root: Path | None, folder: Path | None) -> Path | No
 
 def find(folder: Path, file: str) -> Path | None:
     """``file`` in ``folder``, uncompressed or compressed (.gz, .xz)."""
-    for ending in _ENDINGS:
-        path = folder / f"{file}{ending}"
-        if path.is_file():
-            return path
-    return None
+    candidates = (folder / f"{file}{ending}" for ending in _ENDINGS)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def locate(
@@ -85,8 +103,8 @@ def locate(
     files: Sequence[str],
     root: Path | None,
     folder: Path | None,
-    remotes: Mapping[str, Remote],
-) -> dict[str, Path]:
+    remotes: Sequence[Remote] | Archive = (),
+) -> list[Path]:
     """Paths of a dataset's files, downloaded if they are not available locally.
 
     Args:
@@ -94,26 +112,31 @@ def locate(
         files: file names without .gz or .xz.
         root: folder given by the user, relative to ``folder``; nothing is downloaded then.
         folder: folder that relative paths refer to.
-        remotes: where each file can be downloaded; empty if the dataset cannot be.
+        remotes: where to download each file, or the archive that holds all; empty if the dataset cannot be downloaded.
 
     Raises:
         UserError: a file is missing and cannot be downloaded.
     """
-    place = local_folder(name, root, folder)
-    found = {} if place is None else {file: find(place, file) for file in files}
-    missing = [file for file in files if found.get(file) is None]
+    source = local_folder(name, root, folder)
+    if source is not None and isinstance(remotes, Archive) and (source / remotes.inner).is_dir():
+        source = source / remotes.inner
+    paths = [None if source is None else find(source, file) for file in files]
+    missing = [file for file, path in zip(files, paths, strict=True) if path is None]
     if not missing:
-        return {file: path for file, path in found.items() if path is not None}
+        return [path for path in paths if path is not None]
     if root is not None or not remotes:
-        raise absent(name, missing, place)
-    return {file: download(name, remotes[file]) for file in files}
+        raise absent(name, missing, source)
+    if isinstance(remotes, Archive):
+        members = [f"{remotes.inner}/{file}{remotes.ending}" for file in files]
+        return _unpacked(download(name, remotes), members)
+    return [download(name, remote) for remote in remotes]
 
 
-def absent(name: str, missing: Sequence[str], place: Path | None) -> UserError:
+def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
     """The error for missing files."""
     where = (
-        f"in {place}"
-        if place
+        f"in {source}"
+        if source
         else f"(no root is given and ${DATA_VARIABLE} has no datasets/{name})"
     )
     return UserError(
@@ -127,7 +150,7 @@ def require_file(path: Path) -> None:
     """Require a file that the user named.
 
     Raises:
-        UserError: it is not.
+        UserError: there is no such file.
     """
     if not path.is_file():
         raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
@@ -149,21 +172,30 @@ def download(name: str, remote: Remote) -> Path:
         UserError: no address delivers the right file.
     """
     import pooch
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
     cache = Path(pooch.os_cache("fedsim")) / "datasets" / name
     pooch.get_logger().setLevel("WARNING")
     problems = []
     for url in remote.urls:
-        with _Bar(url.rpartition("/")[2]) as bar:
+        file = url.rpartition("/")[2]
+        with Progress(
+            *Progress.get_default_columns(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        ) as progress:
             try:
                 path = pooch.retrieve(
                     url,
                     known_hash=remote.digest,
-                    fname=url.rpartition("/")[2],
+                    fname=file,
                     path=cache,
-                    downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
+                    downloader=pooch.HTTPDownloader(progressbar=_bar(progress, file), timeout=30),
                 )
-            # Whatever goes wrong on the way (name look-up, refusal, wrong hash, full disk) ends this address.
+            # Any failure (name look-up, refusal, wrong hash, full disk) moves on to the next address.
             except (OSError, ValueError) as error:
                 problems.append(f"{url}: {shorten(str(error), 160)}")
             else:
@@ -175,42 +207,24 @@ def download(name: str, remote: Remote) -> Path:
     )
 
 
-class _Bar:
-    """Progress of one download on the terminal, in the form that pooch asks for; silent if stderr is not a terminal."""
+def _bar(progress: Progress, file: str) -> SimpleNamespace:
+    """A bar for one file, as pooch drives it: it sets ``total`` and calls the functions."""
+    task = progress.add_task(file, total=None)
+    bar = SimpleNamespace(total=0, reset=lambda: progress.reset(task), close=lambda: None)
+    bar.update = lambda size: progress.update(task, advance=size, total=bar.total)
+    return bar
 
-    def __init__(self, label: str) -> None:
-        from rich.console import Console
-        from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
-        self._progress = Progress(
-            *Progress.get_default_columns(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._progress.add_task(label, total=None)
-        self.total = 0
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def update(self, size: int) -> None:
-        """``size`` more bytes have arrived."""
-        self._progress.update(self._task, advance=size, total=self.total)
-
-    def reset(self) -> None:
-        """Start again from no bytes."""
-        self._progress.reset(self._task)
-
-    def close(self) -> None:
-        """The download has ended; the bar is closed by the context."""
+def _unpacked(archive: Path, members: Sequence[str]) -> list[Path]:
+    """Paths of the archive's members, each written beside it once."""
+    paths = [archive.parent / Path(member).name for member in members]
+    opened = zipfile.ZipFile if zipfile.is_zipfile(archive) else tarfile.open
+    try:
+        with TemporaryDirectory(dir=archive.parent) as partial, opened(archive) as content:
+            for member, path in zip(members, paths, strict=True):
+                if not path.is_file():
+                    content.extract(member, partial)
+                    Path(partial, member).replace(path)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
+        raise damaged(archive, str(error)) from error
+    return paths

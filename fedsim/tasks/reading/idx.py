@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST and its kin: a big-endian header, then 8-bit values."""
+"""IDX files, the format of MNIST and related datasets: a big-endian header, then 8-bit values."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def promised_shape(path: Path, dimensions: int) -> tuple[int, ...] | None:
-    """The shape in the header of a .gz file, if the uncompressed size noted at its end is what the header promises.
+    """The shape in the header of a .gz file, if it agrees with the uncompressed size stored at its end.
 
-    None for other files, and for those that have to be read to learn more.
+    None for other files, and if the whole file must be read to know.
     """
     if path.suffix != ".gz":
         return None
@@ -55,11 +55,11 @@ def promised_shape(path: Path, dimensions: int) -> tuple[int, ...] | None:
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
-    """The uint8 array of an IDX file; memory-mapped (copy on write) where the file is not compressed.
+    """The uint8 array of an IDX file; memory-mapped (copy on write) if the file is not compressed.
 
     Args:
         path: file, plain or compressed.
-        dimensions: what the file must have: 1 for labels, 3 for images.
+        dimensions: number that the file must have: 1 for labels, 3 for images.
 
     Raises:
         UserError: the file is damaged.

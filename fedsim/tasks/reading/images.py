@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AliasChoices, Field
 
-from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred, pixel_map
+from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, deferred, pixel_map
 from fedsim.tasks.reading.files import FolderParameters, Remote, locate
 from fedsim.tasks.reading.idx import promised_shape, read_idx
 
@@ -21,8 +21,6 @@ MNIST_FILES = (
     "t10k-labels-idx1-ubyte",
 )
 """Names of the four files of MNIST and Fashion-MNIST: training images and labels, test images and labels."""
-
-PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
 class ImageParameters(FolderParameters):
@@ -58,17 +56,13 @@ class MnistFormat(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         """The images, from IDX files."""
-        remotes = {
-            file: Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
+        remotes = [
+            Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
             for file, digest in zip(MNIST_FILES, self.digests, strict=True)
-        }
+        ]
         paths = locate(self.name, MNIST_FILES, self.params.root, folder, remotes)
-        return idx_dataset(
-            self.name,
-            [paths[file] for file in MNIST_FILES],
-            self.class_names,
-            self.params.pixel_map(self.mean, self.std),
-        )
+        pixels = self.params.pixel_map(self.mean, self.std)
+        return idx_dataset(self.name, paths, self.class_names, pixels)
 
 
 def idx_dataset(
@@ -85,9 +79,7 @@ def idx_dataset(
     Compressed images are decompressed when they are first used.
 
     Args:
-        name: of the data set.
-        paths: the files.
-        class_names: of the labels.
+        name, paths, class_names: of the data set, its files and labels.
         pixels: scale and shift of the pixels.
         first_label: number of the first class in the files.
         transposed: whether the files hold columns before rows.

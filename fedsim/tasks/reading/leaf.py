@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,16 @@ from fedsim.tasks.reading.files import damaged
 
 @dataclass(frozen=True, slots=True)
 class LeafPart:
-    """The samples of one part (train or test), users after one another.
+    """The samples of one part (train or test), user by user.
 
     Attributes:
-        x: samples as the files have them.
-        y: labels as the files have them.
+        x, y: samples and labels as the files have them.
         users: index into the list of user names for each sample.
     """
 
-    x: list[Any]
-    y: list[Any]
-    users: list[int]
+    x: list[Any] = field(default_factory=list)
+    y: list[Any] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
 
 
 def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, ...]]:
@@ -34,9 +33,9 @@ def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, .
     Raises:
         UserError: files are missing or damaged.
     """
-    names: dict[str, int] = {}
-    parts = []
-    for part in ("train", "test"):
+    user_numbers: dict[str, int] = {}
+    train, test = LeafPart(), LeafPart()
+    for part, samples in (("train", train), ("test", test)):
         single = folder / f"{part}.json"
         files = [single] if single.is_file() else sorted((folder / part).glob("*.json"))
         if not files:
@@ -45,25 +44,22 @@ def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, .
                 where=f"dataset {name}",
                 hint="LEAF's preprocess.sh writes them (with a split into train and test)",
             )
-        read = LeafPart([], [], [])
         for path in files:
-            _read_file(path, names, read)
-        parts.append(read)
-    return parts[0], parts[1], tuple(names)
+            _read_file(path, user_numbers, samples)
+    return train, test, tuple(user_numbers)
 
 
-def _read_file(path: Path, names: dict[str, int], into: LeafPart) -> None:
+def _read_file(path: Path, user_numbers: dict[str, int], samples: LeafPart) -> None:
+    """Append a file's samples, and number its users."""
     try:
         content = json.loads(path.read_bytes())
         for user in content["users"]:
-            data = content["user_data"][user]
-            if len(data["x"]) != len(data["y"]):
-                raise damaged(
-                    path, f"user {user} has {len(data['x'])} samples and {len(data['y'])} labels"
-                )
-            number = names.setdefault(str(user), len(names))
-            into.x.extend(data["x"])
-            into.y.extend(data["y"])
-            into.users.extend([number] * len(data["y"]))
+            x, y = content["user_data"][user]["x"], content["user_data"][user]["y"]
+            if len(x) != len(y):
+                raise damaged(path, f"user {user} has {len(x)} samples and {len(y)} labels")
+            number = user_numbers.setdefault(str(user), len(user_numbers))
+            samples.x.extend(x)
+            samples.y.extend(y)
+            samples.users.extend([number] * len(y))
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, f"it is not LEAF JSON ({type(error).__name__}: {error})") from error

@@ -1,11 +1,14 @@
-"""Deterministic splits into training and test samples for sources without one."""
+"""Training and test samples of sources that do not come as two parts."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.dataset import Dataset
 
 _SPLIT = 1
 
@@ -19,3 +22,48 @@ def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
     mask = np.zeros(samples, dtype=bool)
     mask[np.argsort(keys, kind="stable")[: round(share * samples)]] = True
     return mask
+
+
+def split_dataset(
+    x: npt.NDArray[Any],
+    y: npt.NDArray[np.int64],
+    is_test: npt.NDArray[np.bool_],
+    groups: npt.NDArray[Any] | None = None,
+    group_names: tuple[str, ...] = (),
+    **attributes: Any,
+) -> Dataset:
+    """The dataset of samples of which ``is_test`` (n,) marks the test samples.
+
+    Its arrays are views, not copies, if all training samples come first.
+
+    Args:
+        x, y, is_test: samples (n, *input_shape), labels (n,) and marks (n,).
+        groups: natural group of each sample (n,): numbers with ``group_names``, or names.
+        group_names: names of the groups.
+        attributes: of the dataset.
+    """
+    training = len(is_test) - int(np.count_nonzero(is_test))
+    train, test = (~is_test, is_test) if is_test[:training].any() else np.s_[:training, training:]
+    if groups is not None:
+        if not group_names:
+            names, groups = np.unique(groups, return_inverse=True)
+            group_names = tuple(map(str, names))
+        groups = groups.astype(np.int64)
+        attributes.update(train_groups=groups[train], test_groups=groups[test])
+    return Dataset(
+        train_x=x[train],
+        train_y=y[train],
+        test_x=x[test],
+        test_y=y[test],
+        group_names=group_names,
+        **attributes,
+    )
+
+
+def standardized(
+    x: npt.NDArray[np.float64], is_test: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float32]:
+    """Features (n, d) less their mean over the training samples, divided by their standard deviation."""
+    std = x[~is_test].std(axis=0)
+    scaled: npt.NDArray[np.float64] = (x - x[~is_test].mean(axis=0)) / np.where(std > 0, std, 1.0)
+    return scaled.astype(np.float32)

@@ -6,24 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedsim.errors import UserError
+from fedsim.tasks.reading.files import require_file
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def read_table(path: Path, hint: str) -> pd.DataFrame:
-    """The table in a file: Parquet if its name ends in .parquet, else CSV.
-
-    Args:
-        path: the file.
-        hint: suggests a fix for a file that cannot be read.
+    """The table in a file: Parquet if its name ends in .parquet, else CSV; ``hint`` suggests a fix for a damaged one.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: there is no such file, or it cannot be read.
     """
     import pandas as pd
     import pyarrow as pa
 
+    require_file(path)
     try:
         return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (ValueError, OSError, pa.ArrowException) as error:

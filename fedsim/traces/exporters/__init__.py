@@ -3,37 +3,72 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fedsim.components import Component, discover
+from fedsim.durable import replacing
+from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 
 
 class Exporter(Component, ABC):
-    """Base of every exporter."""
+    """Base of every exporter.
+
+    Attributes:
+        description: one line for the list of formats.
+        writes_folder: the format is a folder with one file per series, not one file.
+    """
 
     description: ClassVar[str] = ""
+    writes_folder: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
-    def write(
-        cls, bundle: TraceBundle, path: Path, params: Any, *, overwrite: bool = False
-    ) -> dict[str, int]:
-        """Write a bundle in this format.
+    def files(
+        cls, bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]
+    ) -> Iterator[tuple[Path, str | bytes]]:
+        """The files of a bundle in this format, and their content.
 
         Args:
             bundle: what to write; it must be sound (:func:`~fedsim.traces.validation.require_sound`).
             path: the file, or the folder of one file per series.
             params: an instance of the class's ``Params``.
-            overwrite: replace files that are there already.
+            counts: receives what is written and what the format cannot hold, by kind.
 
-        Returns:
-            What was written and what the format could not hold, counted by kind.
+        Raises:
+            UserError: the bundle lacks what the format needs.
+        """
+
+    @classmethod
+    def write(
+        cls, bundle: TraceBundle, path: Path, params: Any, *, overwrite: bool = False
+    ) -> dict[str, int]:
+        """Write a bundle in this format, replacing existing files only with ``overwrite``; returns the counts.
 
         Raises:
             UserError: the bundle lacks what the format needs, or ``path`` exists or cannot be written.
         """
+        if cls.writes_folder and path.exists() and not path.is_dir():
+            hint = "name a folder: there is one file per series"
+            raise UserError("is a file", where=str(path), hint=hint)
+        counts: dict[str, int] = {}
+        for file, content in cls.files(bundle, path, params, counts):
+            if file.exists() and not (overwrite and file.is_file()):
+                raise UserError(
+                    "the output exists already",
+                    where=str(file),
+                    hint="name another file, or use --force to replace it",
+                )
+            data = content.encode() if isinstance(content, str) else content
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(file) as temporary:
+                    temporary.write_bytes(data)
+            except OSError as error:
+                raise UserError(f"cannot be written: {error.strerror}", where=str(file)) from error
+        return counts
 
 
 def registry() -> dict[str, type[Exporter]]:

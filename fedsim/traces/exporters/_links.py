@@ -1,36 +1,38 @@
-"""What the exporters of rate series share."""
+"""Rate series of a bundle, one direction of one link at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.bundle import TraceBundle
 
 
-@dataclass(frozen=True)
-class Link:
-    """One direction of one series: edges of its pieces (us), shape (n + 1,), and their rates, shape (n,)."""
+class Link(NamedTuple):
+    """One direction of one series.
+
+    Attributes:
+        series_id: name of the series.
+        direction: down, up or both.
+        file_name: the series' name as the name of a file.
+        edges_us: start of the first piece (0) and ends of all pieces, shape (n + 1,).
+        rate_bps: rate of each piece, shape (n,).
+    """
 
     series_id: str
     direction: str
-    edges_us: npt.NDArray[np.int64]
-    rate_bps: npt.NDArray[np.float64]
-
-    @property
-    def file_name(self) -> str:
-        """The series' name if it can be a file name."""
-        return self.series_id.replace("/", "_")
+    file_name: str
+    edges_us: Ints
+    rate_bps: Floats
 
 
 def links(bundle: TraceBundle) -> Iterator[Link]:
-    """The series of a bundle, each from its first piece on.
+    """The series of a bundle.
 
     Raises:
         UserError: the bundle has no series, a rate is unknown, or two names would be the same file.
@@ -52,29 +54,14 @@ def links(bundle: TraceBundle) -> Iterator[Link]:
     first = np.append(0, np.flatnonzero(change) + 1)[: len(series)]
     seen: dict[tuple[str, str], str] = {}
     for low, high in zip(first, np.append(first[1:], len(series)), strict=True):
-        link = Link(
-            str(series[low]),
-            str(direction[low]),
-            np.append(start[low:high], end[high - 1]),
-            rate[low:high],
-        )
-        other = seen.setdefault((link.file_name, link.direction), link.series_id)
-        if other != link.series_id:
+        name, way = str(series[low]), str(direction[low])
+        file_name = name.replace("/", "_")
+        other = seen.setdefault((file_name, way), name)
+        if other != name:
             raise UserError(
-                f"the series '{other}' and '{link.series_id}' would be the same file",
+                f"the series '{other}' and '{name}' would be the same file",
                 where=bundle.where,
                 hint="rename one of them",
             )
-        yield link
-
-
-def check_folder(path: Path) -> None:
-    """Refuse a path that is a file where a folder of files is to be written.
-
-    Raises:
-        UserError: ``path`` is a file.
-    """
-    if path.exists() and not path.is_dir():
-        raise UserError(
-            "is a file", where=str(path), hint="name a folder: there is one file a series"
-        )
+        edges_us = np.append(start[low:high], end[high - 1]) - start[low]
+        yield Link(name, way, file_name, edges_us, rate[low:high])

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
-from fedsim.traces.exporters._output import (
-    US_PER_S,
-    available_rows,
-    offsets,
-    valid_devices,
-    whole_seconds,
-    write_file,
-)
-
-
-class AvtExportParams(Parameters):
-    """The AVT exporter has no options."""
+from fedsim.traces.exporters._output import available_rows, offsets, whole_seconds
 
 
 class AvtExporter(Exporter):
@@ -31,34 +20,29 @@ class AvtExporter(Exporter):
     AVT holds neither windows nor periods: readers take the trace as it stands.
     """
 
-    name: ClassVar[str] = "avt"
-    description: ClassVar[str] = "AVT availability traces, one line per node"
-    Params: ClassVar[type[Parameters]] = AvtExportParams
+    name = "avt"
+    description = "AVT availability traces, one line per node"
 
     @classmethod
-    def write(
-        cls, bundle: TraceBundle, path: Path, params: AvtExportParams, *, overwrite: bool = False
-    ) -> dict[str, int]:
-        """Write the bundle in this format; see :meth:`Exporter.write`."""
-        counts: dict[str, int] = {}
+    def files(
+        cls, bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]
+    ) -> Iterator[tuple[Path, str | bytes]]:
+        """One file."""
         rows = whole_seconds(available_rows(bundle), counts)
-        first = offsets(rows.device, bundle.device_count).tolist()
-        times = (np.column_stack([rows.start, rows.end]) // US_PER_S).tolist()
-        valid = valid_devices(bundle)
+        first = offsets(rows, bundle.device_count).tolist()
+        times = np.column_stack([rows.start, rows.end]).tolist()
+        valid = bundle.valid
         lines = []
-        for row, name in enumerate(bundle.device_ids.to_pylist()):
-            if not valid[row]:
-                continue
+        for row in np.flatnonzero(valid):
+            name = bundle.device_ids[row].as_py()
             if len(name.split()) != 1 or name.startswith("#"):
                 raise UserError(
                     f"the device '{name}' cannot be named in AVT, where spaces separate fields",
                     where=bundle.where,
                     hint="rename the device",
                 )
-            mine = times[first[row] : first[row + 1]]
-            spans = " ".join(f"{start} {end}" for start, end in mine)
-            lines.append(f"{name}\t{len(mine)}\t {spans}\n")
-        counts["nodes"] = len(lines)
-        counts["invalid_devices"] = int(np.count_nonzero(~valid))
-        write_file(path, "".join(lines).encode(), overwrite=overwrite)
-        return counts
+            intervals = times[first[row] : first[row + 1]]
+            spans = " ".join(f"{start} {end}" for start, end in intervals)
+            lines.append(f"{name}\t{len(intervals)}\t {spans}\n")
+        counts |= {"nodes": len(lines), "invalid_devices": int(np.count_nonzero(~valid))}
+        yield path, "".join(lines)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,12 +20,10 @@ from fedsim.traces.exporters._output import (
     Rows,
     available_rows,
     offsets,
-    periods_us,
     texts,
-    valid_devices,
     whole_seconds,
-    write_file,
 )
+from fedsim.traces.intervals import device_periods
 
 # FedScale's code takes this many times the inference time for a sample's training.
 TRAIN_FACTOR = 3.0
@@ -43,47 +42,41 @@ class FedScaleExportParams(Parameters):
 
 
 class FedScaleExporter(Exporter):
-    """One dict of clients; JSON where the file's name ends in ``.json``, a pickle of plain types where in ``.pkl``.
+    """One dict of clients: JSON if the file's name ends in ``.json``, a pickle of plain types if in ``.pkl``.
 
     A capacity is an inference time per sample (a third of the training time where only that is known) and one rate for
-    both ways (down where they differ): the fixed part of a step and the rate up are lost, and counted.
+    both ways (down if they differ): the fixed part of a step and the rate up are lost, and counted.
 
     Clients are numbered as the bundle names them where all names are whole numbers, else from 1 in the bundle's order.
     FedScale knows neither invalid devices nor devices that are never available: these are left out and counted.
     """
 
-    name: ClassVar[str] = "fedscale"
-    description: ClassVar[str] = "FedScale client behavior or device capacity (.json or .pkl)"
-    Params: ClassVar[type[Parameters]] = FedScaleExportParams
+    name = "fedscale"
+    description = "FedScale client behavior or device capacity (.json or .pkl)"
+    Params = FedScaleExportParams
 
     @classmethod
-    def write(
+    def files(
         cls,
         bundle: TraceBundle,
         path: Path,
         params: FedScaleExportParams,
-        *,
-        overwrite: bool = False,
-    ) -> dict[str, int]:
-        """Write the bundle in this format; see :meth:`Exporter.write`."""
+        counts: dict[str, int],
+    ) -> Iterator[tuple[Path, str | bytes]]:
+        """One file, of clients or of devices."""
         if path.suffix not in (".json", ".pkl"):
             raise UserError(
                 f"the ending '{path.suffix}' does not say which form to write",
                 where=str(path),
                 hint="end the name in .json or .pkl",
             )
-        counts: dict[str, int] = {}
-        if params.content == "behaviour":
-            records = _behaviour(bundle, params, counts)
-        else:
-            records = _capacity(bundle, params, counts)
+        records_of = _behaviour if params.content == "behaviour" else _capacity
+        records = records_of(bundle, params, counts)
         counts["clients"] = len(records)
-        if path.suffix == ".json":
-            data = json.dumps(records).encode()
-        else:
-            data = pickle.dumps(records, protocol=4)
-        write_file(path, data, overwrite=overwrite)
-        return counts
+        yield (
+            path,
+            json.dumps(records) if path.suffix == ".json" else pickle.dumps(records, protocol=4),
+        )
 
 
 def _client_ids(bundle: TraceBundle) -> list[int]:
@@ -97,19 +90,19 @@ def _behaviour(
     bundle: TraceBundle, params: FedScaleExportParams, counts: dict[str, int]
 ) -> dict[int, dict[str, Any]]:
     rows = available_rows(bundle)
-    period = periods_us(bundle)
-    start_of_window = bundle.numpy("devices", "window_start_us")
+    window_start, window_end = bundle.windows
+    period = device_periods(bundle, window_end - window_start)
     if params.align == "device":
-        shift = start_of_window[rows.device]
+        shift = window_start[rows.device]
         rows = Rows(rows.device, rows.start - shift, rows.end - shift)
     else:
         rows = _rotated(rows, period, counts)
     rows = whole_seconds(rows, counts)
     period_s = np.maximum((period + US_PER_S // 2) // US_PER_S, 1)
 
-    first = offsets(rows.device, bundle.device_count)
-    start_s, end_s = (rows.start // US_PER_S).tolist(), (rows.end // US_PER_S).tolist()
-    valid = valid_devices(bundle)
+    first = offsets(rows, bundle.device_count)
+    start_s, end_s = rows.start.tolist(), rows.end.tolist()
+    valid = bundle.valid
     ids, models = _client_ids(bundle), texts(bundle, "model")
     records: dict[int, dict[str, Any]] = {}
     for row, client in enumerate(ids):
@@ -131,16 +124,14 @@ def _behaviour(
 
 def _rotated(rows: Rows, period: Any, counts: dict[str, int]) -> Rows:
     """Intervals taken modulo their device's period, those across the seam split in two."""
-    length = rows.end - rows.start
-    start = rows.start % period[rows.device]
-    end = start + length
-    over = end > period[rows.device]
+    lap = period[rows.device]
+    start = rows.start % lap
+    end = start + rows.end - rows.start
+    over = end > lap
     counts["split_at_seam"] = int(np.count_nonzero(over))
-    head = np.minimum(end, period[rows.device])
-    tail_end = end[over] - period[rows.device[over]]
-    device = np.concatenate([rows.device, rows.device[over]])
-    start = np.concatenate([start, np.zeros_like(tail_end)])
-    end = np.concatenate([head, tail_end])
+    device = np.append(rows.device, rows.device[over])
+    start = np.append(start, np.zeros(np.count_nonzero(over), np.int64))
+    end = np.append(np.minimum(end, lap), (end - lap)[over])
     order = np.lexsort((start, device))
     return Rows(device[order], start[order], end[order])
 
@@ -148,27 +139,27 @@ def _rotated(rows: Rows, period: Any, counts: dict[str, int]) -> Rows:
 def _capacity(
     bundle: TraceBundle, params: FedScaleExportParams, counts: dict[str, int]
 ) -> dict[int, dict[str, float]]:
-    device, sample_s = _one_per_device(bundle, "compute", "sample_s", "phase", "inference")
-    if not len(device):
-        device, sample_s = _one_per_device(bundle, "compute", "sample_s", "phase", "training")
-        sample_s = sample_s / TRAIN_FACTOR
+    sample_s = _by_device(bundle, "compute", "sample_s", phase="inference")
+    if not sample_s:
+        training_s = _by_device(bundle, "compute", "sample_s", phase="training")
+        sample_s = {row: time_s / TRAIN_FACTOR for row, time_s in training_s.items()}
     if "step_fixed_s" in bundle.table("compute").column_names:
         fixed_s = bundle.numpy("compute", "step_fixed_s")
         counts["fixed_parts_lost"] = int(np.count_nonzero(fixed_s > 0))
-    computation = dict(zip(device.tolist(), (sample_s * 1000.0).tolist(), strict=True))
-    device, rate = _one_per_device(bundle, "network", "bandwidth_bps", "direction", "both")
-    if not len(device):
+    rate_bps = _by_device(bundle, "network", "bandwidth_bps", direction="both")
+    if not rate_bps:
         # FedScale has one rate for both ways; down is the one that other traces mostly measure.
-        device, rate = _one_per_device(bundle, "network", "bandwidth_bps", "direction", "down")
-        up, _ = _one_per_device(bundle, "network", "bandwidth_bps", "direction", "up")
-        counts["up_rates_lost"] = len(up)
-    communication = dict(
-        zip(device.tolist(), (rate / float(params.bits_per_kbit)).tolist(), strict=True)
-    )
+        rate_bps = _by_device(bundle, "network", "bandwidth_bps", direction="down")
+        counts["up_rates_lost"] = len(
+            _by_device(bundle, "network", "bandwidth_bps", direction="up")
+        )
     records = {
-        client: {"computation": computation[row], "communication": communication[row]}
+        client: {
+            "computation": sample_s[row] * 1000.0,
+            "communication": rate_bps[row] / params.bits_per_kbit,
+        }
         for row, client in enumerate(_client_ids(bundle))
-        if row in computation and row in communication
+        if row in sample_s and row in rate_bps
     }
     if not records:
         raise UserError(
@@ -179,14 +170,14 @@ def _capacity(
     return records
 
 
-def _one_per_device(
-    bundle: TraceBundle, table: str, value: str, key: str, wanted: str
-) -> tuple[Any, Any]:
-    chosen = pc.equal(bundle.table(table).column(key).cast("string"), wanted)
-    keep = pc.fill_null(chosen, False).to_numpy(zero_copy_only=False)
+def _by_device(bundle: TraceBundle, table: str, value: str, **condition: str) -> dict[int, float]:
+    """Known values of a column by the row of their device, from the rows with one text in another column."""
     if value not in bundle.table(table).column_names:
-        keep = np.zeros_like(keep)
-        return bundle.device_rows(table)[keep], np.zeros(0)
+        return {}
+    ((column, text),) = condition.items()
+    chosen = pc.equal(bundle.table(table).column(column).cast("string"), text)
+    keep = pc.fill_null(chosen, False).to_numpy(zero_copy_only=False)
     values = bundle.numpy(table, value)
     keep &= ~np.isnan(values)
-    return bundle.device_rows(table)[keep], values[keep]
+    rows = bundle.device_rows(table)[keep].tolist()
+    return dict(zip(rows, values[keep].tolist(), strict=True))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
-from fedsim.traces.exporters._output import (
-    US_PER_S,
-    Ints,
-    texts,
-    valid_devices,
-    write_file,
-)
+from fedsim.traces.exporters._output import US_PER_S, texts
 from fedsim.traces.importers.fta import COLUMNS
 
 
@@ -34,28 +30,36 @@ class FtaExporter(Exporter):
     """All rows of both states in epoch seconds to the microsecond; component ids repeat the node ids.
 
     A bundle that holds available intervals only gets the gaps inside each device's window as unavailable rows. Time 0
-    is the bundle's epoch, taken as UTC, or 1970 where it has none. Invalid devices are left out.
+    is the bundle's epoch, taken as UTC, or 1970 if it has none. Invalid devices are left out.
     """
 
-    name: ClassVar[str] = "fta"
-    description: ClassVar[str] = "Failure Trace Archive event_trace table"
-    Params: ClassVar[type[Parameters]] = FtaExportParams
+    name = "fta"
+    description = "Failure Trace Archive event_trace table"
+    Params = FtaExportParams
 
     @classmethod
-    def write(
-        cls, bundle: TraceBundle, path: Path, params: FtaExportParams, *, overwrite: bool = False
-    ) -> dict[str, int]:
-        """Write the bundle in this format; see :meth:`Exporter.write`."""
-        device, start, end, state, reason = _rows(bundle)
-        counts = {"gaps_written": 0}
-        valid = valid_devices(bundle)
+    def files(
+        cls, bundle: TraceBundle, path: Path, params: FtaExportParams, counts: dict[str, int]
+    ) -> Iterator[tuple[Path, str | bytes]]:
+        """One file."""
+        table = bundle.table("availability")
+        device = bundle.device_rows("availability")
+        start = bundle.numpy("availability", "start_us")
+        end = bundle.numpy("availability", "end_us")
+        state, reason = np.ones(len(device), np.int64), [None] * len(device)
+        if bundle.has("availability", "state"):
+            state = bundle.numpy("availability", "state").astype(np.int64)
+        if bundle.has("availability", "end_reason"):
+            reason = table.column("end_reason").cast(pa.string()).to_pylist()
+        valid = bundle.valid
+        gaps = 0
         if not (state == 0).any():
             gap_device, gap_start, gap_end = _gaps(bundle, device, start, end, valid)
-            counts["gaps_written"] = len(gap_device)
-            device = np.concatenate([device, gap_device])
-            start, end = np.concatenate([start, gap_start]), np.concatenate([end, gap_end])
-            state = np.concatenate([state, np.zeros(len(gap_device), state.dtype)])
-            reason = [*reason, *[None] * len(gap_device)]
+            gaps = len(gap_device)
+            device = np.append(device, gap_device)
+            start, end = np.append(start, gap_start), np.append(end, gap_end)
+            state = np.append(state, np.zeros(gaps, np.int64))
+            reason = [*reason, *[None] * gaps]
         order = np.lexsort((start, device))
         order = order[valid[device[order]]]
 
@@ -90,40 +94,20 @@ class FtaExporter(Exporter):
                 reason[row] or "NULL",
             )
             lines.append("\t".join(fields))
-        counts |= {"events": len(order), "invalid_devices": int(np.count_nonzero(~valid))}
-        write_file(path, ("\n".join(lines) + "\n").encode(), overwrite=overwrite)
-        return counts
-
-
-def _rows(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints, list[str | None]]:
-    table = bundle.table("availability")
-    count = table.num_rows
-    state = (
-        bundle.numpy("availability", "state").astype(np.int64)
-        if "state" in table.column_names
-        else np.ones(count, np.int64)
-    )
-    reason: list[str | None] = (
-        table.column("end_reason").cast(pa.string()).to_pylist()
-        if "end_reason" in table.column_names
-        else [None] * count
-    )
-    return (
-        bundle.device_rows("availability"),
-        bundle.numpy("availability", "start_us"),
-        bundle.numpy("availability", "end_us"),
-        state,
-        reason,
-    )
+        counts |= {
+            "gaps_written": gaps,
+            "events": len(order),
+            "invalid_devices": int(np.count_nonzero(~valid)),
+        }
+        yield path, "\n".join(lines) + "\n"
 
 
 def _gaps(
-    bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: np.typing.NDArray[np.bool_]
+    bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: Bools
 ) -> tuple[Ints, Ints, Ints]:
     """Pieces of the valid devices' windows that no interval covers."""
     rows = np.flatnonzero(valid)
-    low = bundle.numpy("devices", "window_start_us")[rows]
-    high = bundle.numpy("devices", "window_end_us")[rows]
+    low, high = (edge[rows] for edge in bundle.windows)
     # Each window's edges as empty intervals: then every gap lies between two neighbours.
     order_device = np.concatenate([device, rows, rows])
     order_start = np.concatenate([start, low, high])

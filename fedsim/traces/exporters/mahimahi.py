@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
-from fedsim.traces.exporters._links import Link, check_folder, links
-from fedsim.traces.exporters._output import write_file
+from fedsim.traces.exporters._links import Link, links
 from fedsim.traces.importers.mahimahi import PACKET_BITS
-
-
-class MahimahiExportParams(Parameters):
-    """The Mahimahi exporter has no options."""
 
 
 class MahimahiExporter(Exporter):
@@ -28,24 +23,16 @@ class MahimahiExporter(Exporter):
     one packet is ever owed. The trace must end with a packet: an idle end is cut off, bits short of a packet are lost.
     """
 
-    name: ClassVar[str] = "mahimahi"
-    description: ClassVar[str] = (
-        "Mahimahi packet-delivery traces, a folder with .down and .up files"
-    )
-    Params: ClassVar[type[Parameters]] = MahimahiExportParams
+    name = "mahimahi"
+    description = "Mahimahi packet-delivery traces, a folder with .down and .up files"
+    writes_folder = True
 
     @classmethod
-    def write(
-        cls,
-        bundle: TraceBundle,
-        path: Path,
-        params: MahimahiExportParams,
-        *,
-        overwrite: bool = False,
-    ) -> dict[str, int]:
-        """Write the bundle in this format; see :meth:`Exporter.write`."""
-        check_folder(path)
-        counts = {"files": 0, "opportunities": 0, "idle_end_ms": 0}
+    def files(
+        cls, bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]
+    ) -> Iterator[tuple[Path, str | bytes]]:
+        """One file per series and direction."""
+        counts |= {"files": 0, "opportunities": 0, "idle_end_ms": 0}
         for link in links(bundle):
             packets_ms, length_ms = _opportunities(link)
             if not len(packets_ms):
@@ -54,20 +41,21 @@ class MahimahiExporter(Exporter):
                     where=bundle.where,
                     hint="Mahimahi needs at least one packet of 1,500 bytes",
                 )
-            data = ("\n".join(map(str, packets_ms.tolist())) + "\n").encode()
             for direction in ("down", "up") if link.direction == "both" else (link.direction,):
-                write_file(path / f"{link.file_name}.{direction}", data, overwrite=overwrite)
+                yield (
+                    path / f"{link.file_name}.{direction}",
+                    "\n".join(map(str, packets_ms.tolist())) + "\n",
+                )
                 counts["files"] += 1
                 counts["opportunities"] += len(packets_ms)
                 counts["idle_end_ms"] += length_ms - 1 - int(packets_ms[-1])
         if not counts["files"]:
             raise UserError("has no series", where=bundle.where)
-        return counts
 
 
-def _opportunities(link: Link) -> tuple[npt.NDArray[np.int64], int]:
+def _opportunities(link: Link) -> tuple[Ints, int]:
     """Milliseconds of the packets, ascending, and the length of the series in milliseconds."""
-    edges_us = link.edges_us - link.edges_us[0]
+    edges_us = link.edges_us
     sent = np.append(0.0, np.cumsum(link.rate_bps * np.diff(edges_us) / 1e6))
     length_ms = -(-int(edges_us[-1]) // 1000)
     ends_us = np.minimum(np.arange(1, length_ms + 1) * 1000, edges_us[-1])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -11,8 +12,7 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter
-from fedsim.traces.exporters._links import check_folder, links
-from fedsim.traces.exporters._output import write_file
+from fedsim.traces.exporters._links import links
 
 
 class PensieveExportParams(Parameters):
@@ -29,33 +29,29 @@ class PensieveExporter(Exporter):
     applied: the series are written, not the devices.
     """
 
-    name: ClassVar[str] = "pensieve"
-    description: ClassVar[str] = (
-        "Pensieve cooked throughput traces, a folder with one file per series"
-    )
-    Params: ClassVar[type[Parameters]] = PensieveExportParams
+    name = "pensieve"
+    description = "Pensieve cooked throughput traces, a folder with one file per series"
+    writes_folder = True
+    Params = PensieveExportParams
 
     @classmethod
-    def write(
+    def files(
         cls,
         bundle: TraceBundle,
         path: Path,
         params: PensieveExportParams,
-        *,
-        overwrite: bool = False,
-    ) -> dict[str, int]:
-        """Write the bundle in this format; see :meth:`Exporter.write`."""
-        check_folder(path)
-        counts = {"series": 0, "other_direction": 0}
+        counts: dict[str, int],
+    ) -> Iterator[tuple[Path, str | bytes]]:
+        """One file per series of the direction."""
+        counts |= {"series": 0, "other_direction": 0}
         for link in links(bundle):
             if link.direction not in (params.direction, "both"):
                 counts["other_direction"] += 1
                 continue
-            time_s = (link.edges_us - link.edges_us[0]) / 1e6
+            time_s = link.edges_us / 1e6
             rate = np.append(link.rate_bps[:1], link.rate_bps) / 1e6
             lines = [f"{t!r}\t{r!r}\n" for t, r in zip(time_s.tolist(), rate.tolist(), strict=True)]
-            write_file(path / link.file_name, "".join(lines).encode(), overwrite=overwrite)
+            yield path / link.file_name, "".join(lines)
             counts["series"] += 1
         if not counts["series"]:
             raise UserError(f"has no series for {params.direction}", where=bundle.where)
-        return counts

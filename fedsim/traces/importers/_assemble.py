@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.ordering import Intervals, polling_interval
+from fedsim.traces.arrays import Ints
+from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
 
 DAY_US = 86_400_000_000
@@ -27,8 +28,8 @@ def nullable(values: npt.NDArray[Any]) -> Any:
 def devices_table(
     ids: Sequence[str],
     *,
-    window_end_us: npt.NDArray[np.int64] | int,
-    window_start_us: npt.NDArray[np.int64] | int = 0,
+    window_end_us: Ints | int,
+    window_start_us: Ints | int = 0,
     kind: str | None = None,
     **columns: Any,
 ) -> Any:
@@ -46,36 +47,55 @@ def devices_table(
     return make_table("devices", values | columns)
 
 
-def availability_table(
-    intervals: Intervals,
-    ids: Any,
-    *,
-    window_start_us: npt.NDArray[np.int64] | None = None,
-    window_end_us: npt.NDArray[np.int64] | None = None,
-    **columns: Any,
-) -> Any:
-    """A table of availability, of state 1 unless ``columns`` say otherwise.
-
-    With the windows of the devices given, an interval that reaches an edge of its window is marked as censored there.
-    """
+def availability_table(intervals: Intervals, ids: Any, **columns: Any) -> Any:
+    """A table of availability, of state 1 and not censored unless ``columns`` say otherwise."""
     count = len(intervals.device)
-    censored = np.zeros(count, np.int8)
-    if window_start_us is not None:
-        censored |= (intervals.start <= window_start_us[intervals.device]).astype(np.int8)
-    if window_end_us is not None:
-        censored |= (intervals.end >= window_end_us[intervals.device]).astype(np.int8) << 1
     values = {
         "device_id": id_column(intervals.device, ids),
         "start_us": intervals.start,
         "end_us": intervals.end,
         "state": np.ones(count, np.int8),
-        "censored": censored,
+        "censored": np.zeros(count, np.int8),
     }
     return make_table("availability", values | columns)
 
 
+def observed_tables(
+    ids: Sequence[str],
+    device: Ints,
+    start_us: Ints,
+    end_us: Ints,
+    window: tuple[Ints | int, Ints | int],
+    counts: dict[str, int],
+    **columns: Any,
+) -> tuple[dict[str, Any], Intervals]:
+    """Tables ``devices`` and ``availability`` of intervals in any order, and the intervals put in order.
+
+    Args:
+        ids: names of the devices.
+        device: row of the device of each interval.
+        start_us: starts.
+        end_us: ends, exclusive.
+        window: start and end (us) of the observation, for all devices or per device. Intervals are cut to it; one that
+            reaches an edge is marked as censored there.
+        counts: receives what was dropped or merged, by kind; see :func:`~fedsim.traces.ordering.normalize`.
+        columns: other columns of ``devices``.
+    """
+    low, high = (np.broadcast_to(np.asarray(edge, np.int64), len(ids)) for edge in window)
+    intervals = normalize(device, start_us, end_us, window_start=low, window_end=high)
+    counts |= intervals.counts
+    before = intervals.start <= low[intervals.device]
+    after = intervals.end >= high[intervals.device]
+    censored = before.astype(np.int8) | after.astype(np.int8) << 1
+    tables = {
+        "devices": devices_table(ids, window_start_us=low, window_end_us=high, **columns),
+        "availability": availability_table(intervals, ids, censored=censored),
+    }
+    return tables, intervals
+
+
 def per_device(ids: Sequence[str], table: str, rows: Any = None, **columns: Any) -> Any:
-    """A table with one row per device: those of ``rows``, or all.
+    """A table whose rows belong to the devices ``rows``; by default one row per device.
 
     A text stands for a column that holds it in every row; NaN in a column of floats is null.
     """
@@ -118,6 +138,6 @@ def single_ids(ids: Sequence[str], where: str, what: str) -> None:
             raise UserError(
                 f"{what} {item!r} appears twice",
                 where=f"{where}, record {number}",
-                hint="give each its own name",
+                hint="give each a different name",
             )
         seen.add(item)

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.tables import NOT_NEGATIVE, Bounds
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 # The clock counts 2**62 us, 146,000 years.
 TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.importers._assemble import devices_table, nullable
-from fedsim.traces.importers._numbers import Floats, Ints
+from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.importers._assemble import devices_table, nullable, per_device
 from fedsim.traces.importers._sources import SourceFile
-from fedsim.traces.tables import id_column, make_table
+from fedsim.traces.tables import DIRECTIONS, id_column, make_table
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[
     seen: dict[tuple[str, str], str] = {}
     for item in series:
         other = seen.setdefault((item.series_id, item.direction), item.where)
-        if seen[item.series_id, item.direction] is not item.where:
+        if other is not item.where:
             raise UserError(
                 f"has the name '{item.series_id}' of {other}",
                 where=item.where,
@@ -66,40 +67,36 @@ def series_tables(series: Sequence[Series], *, kind: str | None = None) -> dict[
     for item in ordered:
         ends[row[item.series_id]] = max(ends[row[item.series_id]], int(item.edges_us[-1]))
     lengths = [len(item.rate_bps) for item in ordered]
-    directions = ["down", "up", "both"]
+    link = np.repeat([row[item.series_id] for item in ordered], lengths)
+    direction = np.repeat([DIRECTIONS.index(item.direction) for item in ordered], lengths)
     values: dict[str, Any] = {
-        "series_id": id_column(np.repeat([row[item.series_id] for item in ordered], lengths), ids),
-        "direction": id_column(
-            np.repeat([directions.index(item.direction) for item in ordered], lengths), directions
-        ),
+        "series_id": id_column(link, ids),
+        "direction": id_column(direction, DIRECTIONS),
         "start_us": np.concatenate([item.edges_us[:-1] for item in ordered]),
         "dur_us": np.concatenate([np.diff(item.edges_us) for item in ordered]),
         "rate_bps": np.concatenate([item.rate_bps for item in ordered]),
     }
     for column in ("rtt_s", "loss"):
-        if any(getattr(item, column) is not None for item in ordered):
-            parts = [
-                np.full(len(item.rate_bps), np.nan) if part is None else part
-                for item in ordered
-                for part in (getattr(item, column),)
+        pieces = [getattr(item, column) for item in ordered]
+        if any(piece is not None for piece in pieces):
+            unknown = [np.full(length, np.nan) for length in lengths]
+            filled = [
+                fill if piece is None else piece
+                for piece, fill in zip(pieces, unknown, strict=True)
             ]
-            values[column] = nullable(np.concatenate(parts).astype(np.float32))
+            values[column] = nullable(np.concatenate(filled).astype(np.float32))
     if any(item.radio is not None for item in ordered):
-        radios: list[str | None] = []
-        for item in ordered:
-            radios.extend(item.radio or [None] * len(item.rate_bps))
-        values["radio"] = pa.array(radios, pa.string())
+        radios = (item.radio or [None] * len(item.rate_bps) for item in ordered)
+        values["radio"] = pa.array(chain.from_iterable(radios), pa.string())
     return {
         "devices": devices_table(ids, window_end_us=ends, kind=kind, period_us=ends),
         "network_series": make_table("network_series", values),
-        "network_assign": make_table(
+        "network_assign": per_device(
+            ids,
             "network_assign",
-            {
-                "device_id": id_column(np.arange(len(ids)), ids),
-                "series_id": id_column(np.arange(len(ids)), ids),
-                "offset_us": np.zeros(len(ids), np.int64),
-                "scale": np.ones(len(ids), np.float32),
-            },
+            series_id=id_column(np.arange(len(ids)), ids),
+            offset_us=np.zeros(len(ids), np.int64),
+            scale=np.ones(len(ids), np.float32),
         ),
     }
 
@@ -126,15 +123,15 @@ def named_sources(
     return list(zip(names, files, strict=True))
 
 
-def hold_unknown(values: Floats) -> tuple[Floats, int]:
+def hold_unknown(values: Floats, nothing_known: UserError) -> tuple[Floats, int]:
     """``values`` with each NaN replaced by the last known value (or else the first), and how many there were.
 
     Raises:
-        ValueError: nothing is known.
+        UserError: ``nothing_known``, if all values are NaN.
     """
     known = ~np.isnan(values)
     if not known.any():
-        raise ValueError("nothing is known")
+        raise nothing_known
     last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
     last[last < 0] = int(np.argmax(known))
     return values[last], int(np.count_nonzero(~known))

@@ -47,10 +47,10 @@ class SourceFile:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = self.data.count(b"\n", 0, error.start) + 1
-            raise UserError(
+            raise self.error(
                 f"is not a text file: {error.reason} at byte {error.start}",
-                where=self.line(line),
-                hint="give a text file in UTF-8",
+                "give a text file in UTF-8",
+                line=line,
             ) from error
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -73,20 +73,20 @@ class SourceFile:
                 if not any(cell.strip() for cell in row):
                     continue
                 if len(row) != len(header):
-                    raise UserError(
+                    raise self.error(
                         f"has {len(row)} cells, the header {len(header)}",
-                        where=self.line(reader.line_num),
-                        hint="every row needs as many cells as the header",
+                        "every row needs as many cells as the header",
+                        line=reader.line_num,
                     )
                 rows.append(row)
                 lines.append(reader.line_num)
         except csv.Error as error:
-            raise UserError(f"is not CSV: {error}", where=self.line(reader.line_num)) from error
+            raise self.error(f"is not CSV: {error}", line=reader.line_num) from error
         if not header:
-            raise UserError("is empty", where=self.where)
+            raise self.error("is empty")
         for name in header:
             if header.count(name) > 1:
-                raise UserError(f"has the column '{name}' twice", where=self.line(1))
+                raise self.error(f"has the column '{name}' twice", line=1)
         cells = zip(*rows, strict=True) if rows else [()] * len(header)
         columns = [[cell.strip() for cell in column] for column in cells]
         return dict(zip(header, columns, strict=True)), lines
@@ -107,7 +107,7 @@ class SourceFile:
                 hint="the file is truncated or of another format",
             ) from error
         except RecursionError as error:
-            raise UserError("is nested too deeply to be a trace", where=self.where) from error
+            raise self.error("is nested too deeply to be a trace") from error
 
     def records(self) -> Any:
         """The content of a file of JSON or of a pickle of plain data.
@@ -120,16 +120,14 @@ class SourceFile:
         try:
             return load_plain(self.data)
         except RefusedPickle as error:
-            raise UserError(
-                f"the pickle asks for {error}, which is not plain data; it was not loaded",
-                where=self.where,
-                hint="a pickle can run any program: load it on a machine you can spare and save it as JSON",
+            raise self.error(
+                f"the pickle names {error}, which is not plain data; it was not loaded",
+                "a pickle can run any program: load it on a machine you can spare and save it as JSON",
             ) from error
         except DamagedPickle as error:
-            raise UserError(
+            raise self.error(
                 f"the pickle is truncated or damaged: {error}",
-                where=self.where,
-                hint="copy the file again, or give the JSON form",
+                "copy the file again, or give the JSON form",
             ) from error
 
     def objects(self, what: str) -> dict[str, Mapping[str, Any]]:
@@ -144,10 +142,9 @@ class SourceFile:
         content = self.records()
         if not isinstance(content, dict) or not content:
             kind = "empty" if content == {} else f"a {type(content).__name__}"
-            raise UserError(
+            raise self.error(
                 f"is {kind}; an object of {what} by id is expected",
-                where=self.where,
-                hint="check that the file is of the named format",
+                "check that the file is of the named format",
             )
         records: dict[str, Mapping[str, Any]] = {}
         for key, record in content.items():
@@ -158,13 +155,18 @@ class SourceFile:
                     hint="check that the file is of the named format",
                 )
             if str(key) in records:
-                raise UserError(f"record {key!r} appears twice", where=self.where)
+                raise self.error(f"record {key!r} appears twice")
             records[str(key)] = record
         return records
 
     def line(self, number: int) -> str:
         """``file:line``, for messages."""
         return f"{self.where}:{number}"
+
+    def error(self, message: str, hint: str | None = None, *, line: int | None = None) -> UserError:
+        """A mistake in the file, or in one of its lines."""
+        where = self.where if line is None else self.line(line)
+        return UserError(message, where=where, hint=hint)
 
 
 class Sources:
@@ -185,6 +187,36 @@ class Sources:
     def where(self) -> str:
         """All paths, for messages."""
         return ", ".join(map(str, self.paths))
+
+    def error(self, message: str, hint: str | None = None) -> UserError:
+        """A mistake in the files taken together."""
+        return UserError(message, where=self.where or None, hint=hint)
+
+    def by_field(
+        self, fields: Mapping[str, str], what: str, hint: str
+    ) -> dict[str, tuple[SourceFile, dict[str, Mapping[str, Any]]]]:
+        """Files of records by the field that shows what they hold.
+
+        Args:
+            fields: what a file with this field is called.
+            what: what its records are, in the plural.
+            hint: which files to give.
+
+        Raises:
+            UserError: a file has none of the fields in its first record, or two have the same.
+        """
+        files: dict[str, tuple[SourceFile, dict[str, Mapping[str, Any]]]] = {}
+        for source in self:
+            records = source.objects(what)
+            first = next(iter(records.values()))
+            kind = next((field for field in fields if field in first), None)
+            if kind is None:
+                known, names = ", ".join(fields), ", ".join(map(str, first))
+                raise source.error(f"has none of {known} in its first record, but: {names}", hint)
+            if kind in files:
+                raise source.error(f"a second {fields[kind]} file", "give one")
+            files[kind] = source, records
+        return files
 
     def describe(self) -> str:
         """Names of the files with their SHA-256, as the ``source`` of a manifest."""
@@ -260,9 +292,7 @@ class Sources:
             with gzip.GzipFile(fileobj=io.BytesIO(file.data)) as content:
                 data = self._unpacked(content, file.where)
         except (OSError, EOFError, zlib.error) as error:
-            raise UserError(
-                f"is not a whole gzip file: {error}", where=file.where, hint="copy the file again"
-            ) from error
+            raise file.error(f"is not a whole gzip file: {error}", "copy the file again") from error
         return SourceFile(file.name.removesuffix(".gz"), file.where, data)
 
     def _unpacked(self, content: IO[bytes] | gzip.GzipFile, where: str) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,14 +29,12 @@ class AiBenchmark(Importer):
 
     Scores: a device per model; a model listed twice keeps its last score, as in FLASH. With ``real2benchmark`` a device
     per code, those of unknown models dropped. Speeds: a device per record, milliseconds per inference; ``score`` is its
-    ``cpu_f``, on a scale of its own. RAM in "GB" is taken as GiB, as phones are sold.
+    ``cpu_f``, on a different scale. RAM in "GB" is taken as GiB, as phones are sold.
     """
 
-    name: ClassVar[str] = "ai_benchmark"
-    description: ClassVar[str] = (
-        "AI Benchmark scores (FLASH) and per-device inference speeds (Propius)"
-    )
-    signature: ClassVar[str] = r'"AI_Score"|"cpu_f"'
+    name = "ai_benchmark"
+    description = "AI Benchmark scores (FLASH) and per-device inference speeds (Propius)"
+    signature = r'"AI_Score"|"cpu_f"'
 
     @classmethod
     def read(cls, sources: Sources, params: ImporterParams) -> Imported:
@@ -46,15 +44,14 @@ class AiBenchmark(Importer):
             content = source.records()
             kind = _kind(source, content)
             if kind in parts:
-                raise UserError(f"a second {kind} file", where=source.where, hint="give one")
+                raise source.error(f"a second {kind} file", "give one")
             parts[kind] = source, content
         if set(parts) == {"speed"}:
             return Imported(_speeds(*parts["speed"]))
         if len(parts) - ("codes" in parts) != 1 or "speed" in parts:
-            raise UserError(
+            raise sources.error(
                 f"cannot be read together: {', '.join(sorted(parts))}",
-                where=sources.where,
-                hint="give one of the raw list, benchmark2score and client_spec_speed; real2benchmark only with scores",
+                "give one of the raw list, benchmark2score and client_spec_speed; real2benchmark only with scores",
             )
         counts: dict[str, int] = {}
         if "raw" in parts:
@@ -79,10 +76,9 @@ def _kind(source: SourceFile, content: Any) -> str:
             return "codes"
         if all(isinstance(value, dict) for value in values):
             return "speed"
-    raise UserError(
+    raise source.error(
         "is not one of the known files",
-        where=source.where,
-        hint="give the raw AI Benchmark list, benchmark2score, real2benchmark or client_spec_speed",
+        "give the raw AI Benchmark list, benchmark2score, real2benchmark or client_spec_speed",
     )
 
 
@@ -111,7 +107,7 @@ def _raw_scores(
         size = _first_number(item.get("RAM", ""))
         ram[model] = size * GIB if size else float("nan")
     if not scores:
-        raise UserError("has no 'AI_Score'", where=source.where)
+        raise source.error("has no 'AI_Score'")
     return scores, ram
 
 
@@ -132,7 +128,7 @@ def _codes(
     counts["unknown_codes"] = sum(model == UNKNOWN for model in content.values())
     counts["codes_without_score"] = len(content) - len(known) - counts["unknown_codes"]
     if not known:
-        raise UserError("no code names a model with a score", where=source.where)
+        raise source.error("no code names a model with a score")
     return known
 
 

@@ -7,21 +7,13 @@ file. The Skype trace of the repository was polled about every 30 minutes.
 from __future__ import annotations
 
 from itertools import chain
-from typing import ClassVar
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
-from fedsim.traces.importers._assemble import (
-    availability_table,
-    devices_table,
-    note_polling,
-    single_ids,
-)
+from fedsim.traces.importers._assemble import note_polling, observed_tables, single_ids
 from fedsim.traces.importers._numbers import TIME_S, Number
-from fedsim.traces.ordering import normalize
 from fedsim.units import Duration
 
 TIME = Number("a time", "s", TIME_S, whole=True)
@@ -39,10 +31,10 @@ class AvtParams(ImporterParams):
 class Avt(Importer):
     """Availability in AVT; one window for all nodes, which repeats."""
 
-    name: ClassVar[str] = "avt"
-    description: ClassVar[str] = "AVT availability traces (Godfrey's repository), one line per node"
-    signature: ClassVar[str] = r"\.avt\n|\n\S+\t(\d+)\t *\d+ \d+"
-    Params: ClassVar[type[Parameters]] = AvtParams
+    name = "avt"
+    description = "AVT availability traces (Godfrey's repository), one line per node"
+    signature = r"\.avt\n|\n\S+\t(\d+)\t *\d+ \d+"
+    Params = AvtParams
 
     @classmethod
     def read(cls, sources: Sources, params: AvtParams) -> Imported:
@@ -56,9 +48,7 @@ class Avt(Importer):
                     ids.append(name)
                     times.append(_times(numbers, source.line(line)))
         if not ids:
-            raise UserError(
-                "has no nodes", where=sources.where, hint="an AVT file has one line per node"
-            )
+            raise sources.error("has no nodes", "an AVT file has one line per node")
         single_ids(ids, sources.where, "node")
         times_us = np.fromiter(chain.from_iterable(times), np.int64).reshape(-1, 2) * 1_000_000
         lengths = np.fromiter(map(len, times), np.int64) // 2
@@ -70,23 +60,15 @@ class Avt(Importer):
             end_us = int(times_us.max(initial=0))
             caveats.append("no window was given: it is taken to end with the last stop")
         if end_us <= 0:
-            raise UserError(
+            raise sources.error(
                 "has no intervals and no window" if params.window is None else "window is 0",
-                where=sources.where,
-                hint="give the length of the observation: -s window=2478200",
+                "give the length of the observation: -s window=2478200",
             )
-        low, high = np.zeros(len(ids), np.int64), np.full(len(ids), end_us)
-        intervals = normalize(
-            device, times_us[:, 0], times_us[:, 1], window_start=low, window_end=high
+        counts: dict[str, int] = {}
+        tables, intervals = observed_tables(
+            ids, device, times_us[:, 0], times_us[:, 1], (0, end_us), counts
         )
-        counts = dict(intervals.counts)
         note_polling(intervals, counts, caveats)
-        tables = {
-            "devices": devices_table(ids, window_end_us=end_us),
-            "availability": availability_table(
-                intervals, ids, window_start_us=low, window_end_us=high
-            ),
-        }
         return Imported(tables, counts, caveats, eligibility="up")
 
 

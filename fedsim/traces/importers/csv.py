@@ -5,30 +5,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.ends import OnEnd
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
-    availability_table,
     devices_table,
     note_polling,
-    nullable,
+    observed_tables,
     per_device,
 )
-from fedsim.traces.importers._numbers import TIME_S, Floats, Ints, Number
-from fedsim.traces.ordering import normalize
-from fedsim.traces.tables import POSITIVE, SHARE, Bounds, id_column, make_table
+from fedsim.traces.importers._numbers import TIME_S, Number
+from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, id_column
 from fedsim.units import DURATION_UNITS, Duration
 
-RATES: Mapping[str, float] = {
+UNITS: Mapping[str, float] = DURATION_UNITS | {
     "bps": 1.0,
     "kbps": 1e3,
     "Mbps": 1e6,
@@ -40,25 +38,19 @@ RATES: Mapping[str, float] = {
     "MiB/s": 8.0 * 2**20,
 }
 TEXTS = ("model", "kind", "group", "radio")
-UNKNOWN = ("",)
-# Columns of numbers, each with the option that says its unit.
-NUMBERS: Mapping[str, tuple[Number, str | None]] = {
-    number.name: (number, option)
-    for number, option in (
-        (Number("sample_time", missing=UNKNOWN), "compute_unit"),
-        (Number("step_time", missing=UNKNOWN), "compute_unit"),
-        (Number("relative_speed", "", POSITIVE, UNKNOWN), None),
-        (Number("score", "", POSITIVE, UNKNOWN), None),
-        (Number("ram_bytes", "bytes", POSITIVE, UNKNOWN), None),
-        (Number("down", "", POSITIVE, UNKNOWN), "rate_unit"),
-        (Number("up", "", POSITIVE, UNKNOWN), "rate_unit"),
-        (Number("bandwidth", "", POSITIVE, UNKNOWN), "rate_unit"),
-        (Number("rtt", missing=UNKNOWN), "latency_unit"),
-        (Number("loss", "", SHARE, UNKNOWN), None),
-    )
+# The table a column goes to, and for numbers the option that gives their unit.
+NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
+    "sample_time": ("compute", NOT_NEGATIVE, "compute_unit"),
+    "step_time": ("compute", NOT_NEGATIVE, "compute_unit"),
+    "relative_speed": ("compute", POSITIVE, None),
+    "score": ("compute", POSITIVE, None),
+    "ram_bytes": ("compute", POSITIVE, None),
+    "down": ("network", POSITIVE, "rate_unit"),
+    "up": ("network", POSITIVE, "rate_unit"),
+    "bandwidth": ("network", POSITIVE, "rate_unit"),
+    "rtt": ("network", NOT_NEGATIVE, "latency_unit"),
+    "loss": ("network", SHARE, None),
 }
-COMPUTE = ("sample_time", "step_time", "relative_speed", "score", "ram_bytes")
-NETWORK = ("down", "up", "bandwidth", "rtt", "loss", "radio")
 COLUMNS = ("device", "start", "end", *NUMBERS, *TEXTS)
 
 
@@ -100,10 +92,10 @@ class Csv(Importer):
     ISO 8601 timestamps such as ``2024-05-01T08:00:00+02:00``.
     """
 
-    name: ClassVar[str] = "csv"
-    description: ClassVar[str] = "plain CSV: device,start,end and/or compute and network columns"
-    signature: ClassVar[str] = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
-    Params: ClassVar[type[Parameters]] = CsvParams
+    name = "csv"
+    description = "plain CSV: device,start,end and/or compute and network columns"
+    signature = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
+    Params = CsvParams
 
     @classmethod
     def read(cls, sources: Sources, params: CsvParams) -> Imported:
@@ -114,16 +106,16 @@ class Csv(Importer):
         tables: dict[str, Any] = {}
         horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
         clock = _Clock(params)
-        if "start" in table:
-            horizon_us, tables["availability"] = _availability(
-                table, clock, params, counts, caveats
-            )
         texts: dict[str, Any] = {name: table.text(name) for name in TEXTS[:3] if name in table}
-        tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
-        if any(column in table for column in COMPUTE):
-            tables["compute"] = _compute(table, params)
-        if any(column in table for column in NETWORK):
-            tables["network"] = _network(table, params)
+        if "start" in table:
+            horizon_us, tables = _availability(table, clock, params, counts, caveats, texts)
+        else:
+            tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
+        present = {kind for name, (kind, _, _) in NUMBERS.items() if name in table}
+        if "compute" in present:
+            tables["compute"] = _compute(table, params.phase)
+        if "network" in present or "radio" in table:
+            tables["network"] = _network(table)
         return Imported(
             tables,
             counts,
@@ -159,7 +151,7 @@ class _Table:
         self.ids = list(rows)
         if "" in rows:
             raise UserError("has no device", where=self.location(self.cells["device"].index("")))
-        for name, (_, option) in NUMBERS.items():
+        for name, (_, _, option) in NUMBERS.items():
             if name in self and option is not None:
                 self.need(name, option)
 
@@ -190,12 +182,13 @@ class _Table:
             )
 
     def number(self, name: str) -> Floats:
-        """One number per device, NaN where unknown. Shape (devices,)."""
-        values = NUMBERS[name][0].read(self.cells[name], self.location)
-        single: Floats = self._single(
-            name, values, ~np.isnan(values), np.full(len(self.ids), np.nan)
-        )
-        return single
+        """One number per device in SI units, NaN where unknown. Shape (devices,)."""
+        _, bounds, option = NUMBERS[name]
+        unit = getattr(self.params, option) if option else ""
+        values = Number(name, unit, bounds, missing=("",)).read(self.cells[name], self.location)
+        unknown = np.full(len(self.ids), np.nan)
+        single: Floats = self._single(name, values, ~np.isnan(values), unknown)
+        return single * UNITS[unit] if unit else single
 
     def text(self, name: str) -> list[str | None]:
         """One text per device, None where unknown."""
@@ -229,21 +222,21 @@ def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
     for column in columns:
         if column.lower() not in COLUMNS:
             near = difflib.get_close_matches(column, COLUMNS, 1)
-            raise UserError(
+            raise source.error(
                 f"has the unknown column '{column}'"
                 + (f"; did you mean '{near[0]}'?" if near else ""),
-                where=source.line(1),
-                hint=f"known columns: {', '.join(COLUMNS)}",
+                f"known columns: {', '.join(COLUMNS)}",
+                line=1,
             )
     columns = {name.lower(): cells for name, cells in columns.items()}
     if "device" not in columns or len(columns) < 2 or ("start" in columns) != ("end" in columns):
-        raise UserError(
+        raise source.error(
             f"has the columns {', '.join(columns)}",
-            where=source.line(1),
-            hint="it needs device, and start with end, or compute or network columns",
+            "it needs device, and start with end, or compute or network columns",
+            line=1,
         )
     if not lines:
-        raise UserError("has no rows", where=source.where)
+        raise source.error("has no rows")
     return columns, lines
 
 
@@ -271,7 +264,7 @@ class _Clock:
             factor = DURATION_UNITS[self.params.time_unit or "s"]
             bounds = Bounds(TIME_S.low / factor, TIME_S.high / factor, words=TIME_S.words)
             start, end = (
-                Number(name, self.params.time_unit or "", bounds, UNKNOWN).read(
+                Number(name, self.params.time_unit or "", bounds, missing=("",)).read(
                     table.cells[name], table.location
                 )
                 for name in ("start", "end")
@@ -367,8 +360,9 @@ def _availability(
     params: CsvParams,
     counts: dict[str, int],
     caveats: list[str],
-) -> tuple[int, Any]:
-    """Time covered (us), and the table of availability."""
+    texts: dict[str, Any],
+) -> tuple[int, dict[str, Any]]:
+    """Time covered (us), and the tables of devices and availability."""
     start, end = clock.read(table)
     half = np.flatnonzero(np.isnan(start) != np.isnan(end))
     if len(half):
@@ -392,30 +386,23 @@ def _availability(
             where=table.where,
             hint="give the length of the observation with -s window=..., such as 7d",
         )
-    low, high = np.zeros(len(table.ids), np.int64), np.full(len(table.ids), horizon_us)
-    intervals = normalize(device, start_us, end_us, window_start=low, window_end=high)
-    counts |= intervals.counts
+    tables, intervals = observed_tables(
+        table.ids, device, start_us, end_us, (0, horizon_us), counts, **texts
+    )
     counts["never_available"] = len(table.ids) - len(np.unique(intervals.device))
     note_polling(intervals, counts, caveats)
-    return horizon_us, availability_table(
-        intervals, table.ids, window_start_us=low, window_end_us=high
-    )
+    return horizon_us, tables
 
 
-def _compute(table: _Table, params: CsvParams) -> Any:
+def _compute(table: _Table, phase: str) -> Any:
     table.require_one_of("sample_time", "step_time", "relative_speed", "score")
     values: dict[str, Any] = {}
     known = np.zeros(len(table.ids), bool)
-    unit = DURATION_UNITS[params.compute_unit or "s"]
-    for column, target, factor in (
-        ("sample_time", "sample_s", unit),
-        ("step_time", "step_fixed_s", unit),
-        ("relative_speed", "relative_speed", 1.0),
-        ("score", "score", 1.0),
-    ):
-        if column in table:
-            values[target] = table.number(column) * factor
-            known |= ~np.isnan(values[target])
+    columns = {"sample_time": "sample_s", "step_time": "step_fixed_s"}
+    for name in ("sample_time", "step_time", "relative_speed", "score"):
+        if name in table:
+            values[columns.get(name, name)] = numbers = table.number(name)
+            known |= ~np.isnan(numbers)
     if "ram_bytes" in table:
         values["ram_bytes"] = np.rint(table.number("ram_bytes"))
     # A step without a fixed part has none; one without a part per sample likewise.
@@ -424,11 +411,11 @@ def _compute(table: _Table, params: CsvParams) -> Any:
             times = values.setdefault(name, np.full(len(table.ids), np.nan))
             times[np.isnan(times) & ~np.isnan(values[other])] = 0.0
     rows = np.flatnonzero(known)
-    columns = {name: column[rows] for name, column in values.items()}
-    return per_device(table.ids, "compute", rows, task="*", phase=params.phase, **columns)
+    chosen = {name: column[rows] for name, column in values.items()}
+    return per_device(table.ids, "compute", rows, task="*", phase=phase, **chosen)
 
 
-def _network(table: _Table, params: CsvParams) -> Any:
+def _network(table: _Table) -> Any:
     table.require_one_of("down", "up", "bandwidth")
     if "bandwidth" in table and ("down" in table or "up" in table):
         raise UserError(
@@ -438,20 +425,16 @@ def _network(table: _Table, params: CsvParams) -> Any:
         )
     directions = {"both": "bandwidth", "down": "down", "up": "up"}
     names = [name for name, column in directions.items() if column in table]
-    factor = RATES[params.rate_unit or "bps"]
-    rates = np.column_stack([table.number(directions[name]) * factor for name in names])
+    rates = np.column_stack([table.number(directions[name]) for name in names])
     device, which = np.nonzero(~np.isnan(rates))
-    values: dict[str, Any] = {
-        "device_id": id_column(device, table.ids),
+    columns: dict[str, Any] = {
         "direction": id_column(which, names),
         "bandwidth_bps": rates[device, which],
     }
     if "rtt" in table:
-        unit = DURATION_UNITS[params.latency_unit or "s"]
-        values["rtt_s"] = nullable((table.number("rtt") * unit)[device])
+        columns["rtt_s"] = table.number("rtt")[device]
     if "loss" in table:
-        values["loss"] = nullable(table.number("loss")[device].astype(np.float32))
+        columns["loss"] = table.number("loss")[device].astype(np.float32)
     if "radio" in table:
-        radio = pa.array(table.text("radio"), pa.string())
-        values["radio"] = radio.take(pa.array(device))
-    return make_table("network", values)
+        columns["radio"] = pa.array(table.text("radio"), pa.string()).take(pa.array(device))
+    return per_device(table.ids, "network", device, **columns)

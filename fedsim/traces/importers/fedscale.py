@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
-    availability_table,
     devices_table,
+    observed_tables,
     per_device,
     texts,
 )
-from fedsim.traces.importers._numbers import TIME_S, Floats, Number, microseconds
-from fedsim.traces.ordering import normalize
+from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
 from fedsim.traces.tables import POSITIVE, Bounds
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -51,15 +50,23 @@ class FedScale(Importer):
     files, clients of only one of them are dropped.
     """
 
-    name: ClassVar[str] = "fedscale"
-    description: ClassVar[str] = "FedScale client behavior and device capacity (pickle or JSON)"
-    signature: ClassVar[str] = r"active.*finish_time|finish_time.*active|computation.*communication"
-    Params: ClassVar[type[Parameters]] = FedScaleParams
+    name = "fedscale"
+    description = "FedScale client behavior and device capacity (pickle or JSON)"
+    signature = r"active.*finish_time|finish_time.*active|computation.*communication"
+    Params = FedScaleParams
 
     @classmethod
     def read(cls, sources: Sources, params: FedScaleParams) -> Imported:
         """One device per client."""
-        behavior, capacity = _load(sources)
+        files = {
+            field: _File(*file)
+            for field, file in sources.by_field(
+                {"active": "behavior", "computation": "capacity"},
+                "clients",
+                "give FedScale's client_behave_trace or client_device_capacity",
+            ).items()
+        }
+        behavior, capacity = files.get("active"), files.get("computation")
         counts: dict[str, int] = {}
         if behavior is not None and capacity is not None:
             ids = [key for key in behavior.records if key in capacity.records]
@@ -118,26 +125,6 @@ class _File:
         return number.read(self.field(number.name.strip("'")), self.where)
 
 
-def _load(sources: Sources) -> tuple[_File | None, _File | None]:
-    """The behavior file and the capacity file."""
-    kinds = {"active": "behavior", "computation": "capacity"}
-    files: dict[str, _File] = {}
-    for source in sources:
-        records = source.objects("clients")
-        first = next(iter(records.values()))
-        kind = next((kind for field, kind in kinds.items() if field in first), None)
-        if kind is None:
-            raise UserError(
-                f"has neither 'active' nor 'computation' in its first record, but: {', '.join(map(str, first))}",
-                where=source.where,
-                hint="give FedScale's client_behave_trace or client_device_capacity",
-            )
-        if kind in files:
-            raise UserError(f"a second {kind} file", where=source.where, hint="give one")
-        files[kind] = _File(source, records)
-    return files.get("behavior"), files.get("capacity")
-
-
 def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
     lists = {"active": file.field("active"), "inactive": file.field("inactive")}
     lengths = {}
@@ -164,33 +151,24 @@ def _behavior_tables(file: _File, counts: dict[str, int]) -> dict[str, Any]:
         for number, values in zip((ACTIVE, INACTIVE), lists.values(), strict=True)
     )
     period_us = microseconds(file.numbers(PERIOD))
-    low = np.zeros(len(file.ids), np.int64)
-    intervals = normalize(
+    records = [file.records[key] for key in file.ids]
+    tables, intervals = observed_tables(
+        file.ids,
         device,
         microseconds(start_s),
         microseconds(end_s),
-        window_start=low,
-        window_end=period_us,
+        (0, period_us),
+        counts,
+        kind="phone",
+        period_us=period_us,
+        model=texts(records, "model"),
     )
-    counts |= intervals.counts
-    records = [file.records[key] for key in file.ids]
     if all("duration" in record for record in records):
         total = np.zeros(len(file.ids), np.int64)
         np.add.at(total, intervals.device, intervals.end - intervals.start)
         claimed = microseconds(file.numbers(DURATION))
         counts["duration_differs"] = int(np.count_nonzero(total != claimed))
-    return {
-        "devices": devices_table(
-            file.ids,
-            window_end_us=period_us,
-            kind="phone",
-            period_us=period_us,
-            model=texts(records, "model"),
-        ),
-        "availability": availability_table(
-            intervals, file.ids, window_start_us=low, window_end_us=period_us
-        ),
-    }
+    return tables
 
 
 def _capacity_tables(file: _File, params: FedScaleParams) -> dict[str, Any]:

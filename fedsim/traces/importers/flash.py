@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Ints
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
@@ -24,11 +24,12 @@ from fedsim.traces.importers._assemble import (
     STATIC_HORIZON_US,
     availability_table,
     devices_table,
+    observed_tables,
+    per_device,
     texts,
 )
 from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
-from fedsim.traces.ordering import normalize
-from fedsim.traces.tables import POSITIVE, id_column, make_table
+from fedsim.traces.tables import POSITIVE, id_column
 
 Records = Mapping[str, Mapping[str, Any]]
 
@@ -74,12 +75,10 @@ class Flash(Importer):
     repeats with the length of its own trace. FLASH counts both ends of an interval as ready, here the end is excluded.
     """
 
-    name: ClassVar[str] = "flash"
-    description: ClassVar[str] = (
-        "FLASH raw phone states (with an eligibility rule), cached timers, speeds"
-    )
-    signature: ClassVar[str] = r'"messages": *"|"ready_time"|"down_u"'
-    Params: ClassVar[type[Parameters]] = FlashParams
+    name = "flash"
+    description = "FLASH raw phone states (with an eligibility rule), cached timers, speeds"
+    signature = r'"messages": *"|"ready_time"|"down_u"'
+    Params = FlashParams
 
     @classmethod
     def read(cls, sources: Sources, params: FlashParams) -> Imported:
@@ -118,33 +117,24 @@ class Flash(Importer):
         )
 
 
-def _load(sources: Sources) -> dict[str, tuple[SourceFile, Records]]:
+def _load(sources: Sources) -> Mapping[str, tuple[SourceFile, Records]]:
     """Files by the field that says what they are."""
-    parts: dict[str, tuple[SourceFile, Records]] = {}
-    kinds = {"messages": "raw state", "ready_time": "timer", "down_u": "speed"}
-    for source in sources:
-        records = source.objects("devices")
-        first = next(iter(records.values()))
-        kind = next((field for field in kinds if field in first), None)
-        if kind is None:
-            raise UserError(
-                f"has none of {', '.join(kinds)} in its first record, but: {', '.join(first)}",
-                where=source.where,
-                hint="give FLASH's state_traces, cached_timers or speed_distri file",
-            )
-        if kind in parts:
-            raise UserError(f"a second {kinds[kind]} file", where=source.where, hint="give one")
+    files = sources.by_field(
+        {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
+        "devices",
+        "give FLASH's state_traces, cached_timers or speed_distri file",
+    )
+    for kind, (source, records) in files.items():
         for key, record in records.items():
             if kind not in record:
                 raise UserError(f"has no '{kind}'", where=f"{source.where}, device {key}")
-        parts[kind] = source, records
-    if {"messages", "ready_time"} <= set(parts):
+    if {"messages", "ready_time"} <= set(files):
         raise UserError(
             "raw states and timers give the same availability twice",
-            where=parts["ready_time"][0].where,
+            where=files["ready_time"][0].where,
             hint="give one of the two",
         )
-    return parts
+    return files
 
 
 def _raw_tables(
@@ -245,8 +235,8 @@ def _raw_tables(
 
 def _events_table(
     ids: list[str],
-    device: npt.NDArray[np.int64],
-    time_us: npt.NDArray[np.int64],
+    device: Ints,
+    time_us: Ints,
     code: npt.NDArray[Any],
     event: Any,
 ) -> Any:
@@ -255,14 +245,13 @@ def _events_table(
     # The event's own text if it is a battery level, without its sign.
     level = pc.replace_substring(event, "%", "").cast(pa.string())
     state = pa.array([value for _, value in EVENTS.values()] + [None], pa.string())
-    return make_table(
+    return per_device(
+        ids,
         "device_events",
-        {
-            "device_id": id_column(device, ids),
-            "time_us": time_us,
-            "key": id_column(key_of[code], key_names),
-            "value": pc.coalesce(state.take(pa.array(code)), level),
-        },
+        device,
+        time_us=time_us,
+        key=id_column(key_of[code], key_names),
+        value=pc.coalesce(state.take(pa.array(code)), level),
     )
 
 
@@ -309,24 +298,19 @@ def _timer_tables(source: SourceFile, records: Records, counts: dict[str, int]) 
     for bound in window_s:
         bounds_s.read(bound.tolist(), lambda row: f"{source.where}, device {ids[row]}")
     window = microseconds(window_s)
-    intervals = normalize(
+    counts["invalid_devices"] = int(np.count_nonzero(~valid))
+    counts["intervals_of_invalid_devices"] = ignored
+    tables, _ = observed_tables(
+        ids,
         device,
         microseconds(start_s),
         microseconds(end_s),
-        window_start=window[0],
-        window_end=window[1],
+        (window[0], window[1]),
+        counts,
+        kind="phone",
+        valid=valid,
     )
-    counts |= intervals.counts
-    counts["invalid_devices"] = int(np.count_nonzero(~valid))
-    counts["intervals_of_invalid_devices"] = ignored
-    return {
-        "devices": devices_table(
-            ids, window_start_us=window[0], window_end_us=window[1], kind="phone", valid=valid
-        ),
-        "availability": availability_table(
-            intervals, ids, window_start_us=window[0], window_end_us=window[1]
-        ),
-    }
+    return tables
 
 
 def _speed_table(
@@ -346,12 +330,11 @@ def _speed_table(
     device = np.repeat(rows, 2).astype(np.int64)
     mean = np.column_stack([columns["down_u"], columns["up_u"]]).ravel()
     sigma = np.column_stack([columns["down_sigma"], columns["up_sigma"]]).ravel()
-    return make_table(
+    return per_device(
+        ids,
         "network",
-        {
-            "device_id": id_column(device, ids),
-            "direction": id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
-            "bandwidth_bps": mean * 8000.0,
-            "bandwidth_cv": (sigma / mean).astype(np.float32),
-        },
+        device,
+        direction=id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
+        bandwidth_bps=mean * 8000.0,
+        bandwidth_cv=(sigma / mean).astype(np.float32),
     )

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import DAY_US, availability_table, devices_table
-from fedsim.traces.importers._numbers import Ints, Number, microseconds
+from fedsim.traces.importers._numbers import Number, microseconds
 from fedsim.traces.ordering import Intervals, normalize, overlaps_any
 from fedsim.traces.tables import Bounds
 
@@ -56,10 +56,10 @@ class Fta(Importer):
     one, the available one wins and the other is dropped; the part of the window that no row covers is unavailable.
     """
 
-    name: ClassVar[str] = "fta"
-    description: ClassVar[str] = "Failure Trace Archive event_trace tables"
-    signature: ClassVar[str] = r"event_start_time|\n(\d+\t){2}[^\t\n]+\t[^\t\n]+\t[^\t\n]+\t[01]\t"
-    Params: ClassVar[type[Parameters]] = FtaParams
+    name = "fta"
+    description = "Failure Trace Archive event_trace tables"
+    signature = r"event_start_time|\n(\d+\t){2}[^\t\n]+\t[^\t\n]+\t[^\t\n]+\t[01]\t"
+    Params = FtaParams
 
     @classmethod
     def read(cls, sources: Sources, params: FtaParams) -> Imported:
@@ -73,10 +73,9 @@ class Fta(Importer):
                 known = ", ".join(
                     sorted(pc.unique(events.columns["component_id"]).to_pylist())[:10]
                 )
-                raise UserError(
+                raise sources.error(
                     f"has no events of the component {params.component}",
-                    where=sources.where,
-                    hint=f"its components are: {known}",
+                    f"its components are: {known}",
                 )
             events = events.chosen(keep)
         columns = events.columns
@@ -97,7 +96,7 @@ class Fta(Importer):
         if len(bad):
             raise UserError(
                 f"event_type is '{kind[int(bad[0])]}'",
-                where=events.place(int(bad[0])),
+                where=events.location(int(bad[0])),
                 hint="it must be 0 or 1",
             )
         on = pc.equal(kind, str(params.available_type)).to_numpy(zero_copy_only=False)
@@ -115,7 +114,7 @@ class Fta(Importer):
         valid = high > low
         counts["devices_without_span"] = int(np.count_nonzero(~valid))
         if not valid.any():
-            raise UserError("no node has an interval", where=sources.where)
+            raise sources.error("no node has an interval")
         high[~valid] = low[~valid]
         end_reason = columns["event_end_reason"].take(pa.array(origin)).cast(pa.string())
         known = pc.invert(pc.is_in(end_reason, value_set=pa.array(["NULL", ""])))
@@ -148,10 +147,10 @@ class _Events:
 
     columns: Mapping[str, Any]
     sources: Sequence[SourceFile]
-    source: npt.NDArray[np.int64]
-    line: npt.NDArray[np.int64]
+    source: Ints
+    line: Ints
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """File and line of a row."""
         return self.sources[int(self.source[row])].line(int(self.line[row]))
 
@@ -175,21 +174,21 @@ class _Events:
             # The header comes with a '#', without one, or not at all.
             skip = pc.or_(pc.starts_with(text, "#"), pc.starts_with(text, "event_id\t"))
             skip = pc.or_(skip, pc.equal(pc.utf8_trim_whitespace(text), ""))
-            kept = np.flatnonzero(~skip.to_numpy(zero_copy_only=False))
-            text = text.take(pa.array(kept))
+            filled = np.flatnonzero(~skip.to_numpy(zero_copy_only=False))
+            text = text.take(pa.array(filled))
             fields = pc.count_substring(text, "\t").to_numpy(zero_copy_only=False) + 1
             bad = np.flatnonzero(fields != len(COLUMNS))
             if len(bad):
-                raise UserError(
+                raise source.error(
                     f"has {fields[bad[0]]} tab-separated fields, not {len(COLUMNS)}",
-                    where=source.line(int(kept[bad[0]]) + 1),
-                    hint=f"an event_trace has: {', '.join(COLUMNS)}",
+                    f"an event_trace has: {', '.join(COLUMNS)}",
+                    line=int(filled[bad[0]]) + 1,
                 )
             texts.append(text)
-            lines.append(kept + 1)
+            lines.append(filled + 1)
         text = pa.concat_arrays(texts)
         if not len(text):
-            raise UserError("has no events", where=sources.where)
+            raise sources.error("has no events")
         cells = pc.utf8_trim_whitespace(pc.split_pattern(text, "\t").flatten())
         columns = {
             name: cells.take(pa.array(np.arange(position, len(cells), len(COLUMNS))))
@@ -199,7 +198,7 @@ class _Events:
         return cls(columns, files, source_rows, np.concatenate(lines))
 
 
-def _nodes(events: _Events) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _nodes(events: _Events) -> tuple[Ints, Ints]:
     """Row of the node of each event, and the first event of each node; nodes in the order of the files.
 
     Raises:
@@ -212,19 +211,17 @@ def _nodes(events: _Events) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
     pair = codes["platform_id"] * (codes["node_id"].max() + 1) + codes["node_id"]
     _, first, node = np.unique(pair, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    device, first = place[node], first[order]
+    device, first = np.argsort(order)[node], first[order]
     component = codes["component_id"]
     other = np.flatnonzero(component != component[first[device]])
     if len(other):
         row = int(other[0])
         names = events.columns["component_id"]
-        mine = names[int(first[device[row]])]
+        earlier = names[int(first[device[row]])]
         raise UserError(
-            f"node {events.columns['node_id'][row]} has events of the components {mine} and {names[row]}",
-            where=events.place(row),
-            hint=f"choose one: component={mine}",
+            f"node {events.columns['node_id'][row]} has events of the components {earlier} and {names[row]}",
+            where=events.location(row),
+            hint=f"choose one: component={earlier}",
         )
     return device, first
 
@@ -239,17 +236,17 @@ def _times(events: _Events, column: str) -> Ints:
         good = False
     if not good:
         number = Number(column, "s since 1970", UNIX_S)
-        seconds = number.read(texts.to_pylist(), events.place)
+        seconds = number.read(texts.to_pylist(), events.location)
     return microseconds(seconds)
 
 
 def _both_states(
-    device: npt.NDArray[np.int64],
-    start_us: npt.NDArray[np.int64],
-    stop_us: npt.NDArray[np.int64],
-    on: npt.NDArray[np.bool_],
+    device: Ints,
+    start_us: Ints,
+    stop_us: Ints,
+    on: Bools,
     counts: dict[str, int],
-) -> tuple[Intervals, npt.NDArray[np.int8], npt.NDArray[np.int64]]:
+) -> tuple[Intervals, npt.NDArray[np.int8], Ints]:
     """Disjoint intervals of both states, their states, and the rows that ended them."""
     parts: list[tuple[Any, ...]] = []
     for state in (True, False):

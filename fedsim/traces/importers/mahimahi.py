@@ -6,14 +6,13 @@ Source: Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", ATC 2
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
-from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import Floats, Ints, Number
+from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import Series, named_sources, series_tables
 from fedsim.traces.tables import Bounds
 
@@ -41,10 +40,10 @@ class Mahimahi(Importer):
     the series is one millisecond longer than Mahimahi's own loop, which starts again at its last timestamp.
     """
 
-    name: ClassVar[str] = "mahimahi"
-    description: ClassVar[str] = "Mahimahi packet-delivery traces (.down, .up)"
-    signature: ClassVar[str] = r"^[^\n]*\.(down|up)\n\s*\d+\s"
-    Params: ClassVar[type[Parameters]] = MahimahiParams
+    name = "mahimahi"
+    description = "Mahimahi packet-delivery traces (.down, .up)"
+    signature = r"^[^\n]*\.(down|up)\n\s*\d+\s"
+    Params = MahimahiParams
 
     @classmethod
     def read(cls, sources: Sources, params: MahimahiParams) -> Imported:
@@ -55,10 +54,9 @@ class Mahimahi(Importer):
             ending = next((ending for ending in (".down", ".up") if name.endswith(ending)), "")
             direction = params.direction or ending.removeprefix(".")
             if not direction:
-                raise UserError(
+                raise source.error(
                     "its name does not say which direction it is",
-                    where=source.where,
-                    hint="end the name in .down or .up, or set direction=down",
+                    "end the name in .down or .up, or set direction=down",
                 )
             time_ms = _times(source)
             counts["opportunities"] += len(time_ms)
@@ -74,9 +72,7 @@ def _times(source: SourceFile) -> Ints:
     """The timestamps (ms), in the order of the file."""
     words = [(line, word) for line, text in source.lines() for word in text.split()]
     if not words:
-        raise UserError(
-            "is empty", where=source.where, hint="a Mahimahi trace has one number per line"
-        )
+        raise source.error("is empty", "a Mahimahi trace has one number per line")
     times = TIME.read([word for _, word in words], lambda row: source.line(words[row][0]))
     return times.astype(np.int64)
 

@@ -6,12 +6,12 @@ A record: ``timestamp`` (epoch microseconds), ``device_properties`` (``network_t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table, per_device
 from fedsim.traces.importers._numbers import Number
@@ -33,10 +33,10 @@ class Mobiperf(Importer):
     so they say how much the rate varied and not when. Tests without samples, or all at 0, are dropped.
     """
 
-    name: ClassVar[str] = "mobiperf"
-    description: ClassVar[str] = "MobiPerf TCP throughput tests (JSON list), a device per test"
-    signature: ClassVar[str] = r'"tcp_speed_results"'
-    Params: ClassVar[type[Parameters]] = MobiperfParams
+    name = "mobiperf"
+    description = "MobiPerf TCP throughput tests (JSON list), a device per test"
+    signature = r'"tcp_speed_results"'
+    Params = MobiperfParams
 
     @classmethod
     def read(cls, sources: Sources, params: MobiperfParams) -> Imported:
@@ -46,10 +46,9 @@ class Mobiperf(Importer):
         for source in sources:
             content = source.json()
             if not isinstance(content, list):
-                raise UserError(
+                raise source.error(
                     f"is a {type(content).__name__}; a list of tests is expected",
-                    where=source.where,
-                    hint="check that the file is a MobiPerf export",
+                    "check that the file is a MobiPerf export",
                 )
             for number, record in enumerate(content, start=1):
                 counts["tests"] += 1
@@ -74,7 +73,7 @@ class Mobiperf(Importer):
                     )
                 )
         if not tests:
-            raise UserError("no test has samples", where=sources.where)
+            raise sources.error("no test has samples")
         ids, means, variations, radios, models = map(list, zip(*tests, strict=True))
         tables = {
             "devices": devices_table(
@@ -93,7 +92,7 @@ class Mobiperf(Importer):
         return Imported(tables, counts, [caveat])
 
 
-def _rates(record: Any, where: str) -> np.typing.NDArray[np.float64]:
+def _rates(record: Any, where: str) -> Floats:
     if not isinstance(record, dict) or not isinstance(record.get("tcp_speed_results"), list):
         raise UserError(
             "has no list 'tcp_speed_results'",

@@ -7,13 +7,12 @@ Liu, Han, Li, Li, "Realtime Mobile Bandwidth Prediction Using LSTM Neural Networ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 
-from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import Floats, Number
+from fedsim.traces.importers._numbers import Number
 from fedsim.traces.importers._series import Series, hold_unknown, named_sources, series_tables
 
 UNITS: Mapping[str, float] = {
@@ -29,20 +28,17 @@ RATE = Number("the rate", missing=("",))
 class NyuMets(Importer):
     """A downlink per file, one second per line; every line's own unit counts. A missing cell holds the last rate."""
 
-    name: ClassVar[str] = "nyu_mets"
-    description: ClassVar[str] = "NYU-METS LTE throughput (value,unit per second; or multivariate)"
-    signature: ClassVar[str] = r"\n[\d.]*, ?[KMG]?bits/sec"
+    name = "nyu_mets"
+    description = "NYU-METS LTE throughput (value,unit per second; or multivariate)"
+    signature = r"\n[\d.]*, ?[KMG]?bits/sec"
 
     @classmethod
     def read(cls, sources: Sources, params: ImporterParams) -> Imported:
-        """One series per file, held where a rate is missing."""
+        """One series per file, held while a rate is missing."""
         counts = {"seconds": 0, "missing_rates": 0}
         series = []
         for name, source in named_sources(sources, (".csv", ".txt")):
-            try:
-                held, missing = hold_unknown(_rates(source))
-            except ValueError:
-                raise UserError("has no rates", where=source.where) from None
+            held, missing = hold_unknown(_rates(source), source.error("has no rates"))
             counts["seconds"] += len(held)
             counts["missing_rates"] += missing
             edges_us = np.arange(len(held) + 1, dtype=np.int64) * 1_000_000
@@ -57,16 +53,16 @@ def _rates(source: SourceFile) -> Floats:
     for line, text in source.lines():
         fields = [field.strip() for field in text.split(",")]
         if len(fields) not in (2, MULTIVARIATE_COLUMNS):
-            raise UserError(
+            raise source.error(
                 f"has {len(fields)} fields, not 2 or {MULTIVARIATE_COLUMNS}",
-                where=source.line(line),
-                hint="a line is value,unit or the multivariate set's eight columns",
+                "a line is value,unit or the multivariate set's eight columns",
+                line=line,
             )
         if len(fields) == 2 and fields[1] not in UNITS:
-            raise UserError(
+            raise source.error(
                 f"'{fields[1]}' is not a unit",
-                where=source.line(line),
-                hint=f"a line is a number and one of: {', '.join(UNITS)}",
+                f"a line is a number and one of: {', '.join(UNITS)}",
+                line=line,
             )
         cells.append(fields[0])
         factors.append(UNITS[fields[1]] if len(fields) == 2 else 1e6)

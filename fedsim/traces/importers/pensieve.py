@@ -6,14 +6,13 @@ Streaming with Pensieve", SIGCOMM 2017; many bandwidth collections are published
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from fedsim.components import Parameters
-from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import TIME_S, Floats, Ints, Number, microseconds
+from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
 from fedsim.traces.importers._series import Series, named_sources, series_tables
 
 TIME = Number("the time", "s", TIME_S)
@@ -36,14 +35,10 @@ class Pensieve(Importer):
     Lines at one time are joined: the last interval that ends there counts. The series repeats when it runs out.
     """
 
-    name: ClassVar[str] = "pensieve"
-    description: ClassVar[str] = (
-        "Pensieve cooked throughput traces (time, Mbit/s), one file per link"
-    )
-    signature: ClassVar[str] = (
-        r"^[^\n]*\n(\d+(\.\d*)?([eE]-?\d+)?[\t ]+\d+\.\d*([eE]-?\d+)?[ ]*\r?\n){2}"
-    )
-    Params: ClassVar[type[Parameters]] = PensieveParams
+    name = "pensieve"
+    description = "Pensieve cooked throughput traces (time, Mbit/s), one file per link"
+    signature = r"^[^\n]*\n(\d+(\.\d*)?([eE]-?\d+)?[\t ]+\d+\.\d*([eE]-?\d+)?[ ]*\r?\n){2}"
+    Params = PensieveParams
 
     @classmethod
     def read(cls, sources: Sources, params: PensieveParams) -> Imported:
@@ -55,17 +50,15 @@ class Pensieve(Importer):
             length = np.diff(time_us)
             late = np.flatnonzero(length < 0)
             if len(late):
-                raise UserError(
+                raise source.error(
                     f"sample {late[0] + 2} is at {time_us[late[0] + 1] / 1e6:g} s, before the one above it",
-                    where=source.where,
-                    hint="times must not go back; split the file there",
+                    "times must not go back; split the file there",
                 )
             keep = length > 0
             if not keep.any():
-                raise UserError(
+                raise source.error(
                     "has no interval between two times",
-                    where=source.where,
-                    hint="a cooked trace has at least two lines at different times",
+                    "a cooked trace has at least two lines at different times",
                 )
             counts["first_rates"] += 1
             counts["zero_length"] += int(np.count_nonzero(~keep))
@@ -81,10 +74,10 @@ def _samples(source: SourceFile) -> tuple[Ints, Floats]:
     lines = [(number, text.split()) for number, text in source.lines()]
     for number, fields in lines:
         if len(fields) != 2:
-            raise UserError(
+            raise source.error(
                 f"has {len(fields)} fields, not 2",
-                where=source.line(number),
-                hint="a cooked trace has lines of: time in seconds, a tab, Mbit/s",
+                "a cooked trace has lines of: time in seconds, a tab, Mbit/s",
+                line=number,
             )
 
     def where(row: int) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.traces.arrays import Floats
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
 from fedsim.traces.importers._numbers import Number
@@ -44,9 +43,9 @@ class RttMatrix(Importer):
     has no row. The nodes n0, n1, ... are the devices.
     """
 
-    name: ClassVar[str] = "rtt_matrix"
-    description: ClassVar[str] = "RTT matrices (PlanetLab, Seattle, WonderNetwork): n lines of n"
-    Params: ClassVar[type[Parameters]] = RttMatrixParams
+    name = "rtt_matrix"
+    description = "RTT matrices (PlanetLab, Seattle, WonderNetwork): n lines of n"
+    Params = RttMatrixParams
 
     @classmethod
     def read(cls, sources: Sources, params: RttMatrixParams) -> Imported:
@@ -58,10 +57,9 @@ class RttMatrix(Importer):
         nodes = len(slices[0])
         for file, matrix in zip(files, slices, strict=True):
             if len(matrix) != nodes:
-                raise UserError(
+                raise file.error(
                     f"has {len(matrix)} nodes, but {files[0].where} has {nodes}",
-                    where=file.where,
-                    hint="slices of one network have the same nodes",
+                    "slices of one network have the same nodes",
                 )
         stack = np.stack(slices)
         off = ~np.eye(nodes, dtype=bool)
@@ -105,8 +103,8 @@ def _natural(source: SourceFile) -> list[Any]:
     ]
 
 
-def _matrix(source: SourceFile) -> npt.NDArray[np.float64]:
-    rows: list[npt.NDArray[np.float64]] = []
+def _matrix(source: SourceFile) -> Floats:
+    rows: list[Floats] = []
     for line, text in source.lines():
         comma, tab = "," in text, "\t" in text
         fields = text.split("," if comma else "\t" if tab else None)
@@ -122,15 +120,14 @@ def _matrix(source: SourceFile) -> npt.NDArray[np.float64]:
                 hint="an RTT matrix has n lines of n numbers",
             )
     if len(rows) < 2 or len(rows) != len(rows[0]):
-        raise UserError(
+        raise source.error(
             f"has {len(rows)} lines of {len(rows[0]) if rows else 0} numbers",
-            where=source.where,
-            hint="an RTT matrix has n lines of n numbers, for at least two nodes",
+            "an RTT matrix has n lines of n numbers, for at least two nodes",
         )
     return np.array(rows)
 
 
-def _plausible(rtt_s: npt.NDArray[np.float64], unit: str, where: str) -> None:
+def _plausible(rtt_s: Floats, unit: str, where: str) -> None:
     known = rtt_s[~np.isnan(rtt_s)]
     if not len(known):
         raise UserError("gives no round-trip time between two nodes", where=where)

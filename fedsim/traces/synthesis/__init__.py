@@ -7,17 +7,20 @@ bundle of 1,000,000 with the same seed and options.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.problems import all_errors, problems
+from fedsim.scenario.source import Source
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, package_version
 from fedsim.traces.synthesis.columns import (
     ComputeParams,
@@ -29,7 +32,7 @@ from fedsim.traces.synthesis.columns import (
     network_series_tables,
     network_table,
 )
-from fedsim.traces.synthesis.family import Family, Sessions, known_families
+from fedsim.traces.synthesis.family import Family, Sessions, concatenated, known_families
 from fedsim.traces.synthesis.presets import PRESETS, Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
 
@@ -76,8 +79,12 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         UserError: the population or one of its parameters is unknown or out of range.
     """
     family, preset = _family(spec)
-    compute = _part(ComputeParams, preset.compute if preset else {}, spec.compute, "compute")
-    network = _part(NetworkParams, preset.network if preset else {}, spec.network, "network")
+    compute: ComputeParams = _parameters(
+        ComputeParams, preset.compute if preset else {}, spec.compute, "compute"
+    )
+    network: NetworkParams = _parameters(
+        NetworkParams, preset.network if preset else {}, spec.network, "network"
+    )
     span_us = round(spec.days * DAY_S * 1e6)
     sessions = _sessions(family, spec, progress)
     numbers = pa.array(np.arange(spec.devices)).cast(pa.string())
@@ -127,7 +134,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         importer_version=package_version(),
         options={
             "family": type(family).name,
-            "availability": getattr(family, "params", Parameters()).model_dump(mode="json"),
+            "availability": family.params.model_dump(mode="json"),
             "compute": compute.model_dump(mode="json"),
             "network": network.model_dump(mode="json"),
             "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
@@ -148,21 +155,16 @@ def command_line(spec: Synthesis) -> str:
     """The command that makes the same bundle in a folder of its name."""
     words = ["fedsim", "traces", "synthesize", spec.population, "--devices", str(spec.devices)]
     words += ["--days", f"{spec.days:g}", "--seed", str(spec.seed)]
-    for option in ("compute_series", "network_series"):
-        if getattr(spec, option) is not None:
-            words.append(f"--{option.replace('_', '-')}")
-    settings = {
-        "availability": spec.availability,
-        "compute": spec.compute,
-        "network": spec.network,
-        "compute_series": spec.compute_series
-        and spec.compute_series.model_dump(exclude_defaults=True),
-        "network_series": spec.network_series
-        and spec.network_series.model_dump(exclude_defaults=True),
-    }
-    for part, values in settings.items():
-        for key, value in (values or {}).items():
-            words += ["-s", f"{part}.{key}={value}"]
+    settings = spec.model_dump(
+        include={"availability", "compute", "network", "compute_series", "network_series"},
+        exclude_defaults=True,
+    )
+    for table in ("compute_series", "network_series"):
+        if getattr(spec, table) is not None:
+            words.append(f"--{table.replace('_', '-')}")
+    for section, values in settings.items():
+        for key, value in values.items():
+            words += ["-s", f"{section}.{key}={value}"]
     return shlex.join([*words, "-o", spec.name or spec.population])
 
 
@@ -177,29 +179,20 @@ def _family(spec: Synthesis) -> tuple[Family, Preset | None]:
         )
     family = known[name]
     given = preset.params if preset else {}
-    params = _part(family.Params, given, spec.availability, "availability")
-    made: Family = family(params) if family.Params is not Parameters else family()  # type: ignore[call-arg]
-    return made, preset
+    params = _parameters(family.Params, given, spec.availability, "availability")
+    return family(params), preset
 
 
-def _part(model: type[Any], preset: Mapping[str, Any], given: Mapping[str, Any], part: str) -> Any:
-    """The parameters of a part: the preset's, and over them those given."""
+def _parameters(
+    model: type[BaseModel], preset: dict[str, Any], given: dict[str, Any], section: str
+) -> Any:
+    """The parameters that the preset has, and over them those given."""
+    values = {**preset, **given}
     try:
-        return model.model_validate({**preset, **given})
+        return model.model_validate(values)
     except ValidationError as error:
-        known = ", ".join(model.model_fields) or "none"
-        raise UserErrors(
-            [
-                UserError(
-                    item["msg"],
-                    where=".".join([part, *map(str, item["loc"])]),
-                    hint=f"known parameters: {known}"
-                    if item["type"] == "extra_forbidden"
-                    else None,
-                )
-                for item in error.errors()
-            ]
-        ) from error
+        nested = [replace(item, path=(section, *item.path)) for item in problems(error, values)]
+        raise all_errors(nested, Source("parameters")) from error
 
 
 def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] | None) -> Sessions:
@@ -210,4 +203,4 @@ def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] |
         parts.append(family.sessions(np.arange(low, high), spec.days * DAY_S, stream))
         if progress is not None:
             progress(high)
-    return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return concatenated(parts)

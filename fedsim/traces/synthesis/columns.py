@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy.signal import lfilter
 from scipy.special import ndtr, ndtri
@@ -13,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
+from fedsim.traces.arrays import Bools, Floats
 from fedsim.traces.tables import constant_column, id_column, make_table
 from fedsim.units import Duration, Rate
 
@@ -22,9 +22,6 @@ US_PER_S = 1_000_000
 RAM_GB = {1: 14, 1.5: 7, 2: 69, 3: 82, 4: 204, 6: 181, 8: 268, 12: 110, 16: 17}
 RAM_SPEED_CORRELATION = 0.79
 MOST_SERIES_ROWS = 200_000_000
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
 
 
 class ComputeParams(Parameters):
@@ -86,7 +83,7 @@ class NetworkSeriesParams(Parameters):
     """How the rate of a link varies: lognormal with memory, and outages."""
 
     series: int = Field(32, ge=1)
-    """Number of different series for each direction; every device rides one from an offset of its own."""
+    """Number of different series for each direction; every device follows one, each from a different offset."""
     length: Duration = Field(3600.0, gt=0)
     """Length of a series (s); it repeats."""
     piece: Duration = Field(1.0, gt=0)
@@ -113,10 +110,10 @@ def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
     else:
         speed = np.ones(len(ids))
     pearson = pearson_of_spearman(params.ram_correlation)
-    own = np.sqrt(1 - pearson**2) * stream.normals(devices, 1)
-    place = ndtr(pearson * ndtri(uniform) + own)
+    independent = np.sqrt(1 - pearson**2) * stream.normals(devices, 1)
+    rank = ndtr(pearson * ndtri(uniform) + independent)
     phones = np.cumsum(list(RAM_GB.values()))
-    step = np.searchsorted(phones[:-1] / phones[-1], place, side="right")
+    step = np.searchsorted(phones[:-1] / phones[-1], rank, side="right")
     ram_bytes = np.rint(params.ram_factor * 1e9 * np.array(list(RAM_GB))[step]).astype(np.int64)
     return make_table(
         "compute",
@@ -155,11 +152,11 @@ def network_table(params: NetworkParams, ids: Any, stream: Stream) -> Any:
     )
 
 
-def _autoregressive(normal: Float64Array, correlation: float) -> Float64Array:
+def _autoregressive(normal: Floats, correlation: float) -> Floats:
     """Stationary AR(1) series of unit variance along the last axis, from independent normal numbers."""
     scaled = normal * np.sqrt(1 - correlation**2)
     scaled[..., 0] = normal[..., 0]
-    result: Float64Array = lfilter([1.0], [1.0, -correlation], scaled, axis=-1)
+    result: Floats = lfilter([1.0], [1.0, -correlation], scaled, axis=-1)
     return result
 
 
@@ -204,7 +201,7 @@ def compute_series_table(
     )
 
 
-def _two_states(uniform: Float64Array, share: float, length: float) -> npt.NDArray[np.bool_]:
+def _two_states(uniform: Floats, share: float, length: float) -> Bools:
     """A two-state chain along the last axis: true for ``share`` of the pieces, in stays of ``length`` on average."""
     leave = 1 / length
     enter = min(1.0, leave * share / (1 - share))
@@ -258,7 +255,7 @@ def network_series_tables(
         },
     )
     devices = np.arange(len(ids))
-    ridden = (stream.uniforms(devices, 1 << 41) * params.series).astype(np.int64)
+    followed = (stream.uniforms(devices, 1 << 41) * params.series).astype(np.int64)
     offset = (stream.uniforms(devices, (1 << 41) + 1) * pieces).astype(np.int64)
     offset_us = np.rint(offset * params.piece * US_PER_S).astype(np.int64)
     bandwidth = network.column("bandwidth_bps").to_numpy()
@@ -267,7 +264,7 @@ def network_series_tables(
         {
             "device_id": id_column(np.repeat(devices, 2), ids),
             "series_id": id_column(
-                np.stack([ridden, ridden + params.series], axis=1).ravel(), names
+                np.stack([followed, followed + params.series], axis=1).ravel(), names
             ),
             "offset_us": np.repeat(offset_us, 2),
             "scale": (bandwidth / 1e6).astype(np.float32),
@@ -276,9 +273,7 @@ def network_series_tables(
     return series_table, assign_table
 
 
-def _outages(
-    params: NetworkSeriesParams, pieces: int, generator: np.random.Generator
-) -> npt.NDArray[np.bool_]:
+def _outages(params: NetworkSeriesParams, pieces: int, generator: np.random.Generator) -> Bools:
     """The pieces of a series without throughput: lognormal outages between exponential gaps."""
     outage = np.zeros(pieces, np.bool_)
     if not params.outage_share:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -10,12 +11,10 @@ import numpy.typing as npt
 
 from fedsim.components import Component, discover
 from fedsim.randomness import Stream
+from fedsim.traces.arrays import Bools, Floats, Ints
 
 RESOLUTION_US = 1000
 """Synthetic instants are whole milliseconds: no source is finer, and they compress well."""
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
 
 
 class Sessions(NamedTuple):
@@ -28,9 +27,9 @@ class Sessions(NamedTuple):
         censored: bit 0: began before the window; bit 1: went on after it.
     """
 
-    device: Int64Array
-    start_us: Int64Array
-    end_us: Int64Array
+    device: Ints
+    start_us: Ints
+    end_us: Ints
     censored: npt.NDArray[np.int8]
 
 
@@ -42,8 +41,11 @@ class Family(Component):
 
     description: ClassVar[str] = ""
 
+    def __init__(self, params: Any) -> None:
+        self.params = params
+
     @abstractmethod
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """The times online of some devices.
 
         Args:
@@ -58,8 +60,22 @@ def known_families() -> dict[str, type[Family]]:
     return discover("fedsim.traces.synthesis.families", Family)
 
 
+def concatenated(parts: Sequence[Sessions]) -> Sessions:
+    """The sessions of consecutive devices as one."""
+    return Sessions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def sessions_from_cycles(cycles: Sequence[tuple[Ints, Floats, Floats]], span_s: float) -> Sessions:
+    """:func:`sessions_from_seconds` of groups of devices, starts and ends; no group is no session."""
+    none = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+    device, start_s, end_s = (
+        np.concatenate(columns) for columns in zip(none, *cycles, strict=True)
+    )
+    return sessions_from_seconds(device, start_s, end_s, span_s)
+
+
 def sessions_from_seconds(
-    device: Int64Array, start_s: npt.NDArray[Any], end_s: npt.NDArray[Any], span_s: float
+    device: Ints, start_s: npt.NDArray[Any], end_s: npt.NDArray[Any], span_s: float
 ) -> Sessions:
     """Cut raw intervals (any order) to the window, round them, and join those of one device that meet."""
     order = np.lexsort((start_s, device))
@@ -68,8 +84,8 @@ def sessions_from_seconds(
     ticks_per_s = 1_000_000 // RESOLUTION_US
     start = np.rint(start_s[order] * ticks_per_s).astype(np.int64)
     end = np.rint(end_s[order] * ticks_per_s).astype(np.int64)
-    kept = (np.minimum(end, span) > np.maximum(start, 0)) & (end > start)
-    device, start, end = device[kept], start[kept], end[kept]
+    inside = (np.minimum(end, span) > np.maximum(start, 0)) & (end > start)
+    device, start, end = device[inside], start[inside], end[inside]
     joins = (device[1:] == device[:-1]) & (start[1:] <= end[:-1])
     if joins.any():
         begins = np.append(True, ~joins)
@@ -84,9 +100,7 @@ def sessions_from_seconds(
     )
 
 
-def sessions_from_slots(
-    devices: Int64Array, online: npt.NDArray[np.bool_], slot_s: float, span_s: float
-) -> Sessions:
+def sessions_from_slots(devices: Ints, online: Bools, slot_s: float, span_s: float) -> Sessions:
     """Runs of slots in which a device is online, shape of ``online``: (devices, slots)."""
     edges = np.diff(online.astype(np.int8), axis=1, prepend=0, append=0)
     device, start = np.nonzero(edges == 1)

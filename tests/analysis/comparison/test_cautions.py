@@ -11,7 +11,6 @@ from fedsim.analysis.comparison import Comparison, Target, figures, findings
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.headline import headline
-from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.page import title
 from fedsim.analysis.comparison.plots import plot_curves
 from tests.analysis.comparison.test_groups import facts, server
@@ -20,7 +19,7 @@ GOAL = Target("accuracy", 0.8)
 
 
 def of(*runs: RunFacts, baseline: str | None = None, goals: tuple[Target, ...] = ()) -> Comparison:
-    return Comparison(Loaded(runs, (), None), targets=goals, baseline=baseline)
+    return Comparison((runs, (), None), targets=goals, baseline=baseline)
 
 
 def run(

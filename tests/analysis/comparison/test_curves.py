@@ -23,8 +23,8 @@ def test_a_value_counts_until_the_next_is_measured_and_after_the_last() -> None:
     places = grid([group], "accuracy", "time_s")
     assert places.tolist() == [0.0, 4.0, 10.0, 20.0]
     drawn = curve(group, "accuracy", "time_s", places)
-    assert drawn.mean.tolist() == pytest.approx([0.2, 0.25, 0.45, 0.7])
-    assert (drawn.high - drawn.mean).tolist() == pytest.approx(
+    assert drawn["mean"].tolist() == pytest.approx([0.2, 0.25, 0.45, 0.7])
+    assert (drawn["high"] - drawn["mean"]).tolist() == pytest.approx(
         [math.sqrt(2) * half for half in (0.1, 0.15, 0.05, 0.2)]
     )
 
@@ -34,11 +34,11 @@ def test_a_curve_begins_when_all_are_measured_and_ends_with_its_longest_run() ->
     early = facts(server("fedavg"), 1, "b", (0.0, 4.0), (0.3, 0.4))
     (group,) = group_runs([late, early]).groups
     drawn = curve(group, "accuracy", "time_s", np.array([0.0, 4.0, 5.0, 10.0, 11.0]))
-    assert drawn.mean.tolist() == pytest.approx([NAN, NAN, 0.25, 0.45, NAN], nan_ok=True)
+    assert drawn["mean"].tolist() == pytest.approx([NAN, NAN, 0.25, 0.45, NAN], nan_ok=True)
 
 
 def test_one_run_has_no_band() -> None:
     (group,) = group_runs([facts(server("fedavg"), 0, "a", (0.0, 1.0), (0.1, 0.5))]).groups
     drawn = curve(group, "accuracy", "time_s", np.array([0.0, 1.0]))
-    assert drawn.mean.tolist() == [0.1, 0.5]
-    assert np.isnan(drawn.low).all()
+    assert drawn["mean"].tolist() == [0.1, 0.5]
+    assert np.isnan(drawn["low"]).all()

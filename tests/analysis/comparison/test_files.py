@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from fedsim.analysis.comparison import Comparison, compare
+from fedsim.errors import UserError
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import SETTINGS, TARGETS, VARIANTS, row
 
@@ -62,3 +63,19 @@ def test_figure_is_told_apart_without_colour(comparison: Comparison) -> None:
         subset="mean"
     )
     assert lines[0].get_ydata().tolist() == pytest.approx((100 * known["mean"]).tolist())
+
+
+def test_only_an_earlier_comparison_is_replaced(comparison: Comparison, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "summary.csv").write_text("mine")
+    with pytest.raises(UserError, match="not overwritten") as caught:
+        comparison.write(folder)
+    assert caught.value.where == str(folder / "summary.csv")
+    (folder / "summary.csv").rename(folder / "compare.html")
+    with pytest.raises(UserError, match="not written by fedsim"):
+        comparison.write(folder)
+    assert [path.read_text() for path in folder.iterdir()] == ["mine"]
+    (folder / "compare.html").rename(folder / "notes.html")
+    assert comparison.write(folder) == comparison.write(folder)
+    assert (folder / "notes.html").read_text() == "mine"

@@ -11,7 +11,7 @@ from scipy.stats import truncnorm
 
 from fedsim.errors import UserError
 from fedsim.network import Direction
-from fedsim.network.static import VaryingNetwork
+from fedsim.network.static import StaticNetwork, VaryingNetwork
 from tests.network.bundles import MB, NETWORK, S, build, context_of, rates
 
 DOWN, UP = Direction.DOWN, Direction.UP
@@ -21,7 +21,7 @@ def test_static_constants() -> None:
     network = build(context_of(), "static", latency="10ms", down="20Mbps", up=5e6)
     assert (rates(network, DOWN), rates(network, UP)) == ([2e7] * 3, [5e6] * 3)
     assert network.latency_ns(2) == 10_000_000
-    assert network.contended is False
+    assert type(network) is StaticNetwork
     assert rates(build(context_of(), "static", down=8e6, up_ratio=0.5), UP) == [4e6] * 3
 
 

@@ -84,11 +84,11 @@ def test_latency_of_the_series_is_that_of_the_instant_at_which_the_last_byte_lea
 
 def test_latency_of_series_that_do_not_tell_it_is_refused() -> None:
     with pytest.raises(
-        UserError, match="latency of 'road' is not known, which client 0 follows down"
+        UserError, match="latency of series 'road', which client 0 follows down, is unknown"
     ):
         build(context_of(series(), rows=[1]), "traced", latency="series")
     known = {"rtt_s": [0.1] * len(SERIES["series_id"])}
-    with pytest.raises(UserError, match="latency of 'constant rate' is not known"):
+    with pytest.raises(UserError, match="latency of series 'constant rate'"):
         build(
             context_of(series(**known) | {"network": NETWORK}, rows=[2]), "traced", latency="series"
         )

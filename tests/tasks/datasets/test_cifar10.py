@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedsim.errors import UserError
+from fedsim.tasks.datasets import cifar10
 from tests.tasks.toys import load
 
 
@@ -27,6 +29,20 @@ def test_missing_batches_say_which_are_there(cifar_folder: Path) -> None:
     assert "batches: [1, 2, 5]" in str(caught.value)
     with pytest.raises(ValueError, match="less than or equal to 5"):
         load("cifar10", root=cifar_folder, batches=[6])
+
+
+def test_batches_in_the_data_folder_are_named_if_the_others_cannot_be_downloaded(
+    cifar_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "datasets").mkdir()
+    cifar_folder.rename(tmp_path / "datasets" / "cifar10")
+    monkeypatch.setenv("FEDSIM_DATA", str(tmp_path))
+    nowhere = dataclasses.replace(cifar10._ARCHIVE, urls=("http://127.0.0.1:9/all.tar.gz",))
+    monkeypatch.setattr(cifar10, "_ARCHIVE", nowhere)
+    assert len(load("cifar10", batches=[2]).train_y) == 6
+    with pytest.raises(UserError, match="cannot download") as caught:
+        load("cifar10")
+    assert "batches: [1, 2, 5]" in str(caught.value)
 
 
 @pytest.mark.real_data

@@ -61,8 +61,14 @@ def test_npz_without_a_split_is_split_by_its_seed(tmp_path: Path) -> None:
         ({"x": np.zeros((9, 2)), "y": np.ones(9, dtype=int)}, "one class only, 1"),
         ({"x": np.zeros((9, 0)), "y": np.arange(9) % 2}, "hold no numbers"),
         ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.zeros((9, 2))}, "is_test has 2 dim"),
-        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, 2)}, "values than 0 and 1"),
-        ({"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, "no")}, "is_test has 1 dim"),
+        (
+            {"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, 2)},
+            "is_test holds values other",
+        ),
+        (
+            {"x": rows(9), "y": np.arange(9) % 2, "is_test": np.full(9, "no")},
+            "is_test holds values other",
+        ),
         ({"x": rows(9), "y": np.arange(9) % 2, "group": np.zeros((9, 2))}, "group has 2 dim"),
         ({"x": np.array([[object()]]), "y": np.zeros(1, dtype=int)}, "damaged"),
     ],

@@ -39,5 +39,5 @@ def test_uci_har_needs_arrays_that_fit(tmp_path: Path) -> None:
             load("uci_har", root=tmp_path)
     for wrong in ({"is_test": np.ones(4, dtype=bool)}, {"subject": np.full(4, 10**9)}):
         save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})
-        with pytest.raises(UserError, match="all windows are for tests, or subjects"):
+        with pytest.raises(UserError, match="all windows are test samples, or subjects"):
             load("uci_har", root=tmp_path)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from fedsim.tasks.models.linear import LinearParameters
 from fedsim.tasks.modules.split_linear import SplitLinear
 from tests.tasks.toys import task, toy_dataset
 
@@ -34,7 +33,9 @@ def test_the_split_linear_model_is_the_papers_objective() -> None:
 
 def test_features_can_be_dealt_at_random_and_scaled_to_unit_norm() -> None:
     def module(**params: Any) -> SplitLinear:
-        return SplitLinear(50, LinearParameters(**params))
+        built = task(toy_dataset(shape=(50,)), "linear", **params).module
+        assert isinstance(built, SplitLinear)
+        return built
 
     shuffled = module(shuffle_features=True, personal_features=20)
     assert sorted(shuffled.order.tolist()) == list(range(50))

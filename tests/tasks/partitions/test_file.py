@@ -11,7 +11,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.tasks import partitions
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import Partition
-from tests.tasks.toys import split, toy_dataset
+from tests.tasks.toys import own_test_rows, split, toy_dataset, train_rows
 
 
 def from_file(tmp_path: Path, text: str, dataset: Dataset | None = None) -> Partition:
@@ -23,7 +23,7 @@ def from_file(tmp_path: Path, text: str, dataset: Dataset | None = None) -> Part
 
 def test_a_file_deals_what_it_says(tmp_path: Path) -> None:
     partition = from_file(tmp_path, "sample,client\n5,1\n9,0\n2,1\n")
-    assert [partition.train(client).tolist() for client in (0, 1)] == [[9], [2, 5]]
+    assert [train_rows(partition, client).tolist() for client in (0, 1)] == [[9], [2, 5]]
 
 
 def test_a_parquet_file_deals_the_same(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_parquet_file_deals_the_same(tmp_path: Path) -> None:
     path = tmp_path / "dealt.parquet"
     pd.DataFrame({"sample": [5, 9, 2], "client": [1, 0, 1]}).to_parquet(path)
     partition = split(toy_dataset(), "file", path=path)
-    assert [partition.train(client).tolist() for client in (0, 1)] == [[9], [2, 5]]
+    assert [train_rows(partition, client).tolist() for client in (0, 1)] == [[9], [2, 5]]
 
 
 @pytest.mark.parametrize("marks", [("0", "1"), ("False", "True")])
@@ -40,8 +40,8 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
     rows = [(5, 1, 0), (9, 0, 1), (2, 1, 1), (7, 0, 0), (3, 1, 0)]
     text = "".join(f"{sample},{client},{marks[test]}\n" for sample, client, test in rows)
     partition = from_file(tmp_path, f"sample,client,is_test\n{text}")
-    assert [partition.train(client).tolist() for client in (0, 1)] == [[7], [3, 5]]
-    assert [partition.test(client).tolist() for client in (0, 1)] == [[9], [2]]
+    assert [train_rows(partition, client).tolist() for client in (0, 1)] == [[7], [3, 5]]
+    assert [own_test_rows(partition, client).tolist() for client in (0, 1)] == [[9], [2]]
     assert partition.test_source == "train"
     with pytest.raises(UserError, match="test is split"):
         split(toy_dataset(), "file", path=tmp_path / "dealt.csv", test="split")

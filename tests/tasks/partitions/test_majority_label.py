@@ -8,7 +8,7 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.tasks.partition import partition_table
 from tests.tasks.partitions.counting import labels_per_client
-from tests.tasks.toys import split, toy_dataset
+from tests.tasks.toys import split, toy_dataset, train_rows
 
 
 def test_majority_label_without_similarity_is_one_label_in_equal_parts() -> None:
@@ -39,7 +39,7 @@ def test_majority_label_deals_to_the_smallest_owner() -> None:
     partition = split(
         toy_dataset(classes=2, labels=labels), "majority_label", clients=3, similarity=0.0
     )
-    assert [partition.train(client).tolist() for client in range(3)] == [[0, 3], [1, 4], [2]]
+    assert [train_rows(partition, client).tolist() for client in range(3)] == [[0, 3], [1, 4], [2]]
 
 
 def test_majority_label_needs_a_client_a_label() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from tests.tasks.toys import split, toy_dataset
+from tests.tasks.toys import split, toy_dataset, train_rows
 
 
 def test_natural_clients_are_the_groups() -> None:
@@ -15,7 +15,7 @@ def test_natural_clients_are_the_groups() -> None:
     assert partition.client_names == dataset.group_names
     assert dataset.train_groups is not None
     for client in range(7):
-        assert (dataset.train_groups[partition.train(client)] == client).all()
+        assert (dataset.train_groups[train_rows(partition, client)] == client).all()
     assert len(partition.train_rows) == 600
 
 

@@ -12,7 +12,7 @@ from fedsim.errors import UserError
 from fedsim.tasks import partitions
 from fedsim.tasks.partition import Partition, partition_table
 from tests.tasks.partitions.counting import rows_of
-from tests.tasks.toys import split, toy_dataset
+from tests.tasks.toys import own_test_rows, split, toy_dataset, train_rows
 
 COUNTED: dict[str, dict[str, Any]] = {
     "iid": {},
@@ -41,9 +41,9 @@ def test_every_sample_is_dealt_once_and_nobody_goes_without(name: str) -> None:
     assert partition.samples.min() >= 1
     assert partition.train_offsets.dtype == partition.train_rows.dtype == np.int64
     for client in range(10):
-        assert (np.diff(partition.train(client)) > 0).all(), "rows ascend"
+        assert (np.diff(train_rows(partition, client)) > 0).all(), "rows ascend"
     assert partition_table(dataset, partition).sum() == 997
-    assert partition.test(0).size == 0
+    assert own_test_rows(partition, 0).size == 0
 
 
 @pytest.mark.parametrize("name", ALL_SAMPLES_DEALT)

@@ -1,17 +1,15 @@
-"""The archives of CIFAR."""
+"""The batches of CIFAR."""
 
 from __future__ import annotations
 
-import io
-import tarfile
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.cifar import CifarArchive
-from fedsim.tasks.reading.files import Remote
-from tests.tasks.files import batch, digest
+from tests.tasks.files import batch
 from tests.tasks.toys import load
 
 
@@ -22,17 +20,25 @@ def test_a_cut_off_batch_is_damaged(cifar_folder: Path) -> None:
         load("cifar10", root=cifar_folder, batches=[1])
 
 
-def test_the_downloaded_archive_is_read_without_unpacking(server: tuple[str, Path]) -> None:
-    address, folder = server
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        body = batch(1, labels=[1] * 6)
-        member = tarfile.TarInfo("inner/data_batch_1")
-        member.size = len(body)
-        archive.addfile(member, io.BytesIO(body))
-    (folder / "all.tar.gz").write_bytes(content.getvalue())
-    remote = Remote((f"{address}all.tar.gz",), digest(content.getvalue()))
-    source = CifarArchive("toy", "inner", remote)
-    assert source.read(["data_batch_1"], None, None)[0].values["labels"] == [1] * 6
-    with pytest.raises(UserError, match=r"damaged.*data_batch_2"):
-        source.read(["data_batch_2"], None, None)
+class Nasty:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('executed')",))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps(Nasty()), "exec, which is not allowed"),
+        (pickle.dumps([1]), "not a dictionary"),
+        (b"nonsense", "not a CIFAR batch"),
+        (batch(0, labels=[1]), "no images of 3 x 32 x 32"),
+        (pickle.dumps({"data": [1, 2], "labels": [1, 2]}), "no images of 3 x 32 x 32"),
+        (batch(0, other=[1] * 6), "as many labels"),
+    ],
+)
+def test_a_batch_can_hold_arrays_and_nothing_else(
+    cifar_folder: Path, content: bytes, message: str
+) -> None:
+    (cifar_folder / "cifar-10-batches-py" / "test_batch").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        load("cifar10", root=cifar_folder, batches=[1])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.files import Remote, download
+from fedsim.tasks.reading.files import Archive, Remote, download, locate
 from tests.tasks.files import digest
 
 
@@ -37,3 +41,46 @@ def test_no_network_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     ) as caught:
         download("mnist", remote)
     assert "$FEDSIM_DATA/datasets/mnist" in str(caught.value)
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr(name, content)
+        archive.writestr("inner/unused", b"")
+    return stream.getvalue()
+
+
+def tarred(name: str, content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for member in (tarfile.TarInfo(name), tarfile.TarInfo("inner/unused")):
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(("packed", "file"), [(zipped, "all.zip"), (tarred, "all.tar.gz")])
+def test_only_the_files_needed_are_taken_out_of_an_archive(
+    server: tuple[str, Path], packed: Callable[[str, bytes], bytes], file: str
+) -> None:
+    address, folder = server
+    content = packed("inner/numbers.gz", b"12345")
+    (folder / file).write_bytes(content)
+    archive = Archive((f"{address}{file}",), digest(content), inner="inner", ending=".gz")
+    (path,) = locate("toy", ["numbers"], None, None, archive)
+    assert path.read_bytes() == b"12345"
+    assert sorted(found.name for found in path.parent.iterdir()) == sorted([file, "numbers.gz"])
+    (folder / file).unlink()
+    assert locate("toy", ["numbers"], None, None, archive) == [path]
+    with pytest.raises(UserError, match=r"damaged.*letters"):
+        locate("toy", ["letters"], None, None, archive)
+
+
+def test_files_may_lie_in_the_folder_of_the_archive(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "numbers.xz").write_bytes(b"")
+    archive = Archive((), digest(b""), inner="inner")
+    assert locate("toy", ["numbers"], tmp_path, None, archive) == [tmp_path / "inner/numbers.xz"]
+    with pytest.raises(UserError, match=r"missing letters in .*inner"):
+        locate("toy", ["letters"], tmp_path, None, archive)

@@ -217,7 +217,7 @@ def test_truncated_pickle(tmp_path: Path) -> None:
             ["client 9", "finish_time"],
         ),
         ({"1": client([0], [5]), "9": [1, 2]}, ["record 9", "not an object"]),
-        ({"9": {"x": 1}}, ["neither 'active' nor 'computation'"]),
+        ({"9": {"x": 1}}, ["has none of active, computation"]),
         ({}, ["is empty"]),
         ([1], ["is a list"]),
         ({"9": {"computation": -1.0, "communication": 1.0}}, ["client 9", "more than 0"]),

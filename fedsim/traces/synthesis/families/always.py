@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import Family, Int64Array, Sessions, sessions_from_seconds
+from fedsim.traces.arrays import Ints
+from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_seconds
 
 
 class Always(Family):
     """Online for the whole window."""
 
     name = "always"
-    description: ClassVar[str] = "every device is online all the time"
+    description = "every device is online all the time"
 
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """One interval per device."""
         length = len(devices)
         return sessions_from_seconds(devices, np.zeros(length), np.full(length, span_s), span_s)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import Family, Int64Array, Sessions, sessions_from_seconds
+from fedsim.traces.arrays import Ints
+from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles
 from fedsim.units import Duration
 
 _STATE = 0
@@ -22,9 +21,7 @@ class Markov(Family):
     """
 
     name = "markov"
-    description: ClassVar[str] = (
-        "exponential sessions and gaps (a baseline that real traces reject)"
-    )
+    description = "exponential sessions and gaps (a baseline that real traces reject)"
 
     class Params(Parameters):
         """Parameters of the chain; the defaults are the means of 1,000 phones (FLASH)."""
@@ -34,28 +31,18 @@ class Markov(Family):
         gap: Duration = Field(11758.0, gt=0)
         """Mean time offline (s)."""
 
-    def __init__(self, params: Params) -> None:
-        self.params = params
-
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """Both residual times are exponential too, so the chain can start at the window."""
         session, gap = self.params.session, self.params.gap
         online = stream.uniforms(devices, _STATE) < session / (session + gap)
         time = np.where(online, 0.0, -gap * np.log(stream.uniforms(devices, 1)))
-        found_device, found_start, found_end = [], [], []
+        cycles = []
         draw = 2
         while len(devices):
             end = time - session * np.log(stream.uniforms(devices, draw))
-            found_device.append(devices)
-            found_start.append(time)
-            found_end.append(end)
+            cycles.append((devices, time, end))
             time = end - gap * np.log(stream.uniforms(devices, draw + 1))
             draw += 2
             alive = time < span_s
             devices, time = devices[alive], time[alive]
-        return sessions_from_seconds(
-            np.concatenate(found_device),
-            np.concatenate(found_start),
-            np.concatenate(found_end),
-            span_s,
-        )
+        return sessions_from_cycles(cycles, span_s)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import Family, Int64Array, Sessions, sessions_from_seconds
+from fedsim.traces.arrays import Ints
+from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_seconds
 from fedsim.units import Duration
 
 
@@ -17,7 +16,7 @@ class Periodic(Family):
     """Device d belongs to group d mod G; group g is online from g/G of each period on, for a share of it."""
 
     name = "periodic"
-    description: ClassVar[str] = "groups of devices that take turns within a period"
+    description = "groups of devices that take turns within a period"
 
     class Params(Parameters):
         """Parameters of the turns."""
@@ -29,10 +28,7 @@ class Periodic(Family):
         share: float = Field(0.25, gt=0, le=1)
         """Share of the period in which a group is online."""
 
-    def __init__(self, params: Params) -> None:
-        self.params = params
-
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """No randomness: the same turns in every period."""
         period, groups = self.params.period, self.params.groups
         # One period more on the left, for turns that cross time 0.

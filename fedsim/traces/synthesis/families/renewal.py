@@ -9,21 +9,14 @@ often at that hour.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 from scipy.special import betaincinv, ndtr
 
 from fedsim.components import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import (
-    Family,
-    Float64Array,
-    Int64Array,
-    Sessions,
-    sessions_from_seconds,
-)
+from fedsim.traces.arrays import Floats, Ints
+from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles
 from fedsim.units import Duration
 
 DAY_S = 86_400.0
@@ -39,7 +32,7 @@ class Renewal(Family):
     """Alternating lognormal sessions and gaps with differences between devices and a daily rhythm."""
 
     name = "renewal"
-    description: ClassVar[str] = (
+    description = (
         "lognormal sessions and gaps, devices that differ, daily rhythm; calibrated by the presets"
     )
 
@@ -71,10 +64,9 @@ class Renewal(Family):
         lead: Duration = Field(5 * DAY_S, ge=0)
         """How long before the window the devices start (s), so that the window does not show how they started."""
 
-    def __init__(self, params: Params) -> None:
-        self.params = params
+    params: Params
 
-    def sessions(self, devices: Int64Array, span_s: float, stream: Stream) -> Sessions:
+    def sessions(self, devices: Ints, span_s: float, stream: Stream) -> Sessions:
         """All devices advance together, one session and one gap per step, until each has left the window."""
         params = self.params
         devices = devices[stream.uniforms(devices, _NEVER) >= params.never_available]
@@ -86,7 +78,7 @@ class Renewal(Family):
         offline = stream.uniforms(devices, _STATE) >= share
         first_gap = _lognormal(stream.normals(devices, _FIRST_GAP), gap_mu, params.gap_sigma)
         time = np.where(offline, self._after_gap(time, first_gap, phase_h), time)
-        found_device, found_start, found_end = [], [], []
+        cycles = []
         draw = _FIRST_CYCLE
         alive = time < span_s
         while True:
@@ -99,34 +91,24 @@ class Renewal(Family):
             gap = _lognormal(stream.normals(devices, draw + 1), gap_mu, params.gap_sigma)
             end = time + session
             seen = end > 0
-            found_device.append(devices[seen])
-            found_start.append(time[seen])
-            found_end.append(end[seen])
+            cycles.append((devices[seen], time[seen], end[seen]))
             time = self._after_gap(end, gap, phase_h)
             alive = time < span_s
             draw += 2
-        empty = np.zeros(0)
-        return sessions_from_seconds(
-            np.concatenate([*found_device, empty.astype(np.int64)]),
-            np.concatenate([*found_start, empty]),
-            np.concatenate([*found_end, empty]),
-            span_s,
-        )
+        return sessions_from_cycles(cycles, span_s)
 
-    def _profiles(self, devices: Int64Array, stream: Stream) -> tuple[Float64Array, Float64Array]:
+    def _profiles(self, devices: Ints, stream: Stream) -> tuple[Floats, Floats]:
         """Share of time online and sessions per day of each device."""
         params = self.params
         common = stream.normals(devices, _SHARE)
-        own = stream.normals(devices, _RATE)
+        independent = stream.normals(devices, _RATE)
         rho = params.correlation
         share = betaincinv(params.share_a, params.share_b, ndtr(common))
-        score = rho * common + np.sqrt(1 - rho**2) * own
+        score = rho * common + np.sqrt(1 - rho**2) * independent
         # The Beta distribution reaches shares that no session of a second could make up.
         return np.clip(share, 1e-9, 1 - 1e-9), np.exp(params.rate_mu + params.rate_sigma * score)
 
-    def _after_gap(
-        self, time: Float64Array, gap: Float64Array, phase_h: Float64Array
-    ) -> Float64Array:
+    def _after_gap(self, time: Floats, gap: Floats, phase_h: Floats) -> Floats:
         """The instant at which a gap that begins at ``time`` has passed on the device's own clock.
 
         That clock reads t + (A / w) sin(w (t - peak)), w = 2 pi / day; it is inverted by Newton's method on Kepler's
@@ -147,5 +129,5 @@ class Renewal(Family):
         return np.maximum(time + (eccentric - angle) / angular, time + SHORTEST_S)
 
 
-def _lognormal(normal: Float64Array, mu: Float64Array, sigma: float) -> Float64Array:
+def _lognormal(normal: Floats, mu: Floats, sigma: float) -> Floats:
     return np.maximum(np.exp(mu + sigma * normal), SHORTEST_S)

@@ -1,4 +1,4 @@
-"""Successive draws in proportion to weights."""
+"""Ways to draw clients: in turn, and in proportion to weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from fedsim.scheduling.successive import weighted_order
+from fedsim.scheduling.drawing import Turns, weighted_order
+
+
+def test_a_turn_that_comes_twice_in_a_draw_is_kept() -> None:
+    laps = [np.array([0, 1, 2]), np.array([2, 0, 1])]
+    turns = Turns(lambda lap: laps[lap % 2])
+    everybody = np.arange(3)
+    assert turns.take(2, everybody) == [0, 1]
+    # 2 ends the first lap and begins the second.
+    assert turns.take(2, everybody) == [2, 0]
+    assert turns.take(2, everybody) == [2, 1]
+    assert turns.take(5, everybody) == [0, 1, 2]
+    assert turns.take(1, np.empty(0, dtype=np.int64)) == []
 
 
 def test_orders_have_the_probabilities_of_successive_draws() -> None:

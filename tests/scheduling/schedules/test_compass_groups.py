@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from fedsim.scheduling.arrival_groups import ArrivalGroup, ArrivalGroups, GroupRules
+from fedsim.scheduling.schedules.compass import ArrivalGroup, ArrivalGroups, CompassParams
 
 S = 10**9
 
 
-def groups(**rules: Any) -> ArrivalGroups:
-    return ArrivalGroups(GroupRules(min_steps=20, max_steps=100, **rules))
+def groups(**params: Any) -> ArrivalGroups:
+    return ArrivalGroups(CompassParams(**params), min_steps=20, max_steps=100)
 
 
 def put(
@@ -77,7 +77,7 @@ def test_create_fits_the_next_round_of_the_others() -> None:
 
 @pytest.mark.parametrize(("skip", "steps"), [(False, 100), (True, 29)])
 def test_create_and_a_group_that_cannot_be_met(skip: bool, steps: int) -> None:
-    made = groups(skip_overflow=skip)
+    made = groups(create_skip_overflow=skip)
     put(made, 150, fastest=1)
     put(made, 90, fastest=2)
     put(made, 100, fastest=20)
@@ -93,7 +93,7 @@ def test_create_raises_to_the_fewest_steps() -> None:
 
 
 def test_create_without_a_group_to_meet_gives_most_steps() -> None:
-    assert groups().rules.latest_factor == 1.2
+    assert groups().params.latest_factor == 1.2
     empty = groups()
     assert empty.create(client(empty, 1), 0)[1] == 100
     past = groups()
@@ -103,7 +103,7 @@ def test_create_without_a_group_to_meet_gives_most_steps() -> None:
 
 def test_create_by_the_latest_arrival() -> None:
     """With T_max for T_a a group whose expected arrival is past still counts."""
-    made = groups(from_latest=True)
+    made = groups(create_ref="latest")
     put(made, 50, latest=70, fastest=1)
     assert made.create(client(made, 4), 60 * S)[1] == 27  # (70 + 100 - 60) / 4
 
@@ -119,7 +119,7 @@ def test_fastest_member_may_have_arrived() -> None:
 
 
 def test_the_speed_estimate() -> None:
-    made = groups(smoothing=0.9)
+    made = groups(beta_s=0.9)
     made.observe(0, 100 * S, 10)
     seen = [made.step_ns[0] / S]
     for _ in range(3):

@@ -1,0 +1,79 @@
+"""Refuses parts of the user's that draw from a global random generator, whose numbers depend on all that ran before.
+
+Only parts from outside the package are watched, so that those that ship with fedsim cost nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedsim.errors import UserError
+
+_Part = TypeVar("_Part")
+
+
+def watched(part: _Part, *functions: str, hint: str) -> _Part:
+    """The part, whose ``functions`` from now on raise an error if they move a global generator.
+
+    The states of the global generators of torch, NumPy and ``random`` are compared before and after each call, so that
+    seeding counts as drawing. Other threads must not draw meanwhile, except in functions of the same part.
+
+    Args:
+        part: a part of a scenario; returned as it is if its class ships with fedsim.
+        functions: names of its methods.
+        hint: where such a part takes its random numbers from.
+    """
+    if type(part).__module__.partition(".")[0] == "fedsim":
+        return part
+    for name in functions:
+        function = getattr(part, name)
+        where = f"{inspect.getfile(type(part))}: {type(part).__name__}.{name}"
+        setattr(part, name, _checked(function, where, hint))
+    return part
+
+
+def _checked(function: Callable[..., Any], where: str, hint: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _unmoved(where, hint):
+            return function(*args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def _unmoved(where: str, hint: str) -> Iterator[None]:
+    before = _states()
+    yield
+    # A library that was imported meanwhile has no earlier state.
+    moved = [name for name, state in _states().items() if before.get(name, state) != state]
+    if moved:
+        raise UserError(
+            f"draws from or seeds the global random generator of {' and '.join(moved)}, so a run could not be repeated",
+            where=where,
+            hint=hint,
+        )
+
+
+def _states() -> dict[str, object]:
+    """The state of each global generator, by the name of its library."""
+    _, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the global one is meant
+    states: dict[str, object] = {
+        "random": random.getstate(),
+        "numpy": (np.asarray(keys).tobytes(), *rest),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            generators = torch.cuda.get_rng_state_all()
+            states["torch.cuda"] = [state.numpy().tobytes() for state in generators]
+    return states

@@ -1,0 +1,58 @@
+"""The guard against a run that never ends because the server never uses an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedsim.errors import UserError
+from fedsim.outcomes import Outcome
+from fedsim.scenario.model import Failures
+
+LEAST_STALLED_AFTER = 100_000
+DISPATCHES_PER_CLIENT = 100
+
+_FIXES = {
+    Outcome.DROPPED: (
+        "devices.availability",
+        "the clients go offline, or decline, before they are done: give them less work or more time",
+    ),
+    Outcome.CUT: ("server.schedule", "give the schedule a longer timeout or deadline"),
+    Outcome.LATE: ("server.schedule", "give the schedule a longer deadline"),
+    Outcome.DISCARDED: ("server.schedule", "lower min_updates, or raise max_staleness"),
+    Outcome.UNFINISHED: ("server.schedule", "let a version need fewer updates (buffer_size)"),
+}
+"""Where the cause is and what to do, by the most frequent outcome; unfinished is an update that still waits."""
+
+
+def stalled_after(setting: int | None, clients: int) -> int:
+    """Dispatches without an aggregated update after which a run is stopped: as set, or 100 per client."""
+    return setting or max(LEAST_STALLED_AFTER, DISPATCHES_PER_CLIENT * clients)
+
+
+def stalled(
+    dispatches: int, lost: Mapping[Outcome, int], waiting: int, failures: Failures
+) -> UserError:
+    """The error of a run that is stopped.
+
+    Args:
+        dispatches: dispatches handed out since the last update was aggregated, or since the start.
+        lost: how many dispatches ended in which outcome since then.
+        waiting: updates that have arrived and wait to be aggregated.
+        failures: the scenario's failures.
+    """
+    counts = {**lost, Outcome.UNFINISHED: waiting}
+    cause = max(counts, key=counts.__getitem__)
+    where, fix = _FIXES[cause]
+    rates = {"crash_rate": failures.crash_rate, "upload_loss": failures.upload_loss}
+    causes = [f"{key} ({rate:g})" for key, rate in rates.items() if rate]
+    if cause is Outcome.DROPPED and causes:
+        where, fix = "devices.failures", f"lower {' or '.join(causes)}"
+    outcomes = [f"{lost[outcome]:,} {outcome.label}" for outcome in Outcome if lost.get(outcome)]
+    if waiting:
+        outcomes.append(f"{waiting:,} waiting to be aggregated")
+    return UserError(
+        f"no update was aggregated in the last {dispatches:,} dispatches ({', '.join(outcomes) or 'all under way'}), "
+        "so the run may never end",
+        where=where,
+        hint=f"{fix}; to allow more dispatches without an update, raise stop.stalled_after",
+    )

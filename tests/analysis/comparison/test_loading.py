@@ -1,0 +1,79 @@
+"""Damaged and hostile run folders: ``compare`` names the file, and never hangs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_runs import build_run
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.runs import RunFolder
+
+BOMB = "a: &a [0]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
+    for old, new in zip("abcdefghijkl", "bcdefghijklm", strict=True)
+)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    first = build_run(tmp_path / "first", clients=4, hours=2, cohort=2)
+    first.folder.update_info(seed=0)
+    shutil.copytree(first.path, tmp_path / "second")
+    return [first.path, tmp_path / "second"]
+
+
+def test_a_bomb_of_aliases_is_refused_at_once(runs: list[Path]) -> None:
+    folder = RunFolder(runs[1])
+    folder.scenario.write_text(BOMB)
+    folder.complete()
+    began = time.monotonic()
+    with pytest.raises(UserError, match="unfold without bound") as caught:
+        fedsim.compare(runs)
+    assert time.monotonic() - began < 5
+    assert str(folder.scenario) in str(caught.value.where)
+
+
+def test_a_missing_scenario_is_named(runs: list[Path]) -> None:
+    RunFolder(runs[1]).scenario.unlink()
+    with pytest.raises(UserError, match="cannot be read") as caught:
+        fedsim.compare(runs)
+    assert caught.value.where == str(runs[1] / "scenario.yaml")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"status": "finished"}, "'status' is \"finished\""),
+        ({"status": None}, "'status' is null"),
+        ({"simulated_s": "long"}, "'simulated_s' is \"long\""),
+        ({"simulated_s": float("nan")}, "'simulated_s' is NaN"),
+        ({"wall_s": -1.0}, "'wall_s' is -1.0"),
+        ({"seed": None}, "lacks the entry 'seed'"),
+        ({"seed": "seven"}, "'seed' is \"seven\""),
+        ({"seed": True}, "'seed' is true"),
+        ({"metrics": [1]}, r"'metrics' is \[1\]"),
+        ({"timeline": {"run": "days"}}, "lacks the entry 'timeline.seed'"),
+    ],
+)
+def test_entries_that_fedsim_never_writes_are_named(
+    runs: list[Path], changes: dict[str, Any], message: str
+) -> None:
+    folder = RunFolder(runs[1])
+    folder.write_info({**folder.read_info(), **changes})
+    with pytest.raises(UserError, match=message) as caught:
+        fedsim.compare(runs)
+    assert caught.value.where == str(folder.info)
+    assert caught.value.hint
+
+
+def test_a_folder_as_second_argument_is_explained(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="takes one list of runs") as caught:
+        fedsim.compare(runs, tmp_path / "out")
+    assert ".write(" in str(caught.value.hint)

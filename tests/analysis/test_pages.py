@@ -1,0 +1,38 @@
+"""Pages are written where nothing else is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic_runs import build_run
+
+from fedsim.analysis.pages import embedded, is_own_page, write_page
+from fedsim.errors import UserError
+
+
+def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=4, hours=1, cohort=2)
+    page = run.report(tmp_path / "new" / "page.html")
+    assert is_own_page(page)
+    assert run.report(page) == page
+    diary = tmp_path / "diary.html"
+    diary.write_text("<!doctype html><title>Dear diary</title>")
+    link = tmp_path / "link.html"
+    link.symlink_to(page)
+    for path in (diary, link, tmp_path / "run"):
+        with pytest.raises(UserError, match="not written by fedsim") as caught:
+            run.report(path)
+        assert "-o" in str(caught.value.hint)
+    assert diary.read_text().endswith("Dear diary</title>")
+    assert link.is_symlink()
+
+
+def test_a_page_that_cannot_be_written_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write the page"):
+        write_page(tmp_path / "file" / "page.html", "")
+
+
+def test_embedded_data_cannot_end_its_script() -> None:
+    assert "<" not in embedded({"name": "</script><!--", "more": "&"})

@@ -1,0 +1,92 @@
+"""Whose code runs when: reading commands import nothing, the others name the file first or refuse it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
+
+import fedsim
+from fedsim.cli import cli
+from fedsim.errors import UserError
+from tests.composition.worlds import digits
+
+EVIL = """
+from pathlib import Path
+from fedsim.methods.fedavg import FedAvg
+
+(Path(__file__).parent / "ran").write_text("")
+
+class Mine(FedAvg):
+    name = ""
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    (tmp_path / "evil.py").write_text(EVIL)
+    world: dict[str, Any] = digits(stop={"rounds": 2})
+    world["server"] = {**world["server"], "method": {"name": "evil.py:Mine"}}
+    path = tmp_path / "scenario.yaml"
+    YAML(typ="safe").dump(world, path)
+    return path
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def ran(scenario: Path) -> bool:
+    return (scenario.parent / "ran").exists()
+
+
+def test_showing_a_scenario_runs_nothing_of_it(scenario: Path) -> None:
+    result = invoke("scenario", "show", scenario)
+    assert result.exit_code == 0, result.output
+    assert "evil.py:Mine" in result.stdout
+    assert not ran(scenario)
+
+
+@pytest.mark.parametrize("command", [("scenario", "check"), ("run",), ("sweep",)])
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_code_is_refused_on_request(
+    scenario: Path, command: tuple[str, ...], by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that what the option sets is taken back.
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "1" if by == "variable" else "0")
+    options = ["--no-user-code"] if by == "option" else []
+    result = invoke(*command, scenario, *options)
+    assert result.exit_code == 2, result.output
+    assert "evil.py may not run" in result.stderr
+    assert not ran(scenario)
+
+
+def test_the_file_is_named_before_its_code_runs(scenario: Path) -> None:
+    result = invoke("scenario", "check", scenario)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith(f"running the code in {scenario.parent / 'evil.py'}\n")
+    assert ran(scenario)
+
+
+def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: Path) -> None:
+    run = scenario.parent / "run"
+
+    def interrupt(progress: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fedsim.run(scenario, run, on_progress=interrupt)
+    (scenario.parent / "ran").unlink()
+    code = scenario.parent / "evil.py"
+    code.write_text(EVIL + "\n# changed\n")
+    for command in (("report", run), ("export", run, "--format", "csv"), ("verify", run)):
+        result = invoke(*command)
+        assert result.exit_code == 0, result.output
+    with pytest.raises(UserError, match="the code has changed since the run began"):
+        fedsim.resume(run)
+    assert not ran(scenario)
+    code.write_text(EVIL)
+    assert fedsim.resume(run).info["status"] == "complete"

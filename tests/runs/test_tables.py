@@ -1,0 +1,30 @@
+"""CSV that a spreadsheet cannot take for formulas."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pandas as pd
+
+from fedsim.runs.tables import csv_text
+
+
+def test_text_that_a_spreadsheet_would_run_begins_with_a_quote() -> None:
+    cells = ["=HYPERLINK(1)", "+1", "-x", "@SUM(A1)", "\ta", "plain, text", 'say "=1"', None]
+    table = pd.DataFrame({"=name": cells, "number": [-1.5, *range(7)]})
+    table["kind"] = pd.Categorical(["=1", "b"] * 4)
+    rows = list(csv.reader(io.StringIO(csv_text(table))))
+    assert rows[0] == ["'=name", "number", "kind"]
+    assert [row[0] for row in rows[1:]] == [
+        "'=HYPERLINK(1)",
+        "'+1",
+        "'-x",
+        "'@SUM(A1)",
+        "'\ta",
+        "plain, text",
+        'say "=1"',
+        "",
+    ]
+    assert [float(row[1]) for row in rows[1:]] == [-1.5, *range(7)]
+    assert {row[2] for row in rows[1:]} == {"'=1", "b"}

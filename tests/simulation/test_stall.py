@@ -1,0 +1,123 @@
+"""Runs in which the server never uses an update are stopped, and the message names the cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder
+from fedsim.runs.run import Run
+from fedsim.simulation.stall import stalled_after
+from tests.simulation.harness import simulate
+
+ASYNC = {"name": "async"}
+
+
+@pytest.mark.parametrize(
+    ("world", "where", "outcomes", "fix"),
+    [
+        (
+            {"schedule": ASYNC, "failures": {"upload_loss": 1}, "arrivals": 5},
+            "devices.failures",
+            "49 dropped",
+            "lower upload_loss (1)",
+        ),
+        (
+            {"schedule": ASYNC, "failures": {"crash_rate": 1e9}, "rounds": 5},
+            "devices.failures",
+            "50 dropped",
+            "lower crash_rate (1e+09)",
+        ),
+        (
+            {"schedule": {"name": "async", "timeout": 1e-9}, "rounds": 5},
+            "server.schedule",
+            "49 cut",
+            "timeout",
+        ),
+        (
+            {"schedule": {"name": "buffered", "buffer_size": 1000}, "rounds": 5},
+            "server.schedule",
+            "49 waiting to be aggregated",
+            "buffer_size",
+        ),
+        (
+            {"schedule": {"name": "sync", "deadline": 2.0}, "rounds": 500},
+            "server.schedule",
+            "49 late",
+            "deadline",
+        ),
+        (
+            {"schedule": {"name": "sync", "min_updates": 3}, "rounds": 500},
+            "server.schedule",
+            "50 discarded",
+            "min_updates",
+        ),
+    ],
+)
+def test_a_stalled_run_names_its_cause(
+    world: dict[str, Any], where: str, outcomes: str, fix: str
+) -> None:
+    """Two clients: when the 51st dispatch is due, the other client may still be at work."""
+    with pytest.raises(UserError) as caught:
+        simulate(step_s=[1, 2], stalled_after=50, **world)
+    assert caught.value.where == where
+    assert "no update was aggregated in the last 50 dispatches" in caught.value.message
+    assert f"({outcomes})" in caught.value.message
+    assert fix in str(caught.value.hint)
+    assert "stop.stalled_after" in str(caught.value.hint)
+
+
+def test_only_dispatches_since_the_last_aggregated_update_count() -> None:
+    """A buffer of 3 updates: at most 3 + 2 dispatches from one version to the next, so 5 never stop the run."""
+    world: dict[str, Any] = {"step_s": [1, 2], "rounds": 40}
+    schedule = {"name": "buffered", "buffer_size": 3}
+    assert len(simulate(schedule=schedule, stalled_after=5, **world).aggregates) == 40
+    with pytest.raises(UserError, match="in the last 2 dispatches"):
+        simulate(schedule=schedule, stalled_after=2, **world)
+
+
+def test_an_empty_aggregation_is_no_progress() -> None:
+    with pytest.raises(UserError, match="no update was aggregated"):
+        simulate(
+            step_s=[1, 2],
+            schedule={"name": "sync", "min_updates": 0, "deadline": 5.0, "stragglers": "cut"},
+            stalled_after=50,
+            rounds=500,
+        )
+
+
+def test_a_limit_of_dispatches_that_is_reached_first_ends_the_run() -> None:
+    book = simulate(
+        step_s=[1, 2], schedule=ASYNC, failures={"upload_loss": 1}, dispatches=50, stalled_after=50
+    )
+    assert len(book.rows) == 50
+
+
+def test_the_default_grows_with_the_clients() -> None:
+    assert stalled_after(None, 10) == 100_000
+    assert stalled_after(None, 5000) == 500_000
+    assert stalled_after(7, 5000) == 7
+
+
+def test_a_stalled_run_fails_and_keeps_its_rows(tmp_path: Path) -> None:
+    scenario = {
+        "task": {"name": "timing", "clients": 3, "parameters": 1000},
+        "training": {"local_steps": 2},
+        "devices": {
+            "compute": {"name": "values", "step": 1.0},
+            "network": {"name": "static", "down": "8Mbps"},
+            "failures": {"upload_loss": 1.0},
+        },
+        "server": {"schedule": {"name": "async"}},
+        "stop": {"arrivals": 5, "stalled_after": 30},
+    }
+    with pytest.raises(UserError, match="30 dispatches"):
+        fedsim.run(scenario, tmp_path / "run")
+    run = Run(RunFolder(tmp_path / "run"))
+    assert run.status == "failed"
+    assert len(run.dispatches) >= 27
+    assert set(run.dispatches["outcome"]) == {"dropped"}
