@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test lint cuda format docs wheel clean
+.PHONY: help quickstart install test lint cuda chaos format docs wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -56,7 +56,10 @@ cuda: ## tests and benchmarks that need a GPU, by a Python with torch for CUDA: 
 	$(PYTHON) -m benchmarks.learning_deferral --device cuda
 	$(PYTHON) -m benchmarks.learning_deferral --device cuda --in-flight 1000 --updates 3000
 
-format: $(VENV)/.installed-test ## mend style and formatting
+chaos: $(VENV)/.installed-test ## five minutes of killed, damaged and starved runs
+	$(BIN)/python -m benchmarks.chaos --minutes 5
+
+format: $(VENV)/.installed-test ## fix style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

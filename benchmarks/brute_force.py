@@ -88,7 +88,7 @@ def shrink(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         for candidate in _simpler(case):
             try:
                 still = differences(candidate, folder)
-            except (KeyError, ValueError, AssertionError):
+            except (KeyError, ValueError, AssertionError, RecursionError):
                 continue  # the simulator needs what was left out
             if still and not still[0].startswith("fedsim: UserError"):
                 case, smaller = candidate, True

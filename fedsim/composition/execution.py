@@ -283,7 +283,9 @@ def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
     Raises:
         UserError: a file of the user has changed, or a part cannot be imported again.
     """
-    _require_original_code(folder, info)
+    errors = changed_code(folder, info)
+    if errors:
+        raise errors[0] if len(errors) == 1 else UserErrors(errors)
     try:
         return load_scenario(folder.scenario)
     except UserError as error:
@@ -298,12 +300,8 @@ def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
         ) from error
 
 
-def _require_original_code(folder: RunFolder, info: Mapping[str, Any]) -> None:
-    """Refuse to go on with users' code that has changed since the run began, before any of it is imported.
-
-    Raises:
-        UserError: a file has changed; one error for all.
-    """
+def changed_code(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
+    """One error per file of users' code that has changed since the run began; none of it is imported."""
     errors = []
     for name, digest in info.get("user_code", {}).items():
         path = folder.path / name.rpartition(":")[0]
@@ -315,8 +313,7 @@ def _require_original_code(folder: RunFolder, info: Mapping[str, Any]) -> None:
                     hint="undo the change, or begin a new run",
                 )
             )
-    if errors:
-        raise errors[0] if len(errors) == 1 else UserErrors(errors)
+    return errors
 
 
 def _finished(run: Run) -> Run:
@@ -459,6 +456,7 @@ class _Execution:
             if self._learner is not None:
                 # What is pending is trained first, so that the checkpoint holds it.
                 self._learner.flush()
+                self._on_rest(self._learner)
             self._grace.stop_if_requested()
 
     def _report_progress(self, on_progress: OnProgress) -> None:

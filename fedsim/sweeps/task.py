@@ -98,12 +98,13 @@ class Performer:
                 report(progress.share)
 
         folder = RunFolder(task.folder)
-        if not folder.has_begun:
+        if not folder.has_begun or _code_has_changed(folder):
             # Resolved paths are absolute, so the folder does not matter.
             loaded = load_scenario_dict(task.scenario, Path("/"), CATALOG)
             execute(
                 loaded,
                 folder.path,
+                overwrite=folder.has_begun,
                 shared=self._shared,
                 threads=self._threads,
                 on_progress=on_progress,
@@ -112,6 +113,14 @@ class Performer:
             resume(folder.path, shared=self._shared, threads=self._threads, on_progress=on_progress)
         elif not folder.report.exists():
             Run(folder).report()
+
+
+def _code_has_changed(folder: RunFolder) -> bool:
+    """Whether an unfinished run cannot go on because a user's file is not the one it began with."""
+    from fedsim.composition.execution import changed_code
+
+    info = folder.read_info()
+    return info.get("status") != Status.COMPLETE and bool(changed_code(folder, info))
 
 
 def is_done(folder: Path) -> bool:

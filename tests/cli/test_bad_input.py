@@ -359,7 +359,8 @@ def test_evaluations_without_end_end_where_the_run_has_no_end_in_time(
     text = PARABOLAS.replace("rounds: 2", "rounds: 1") + "evaluation: {every: 50ms}\n"
     monkeypatch.setattr("fedsim.simulation.evaluations.MOST_EVALUATIONS", 39)
     assert_refused(
-        run(text, "-o", "out"), "s.yaml:7:21: evaluation.every: 0.05 s between evaluations has"
+        run(text, "-o", "out"),
+        "s.yaml:7:21: evaluation.every: 0.05 s between evaluations reached the limit of 39",
     )
     assert json.loads(Path("out/run.json").read_text())["status"] == "failed"
     assert len(fedsim.load("out").metrics) > 0

@@ -17,6 +17,14 @@ from fedsim.runs import Status
 from tests.composition.worlds import digits
 
 COMMAND = [sys.executable, "-m", "fedsim.cli"]
+# Rows reach the disk at once, which tells the test that the run is under way.
+FLUSHING = """
+import sys
+import fedsim.runs.writer
+from fedsim.cli import main
+fedsim.runs.writer.FLUSH_INTERVAL_S = 0.0
+main()
+"""
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
@@ -48,7 +56,8 @@ def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, num
     scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
     YAML(typ="safe").dump(world, scenario)
     process = subprocess.Popen(
-        [*COMMAND, "run", str(scenario), "-o", str(path)], stderr=subprocess.PIPE
+        [sys.executable, "-c", FLUSHING, "run", str(scenario), "-o", str(path)],
+        stderr=subprocess.PIPE,
     )
     stream = path / "metrics.arrows"
     while not stream.exists() or stream.stat().st_size < 1500:

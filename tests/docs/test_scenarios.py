@@ -16,7 +16,9 @@ SHIPPED = sorted(FOLDER.glob("*.yaml"))
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_scenario_is_in_order(path: Path) -> None:
-    assert exit_code(f"fedsim scenario check {path}") == 0
+    # The real trace must be imported first, as the comment in its file explains.
+    expected = 2 if path.stem == "real_trace" else 0
+    assert exit_code(f"fedsim scenario check {path}") == expected
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

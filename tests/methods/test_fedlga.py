@@ -244,7 +244,7 @@ def test_outer_product_and_diagonal(params: dict[str, Any], expected: Any) -> No
 def reference(task: QuadraticTask, parts: Round, lr: float, full: int, **params: Any) -> FloatArray:
     """Algorithm 2 in numpy, one round from the task's start, whatever the switches."""
     start = task.initial(None).numpy()  # type: ignore[arg-type]
-    a, b = task.curvatures.numpy(), task.centers.numpy()
+    a, b = task._curvatures, task._centers
 
     def gradient(i: int, w: FloatArray) -> FloatArray:
         result: FloatArray = a[i] @ (w - b[i]) if a.ndim == 3 else a[i] * (w - b[i])

@@ -482,7 +482,7 @@ def test_full_participation_of_fedsum_b_is_centralised_sgd() -> None:
         gradient = np.zeros(2)
         for k in range(3):
             noise = task.noise(stream, np.arange(2), np.full(2, t), k).numpy()
-            at = task.curvatures.numpy() * (x - task.centers.numpy())
+            at = task._curvatures * (x - task._centers)
             gradient += (at + noise).mean(0) / 3
         x = x - 0.5 * 0.1 * 3 * gradient
         close(played.models[t + 1], x)

@@ -7,7 +7,9 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -165,17 +167,38 @@ def damaged(path: Path, what: str) -> UserError:
     )
 
 
+class NotOnDisk(UserError):
+    """Data would have to be downloaded, where that is not allowed."""
+
+
+_may_download = ContextVar("may_download", default=True)
+
+
+@contextmanager
+def no_downloads() -> Iterator[None]:
+    """Raise :class:`NotOnDisk` instead of downloading."""
+    token = _may_download.set(False)
+    try:
+        yield
+    finally:
+        _may_download.reset(token)
+
+
 def download(name: str, remote: Remote) -> Path:
     """The file in the download cache, downloaded if it is not there yet, and checked by its hash.
 
     Raises:
         UserError: no address delivers the right file.
+        NotOnDisk: downloads are not allowed, and the file is not there.
     """
     import pooch
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
     cache = Path(pooch.os_cache("fedsim")) / "datasets" / name
+    files = [url.rpartition("/")[2] for url in remote.urls]
+    if not _may_download.get() and not any((cache / file).is_file() for file in files):
+        raise NotOnDisk("it is not on this disk", where=f"dataset {name}")
     pooch.get_logger().setLevel("WARNING")
     problems = []
     for url in remote.urls:
