@@ -68,12 +68,16 @@ class Sweep:
 
     @property
     def runs(self) -> list[Run]:
-        """The complete runs, in the order of the sweep."""
-        opened = (
-            load_run(self.path / entry.run)
-            for entry in self.record.runs
-            if RunFolder(self.path / entry.run).info.exists()
-        )
+        """The complete runs, in the order of the sweep.
+
+        Raises:
+            UserError: the ``run.json`` of a run is missing, though other files of the run are there.
+        """
+        folders = [RunFolder(self.path / entry.run) for entry in self.record.runs]
+        for folder in folders:
+            if folder.report.exists() and not folder.info.exists():
+                raise folder.damaged(folder.info, "no such file, though the run is complete")
+        opened = (load_run(folder.path) for folder in folders if folder.info.exists())
         return [run for run in opened if run.status is Status.COMPLETE]
 
     @property

@@ -359,6 +359,15 @@ def test_folders_that_are_taken(tmp_path: Path) -> None:
         Sweep(tmp_path / "other")
 
 
+def test_a_run_that_lost_its_description_is_not_left_out_silently(tmp_path: Path) -> None:
+    sweep = fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "sweep", jobs=1)
+    (tmp_path / "sweep" / "seed0" / "run.json").unlink()
+    with pytest.raises(
+        UserError, match=r"seed0/run\.json: no such file, though the run is complete"
+    ):
+        _ = sweep.runs
+
+
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     with claimed(tmp_path / "sweep"), pytest.raises(UserError, match="another fedsim process"):
         fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
