@@ -70,22 +70,6 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether a process works in a folder right now."""
-    lock_path = folder / LOCK_NAMES[0]
-    if not lock_path.is_file() or lock_path.is_symlink():
-        return False
-    lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        return True
-    except OSError:
-        return False
-    lock.release()
-    return False
-
-
 def _myself() -> dict[str, object]:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}

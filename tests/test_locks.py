@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from fedsim.errors import UserError
-from fedsim.locks import is_locked, locked
+from fedsim.locks import locked
 
 HOLDER = """
 import sys, time
@@ -23,6 +23,14 @@ with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
+
+
+def is_locked(folder: Path) -> bool:
+    try:
+        with locked(folder):
+            return False
+    except UserError:
+        return True
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ A field annotated ``Annotated[Part[Any], OfKind("method", default="fedavg")]`` t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from fedsim.catalog import CATALOG, Catalog
+from fedsim.checksums import file_sha256, text_sha256
 from fedsim.components import Component, is_user_reference
 from fedsim.errors import UserError
 from fedsim.parameters import Parameters, mistake
@@ -177,7 +177,7 @@ class OfKind:
             path_text, _, class_name = name.rpartition(":")
             file = (folder / Path(path_text).expanduser()).resolve()
             name = f"{file}:{class_name}"
-            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+            digest = file_sha256(file) if file.is_file() else None
             user = UserFile(class_name, file, digest, raw=raw)
             if reading.user_code == "describe":
                 return Part(self.kind, name, None, None, folder, user)
@@ -199,8 +199,10 @@ class OfKind:
         if registry.get(name) is not given:
             name, file = python_reference(given)
             source = None if file else python_source(given)
-            code = file.read_bytes() if file else None if source is None else source.encode()
-            digest = None if code is None else hashlib.sha256(code).hexdigest()
+            if file is not None:
+                digest: str | None = file_sha256(file)
+            else:
+                digest = None if source is None else text_sha256(source)
             user = UserFile(given.__qualname__, file, digest, source, raw)
         params = component.Params.model_validate(raw, context=reading)
         return Part(self.kind, name, component, params, reading.folder, user)

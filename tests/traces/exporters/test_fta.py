@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fedsim.traces.exporters import registry as exporters
+from tests.traces.fta_tables import row, write
 from tests.traces.helpers import import_, intervals, online
 
 US = 1_000_000
@@ -26,33 +27,6 @@ def export(bundle: Any, path: Path, **options: Any) -> tuple[list[list[str]], di
     lines = path.read_text().splitlines()
     assert lines[0] == "# " + HEADER
     return [line.split("\t") for line in lines[1:]], counts
-
-
-MIDNIGHT = 1136073600  # 2006-01-01, a Sunday
-
-
-def row(
-    node: int,
-    type_: int | str,
-    start: float | str,
-    stop: float | str,
-    reason: str = "NULL",
-    *,
-    component: int = 1,
-    platform: int = 1,
-) -> str:
-    times = [
-        f"{MIDNIGHT + time:.3f}" if isinstance(time, float | int) else time
-        for time in (start, stop)
-    ]
-    return "\t".join(
-        map(str, ["0", component, node, platform, f"host{node}", type_, *times, reason])
-    )
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("".join(line + "\n" for line in lines))
-    return path
 
 
 def test_export_fills_the_gaps_of_other_sources(tmp_path: Path) -> None:
