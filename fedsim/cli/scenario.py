@@ -39,17 +39,17 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
     runs = [loaded]
     if loaded.scenario.sweep is not None:
         runs = [planned.loaded for planned in plan_runs(loaded)]
-    shared, missing = Shared(), dict[str, None]()
+    # Each once: the runs of a sweep have much in common.
+    shared, notes = Shared(), dict[str, None]()
     with no_downloads():
         for run in runs:
             try:
-                check_run(run, shared)
+                notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
             except NotOnDisk as error:
-                missing[
-                    f"{error.where}: {error.message}, so what depends on it was not checked"
-                ] = None
-    for note in missing:
-        click.echo(f"note: {note}")
+                note = f"{error.where}: {error.message}, so what depends on it was not checked"
+                notes[f"note: {note}"] = None
+    for note in notes:
+        click.echo(note)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
 
 

@@ -9,10 +9,13 @@ from functools import partial
 
 import numpy as np
 
+from fedsim.composition.feasibility import Feasibility
+from fedsim.composition.requirements import doubts, refuse
 from fedsim.composition.rules import Rules, build_rules
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
 from fedsim.devices.population import Population
+from fedsim.errors import UserError
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
@@ -102,13 +105,25 @@ def assemble(
     return Assembly(loaded, world, rules, world.population(rules.method))
 
 
-def check_server(assembly: Assembly) -> None:
-    """Check that :func:`build_server` will succeed, without the cost of building.
+def check_server(assembly: Assembly, least_share: float = 0.0) -> list[UserError]:
+    """Check that :func:`build_server` will succeed, without the cost of building, and that the clients can do the work.
+
+    Args:
+        assembly: the scenario put together.
+        least_share: see :meth:`Feasibility.warnings`.
+
+    Returns:
+        Warnings: what is probably not meant.
 
     Raises:
-        UserError: it would not.
+        UserError: the server cannot be built, or the run cannot succeed.
     """
     check_rules(_clients(assembly), _server_rules(assembly), assembly.scenario.seed)
+    feasibility = Feasibility(
+        assembly.scenario, assembly.population, assembly.world.work, assembly.rules.traffic_bytes
+    )
+    refuse(feasibility.errors())
+    return [*doubts(assembly.method, assembly.scenario.server), *feasibility.warnings(least_share)]
 
 
 def build_server(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
 MAY_CHANGE = ("training.workers", "training.threads", "training.memory", "training.cuda_graphs")
 """What a resumed run may have otherwise, because it never changes a result."""
+_MANY = 0.5
+"""Share of the clients that must be too slow for a deadline, so that a run says so."""
 _ONLINE_POINTS = 2000
 _ONLINE_STEP_S = 300.0
 
@@ -83,6 +86,12 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+OnWarning = Callable[[UserError], None]
+
+
+def log_warning(warning: UserError) -> None:
+    """Write a warning to the log (logger ``fedsim``)."""
+    logging.getLogger("fedsim").warning("warning: %s", warning)
 
 
 def default_folder(loaded: LoadedScenario) -> Path:
@@ -120,6 +129,7 @@ def execute(
     shared: Shared | None = None,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
+    on_warning: OnWarning = log_warning,
 ) -> Run:
     """Run a scenario.
 
@@ -133,6 +143,7 @@ def execute(
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training where the scenario does not say; never changes a result.
         on_progress: called now and then while the run goes on.
+        on_warning: called with what is probably not meant, before the run begins.
 
     Raises:
         UserError: the scenario's parts do not fit together, the timeline does not fit, or the folder cannot be used.
@@ -151,7 +162,8 @@ def execute(
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        check_server(assembly)
+        for warning in check_server(assembly, _MANY):
+            on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -191,7 +203,7 @@ def execute(
 
 def check(
     loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
-) -> None:
+) -> list[UserError]:
     """Check everything that :func:`execute` refuses before its first event, without running.
 
     Args:
@@ -199,15 +211,19 @@ def check(
         shared: traces and data sets already loaded.
         timing_only: leave the learning out.
 
+    Returns:
+        Warnings: what is probably not meant.
+
     Raises:
         UserError: the one that :func:`execute` would raise.
     """
     with loaded.locating_errors():
         assembly = assemble(loaded, shared, timing_only=timing_only)
-        check_server(assembly)
+        warnings = check_server(assembly)
         task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
         if rules.execution is not None and task.may_lack_kernel(scenario.training):
             Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
+    return [loaded.located(warning) for warning in warnings]
 
 
 def _assemble(
@@ -262,7 +278,6 @@ def resume(
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-        check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=assembly.task.clients) as writer:
             return _Execution(

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
+from fedsim.composition.requirements import refuse, unmet_requirements, unmet_target
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
+from fedsim.learning.evaluation import definitions
 from fedsim.learning.metrics import Metric
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
-from fedsim.methods.requirements import check_requirements
-from fedsim.metrics import definition
+from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.base import ITEM_BYTES, Task
 
@@ -28,12 +29,14 @@ class Rules:
         execution: where tensors live; None if only time is simulated.
         method: the learning rules.
         metrics: what is measured besides the metrics of every run.
+        measured: the metrics that the run may measure, by name; empty if only time is simulated.
     """
 
     scenario: Scenario
     execution: Execution | None
     method: Method
     metrics: tuple[Metric, ...]
+    measured: Mapping[str, MetricDefinition]
 
     @property
     def traffic_bytes(self) -> tuple[float, float]:
@@ -64,20 +67,16 @@ class Rules:
         if not target:
             return None
 
-        own = {metric.column: metric.definition for metric in self.metrics}
-
         def reached(metrics: Mapping[str, float]) -> bool:
-            unknown = [name for name in target if name not in metrics]
-            if unknown:
+            missing = [name for name in target if name not in metrics]
+            if missing:
                 raise UserError(
-                    f"there is no metric '{unknown[0]}' to stop at",
+                    f"there is no metric '{missing[0]}' to stop at",
                     where="stop.target",
-                    hint=f"this task measures: {', '.join(sorted(metrics))}"
-                    if metrics
-                    else "the data set has no test samples; give it some",
+                    hint=f"this run measured: {', '.join(sorted(metrics)) or 'nothing'}",
                 )
             return all(
-                bool(definition(name, own).reached(metrics[name], value))
+                bool(self.measured[name].reached(metrics[name], value))
                 for name, value in target.items()
             )
 
@@ -109,9 +108,18 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
         )
     execution = None if timing else Execution.of(scenario.training)
     method = build_method(scenario, world.task, execution, world.availability_cycle_s)
-    check_requirements(method, scenario.server.schedule.type)
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
-    return Rules(scenario, execution, method, metrics)
+    measured = (
+        {} if timing else definitions(world.task, scenario.evaluation, metrics, method.personal)
+    )
+    target = {} if timing else scenario.stop.target
+    refuse(
+        [
+            *unmet_requirements(method, scenario.server, world.task.clients, learns=not timing),
+            *unmet_target(target, measured),
+        ]
+    )
+    return Rules(scenario, execution, method, metrics, measured)
 
 
 def build_method(

@@ -31,7 +31,7 @@ from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import AnalyticTask
+from fedsim.tasks.base import AnalyticTask, Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
@@ -76,6 +76,28 @@ class ClientMetrics:
         }
 
 
+def definitions(
+    task: Task, evaluation: Evaluation, metrics: Iterable[Metric], personal: bool
+) -> dict[str, MetricDefinition]:
+    """The metrics that a run may measure, by name.
+
+    Args:
+        task: what is learned.
+        evaluation: what the scenario asks for.
+        metrics: measured on test samples besides those of every run.
+        personal: whether the method gives clients models of their own.
+    """
+    if not isinstance(task, SupervisedTask):
+        return {definition.name: definition for definition in QUADRATIC_METRICS}
+    of_all = default_metrics(task.dataset.kind == "next_character", metrics)
+    measured = (
+        *((metric.definition for metric in of_all) if len(task.dataset.test_y) else ()),
+        *(CLIENT_METRICS if evaluation.per_client or personal else ()),
+        *(OBJECTIVE_METRICS if evaluation.objective else ()),
+    )
+    return {definition.name: definition for definition in measured}
+
+
 class SupervisedEvaluator:
     """Metrics of models on test samples, whose predictions are gathered batch by batch.
 
@@ -111,11 +133,6 @@ class SupervisedEvaluator:
                 if shared
                 else Samples(task, task.client_test_x, task.client_test_y, execution)
             )
-
-    @property
-    def definitions(self) -> Sequence[MetricDefinition]:
-        """Direction and unit of the metrics of :meth:`measure`."""
-        return [metric.definition for metric in self._metrics]
 
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
@@ -200,6 +217,7 @@ class Measurement:
         self._method = station.method
         self._store = store
         self._per_client = evaluation.per_client or station.method.personal
+        self._definitions = definitions(task, evaluation, metrics, station.method.personal)
         self._objective: Objective | None = None
         self._evaluator: SupervisedEvaluator | AnalyticTask
         if isinstance(task, AnalyticTask):
@@ -216,13 +234,7 @@ class Measurement:
     @property
     def definitions(self) -> dict[str, MetricDefinition]:
         """Direction and unit of the metrics that the run may measure, by name."""
-        evaluator = self._evaluator
-        measured = (
-            *(QUADRATIC_METRICS if isinstance(evaluator, AnalyticTask) else evaluator.definitions),
-            *(CLIENT_METRICS if self._per_client else ()),
-            *(OBJECTIVE_METRICS if self._objective is not None else ()),
-        )
-        return {definition.name: definition for definition in measured}
+        return self._definitions
 
     def measure(self, server: ServerState) -> Metrics:
         """Metrics of one version. May run on several threads at once."""

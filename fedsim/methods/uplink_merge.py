@@ -56,6 +56,7 @@ class UplinkMerge(Method):
     model are averaged over the contributions.
     """
 
+    paper_schedules = ("sync",)
     Params = UplinkMergeParams
 
     def __init__(self, params: UplinkMergeParams, context: MethodContext) -> None:

@@ -105,6 +105,10 @@ class Network(abc.ABC):
         rate: float = self._rates[direction][client]
         return rate
 
+    def latencies_ns(self, direction: Direction) -> IntArray:
+        """The one-way latencies of all clients, shape ``(clients,)``; see :meth:`latency_ns`."""
+        return np.array(self._latency_ns[direction])
+
     def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
         """One-way latency between client and server; the mean over time where it varies."""
         latency: int = self._latency_ns[direction][client]

@@ -17,7 +17,6 @@ from fedsim.network.columns import (
 )
 from fedsim.network.static import StaticNetwork, VaryingNetwork
 from fedsim.randomness import Purpose
-from fedsim.traces.parameters import require_tables
 
 
 class StaticParams(AccessParams):
@@ -44,7 +43,6 @@ class Static(NetworkKind):
     def build(self, context: NetworkContext) -> StaticNetwork:
         """The columns of all clients, constant or drawn."""
         params = self.params
-        require_tables(params, context.bundle, "devices.network")
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
         links: dict[str, Any] = {
             "latency_s": latency_column(params.latency, context),

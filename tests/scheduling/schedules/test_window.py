@@ -49,7 +49,6 @@ def test_a_window_in_which_nobody_reports_makes_no_version() -> None:
 @pytest.mark.parametrize(
     ("schedule", "world", "message"),
     [
-        ({}, {"failure_detection": "never"}, "the window schedule waits forever"),
         ({"length": 20, "deadline": 10}, {}, "is shorter than the shortest"),
     ],
 )
