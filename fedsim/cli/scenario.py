@@ -99,10 +99,13 @@ def list_(folder: Path, as_json: bool) -> None:
 
 def _title(path: Path) -> str:
     """The first comment of a scenario file, or its name."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    try:
+        data, text = read_yaml(path).data, path.read_text(encoding="utf-8")
+    except UserError:
+        return ""
+    for line in text.splitlines():
         if line.startswith("#") and line.strip("# "):
             return line.strip("# ")
         if line.strip() and not line.startswith("#"):
             break
-    data = read_yaml(path).data
     return str(data.get("name", "")) if isinstance(data, dict) else ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.composition.feasibility import Feasibility
 from fedsim.composition.requirements import doubts, refuse
@@ -75,8 +76,13 @@ class Assembly:
             for direction, size in ((Direction.DOWN, down), (Direction.UP, up))
             if size
         )
-        steps = float(self.world.work.steps[client])
-        return transfers + steps * float(population.compute.step_s[client])
+        return transfers + float(self._compute_s[client])
+
+    @cached_property
+    def _compute_s(self) -> npt.NDArray[np.float64]:
+        """Duration of each client's full workload at its nominal speed, (N,)."""
+        step_s = self.population.compute.step_s
+        return self.world.work.nominal_steps(step_s) * step_s
 
 
 def assemble(

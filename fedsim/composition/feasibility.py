@@ -237,11 +237,7 @@ class Feasibility:
         """Least duration of a dispatch at nominal speed and rates, of each client that can be given work."""
         network, usable = self.population.network, self._usable
         step_s = self.population.compute.step_s[usable]
-        steps = self.work.steps[usable].astype(np.float64)
-        if self.work.time_budget_ns is not None:
-            budget_s = self.work.time_budget_ns / NS_PER_S
-            steps = np.maximum(1.0, np.divide(budget_s, step_s, where=step_s > 0, out=steps))
-            steps = np.floor(steps)
+        steps = self.work.nominal_steps(self.population.compute.step_s)[usable]
         if self._sends_partial_work or self.scenario.training.limited is not None:
             steps = np.ones_like(steps)
         total = steps * step_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import torch
 from fedsim.composition.requirements import refuse, unmet_requirements, unmet_target
 from fedsim.composition.world import World
 from fedsim.errors import UserError
+from fedsim.formatting import format_bytes
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import definitions
 from fedsim.learning.metrics import Metric
@@ -106,6 +108,8 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
             where="stop.target",
             hint="leave out the target, or run without --timing-only on a task that learns",
         )
+    if not timing:
+        _check_model_fits(world.task.layout.size * ITEM_BYTES[scenario.training.dtype])
     execution = None if timing else Execution.of(scenario.training)
     method = build_method(scenario, world.task, execution, world.availability_cycle_s)
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
@@ -120,6 +124,21 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
         ]
     )
     return Rules(scenario, execution, method, metrics, measured)
+
+
+def _check_model_fits(model_bytes: int) -> None:
+    """Refuse a model that is larger than the memory of this machine.
+
+    Raises:
+        UserError: it is.
+    """
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if model_bytes > memory_bytes:
+        raise UserError(
+            f"the model takes {format_bytes(model_bytes)}, but this machine has {format_bytes(memory_bytes)} of memory",
+            where="task.model",
+            hint="make it smaller, or simulate time alone (fedsim run --timing-only)",
+        )
 
 
 def build_method(
