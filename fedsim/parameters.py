@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     GetJsonSchemaHandler,
@@ -66,6 +67,9 @@ class Parameters(BaseModel):
         for key, text in descriptions(cls).items():
             if key in properties:
                 properties[key].setdefault("description", text)
+        for key, former_keys in _former_keys(cls).items():
+            for former in former_keys:
+                properties[former] = {**properties[key], "deprecated": True}
         return schema
 
 
@@ -80,6 +84,16 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
         info.alias or name: info.description or texts[name]
         for name, info in model.model_fields.items()
         if info.description or name in texts
+    }
+
+
+def _former_keys(model: type[BaseModel]) -> dict[str, list[str]]:
+    """The other keys, such as British spellings, under which a file may give a field, by its key."""
+    return {
+        str(choices[0]): [str(choice) for choice in choices[1:]]
+        for info in model.model_fields.values()
+        if isinstance(info.validation_alias, AliasChoices)
+        and (choices := info.validation_alias.choices)
     }
 
 
