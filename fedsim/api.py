@@ -1,4 +1,4 @@
-"""fedsim in Python: run a scenario, finish a run, load one, run many, compare."""
+"""The Python interface: run, resume, load, sweep and compare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PathLike = str | os.PathLike[str]
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario, overrides: Iterable[str] = ()
 ) -> LoadedScenario:
-    """A checked scenario from a file, a mapping as a YAML file would hold it, or one already checked."""
+    """A loaded scenario from a file, from a mapping with the same content, or one that is already loaded."""
     if isinstance(scenario, LoadedScenario):
         return scenario
     if isinstance(scenario, Mapping):
@@ -44,14 +44,14 @@ def run(
     """Run a scenario into a run folder.
 
     Args:
-        scenario: a YAML file, or nested mappings as it would hold them (relative paths are then relative to the working
+        scenario: a YAML file, or nested mappings with the same content (relative paths then refer to the working
             directory), in which a part may also be a class or an instance: ``{"method": MyMethod}``.
-        output: the run folder; ``runs/<name>-seed<seed>`` when None.
+        output: the run folder; ``runs/<name>-seed<seed>`` if None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
-        overwrite: replace a run that is there.
-        timing_only: simulate time alone, without learning.
-        timeline: a complete run (or its folder) on whose timeline to learn: who worked when, for how many steps, and
-            what was aggregated together stay as recorded.
+        overwrite: replace an existing run.
+        timing_only: simulate time only, without training.
+        timeline: a complete run (or its folder) whose timeline is used: which clients worked when, for how many
+            steps, and which updates were aggregated together are as recorded.
         on_progress: called now and then while the run goes on.
 
     Returns:
@@ -73,16 +73,16 @@ def run(
 def resume(
     path: PathLike, *, overrides: Iterable[str] = (), on_progress: OnProgress | None = None
 ) -> Run:
-    """Finish a run that was killed or interrupted; the result is the one it would have had, bit for bit.
+    """Finish a run that was killed or interrupted; the result is bit for bit that of an uninterrupted run.
 
     Args:
         path: the run folder.
-        overrides: other workers to go on with, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
+        overrides: settings to change, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
             ``memory`` and ``cuda_graphs``, which never change a result.
         on_progress: called now and then while the run goes on.
 
     Raises:
-        UserError: the folder holds no run or a damaged one, or more is to change than may.
+        UserError: the folder holds no run or a damaged one, or an override is not allowed.
     """
     return resume_run(Path(path), tuple(overrides), on_progress=on_progress)
 
@@ -106,7 +106,7 @@ def compare(
 
     Args:
         paths: run folders, folders of sweeps, or runs; one or several.
-        targets: such as ``"accuracy=0.9"``; those the scenarios state when none are given.
+        targets: such as ``"accuracy=0.9"``; by default those of the scenarios.
         baseline: variant that times are relative to; the first when None.
 
     Raises:

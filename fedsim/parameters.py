@@ -1,4 +1,4 @@
-"""Parameter models: frozen, strict about their keys, and able to say what is wrong with them.
+"""Parameter models: frozen, without unknown keys, with helpful error messages.
 
 Every section of a scenario and the ``Params`` of every part derive from :class:`Parameters`. While a scenario is
 loaded, paths in them become absolute, whatever the type that holds them: ``Path``, ``FilePath | None``,
@@ -49,7 +49,7 @@ class Parameters(BaseModel):
     def _read(
         cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Prepare what was written, and explain what pydantic finds wrong with it."""
+        """Prepare the value for pydantic, and explain pydantic's errors."""
         if isinstance(value, Mapping):
             value = _prepared(cls, value, getattr(info.context, "folder", None))
         try:
@@ -75,7 +75,7 @@ class Parameters(BaseModel):
 
 @functools.cache
 def descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """The docstrings below the fields of a model, by key as a file has it; read from the source on first use."""
+    """The docstrings below the fields of a model, by key in a file; read from the source on first use."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
@@ -103,7 +103,7 @@ def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """The types an annotation allows: the members of a union, without what ``Annotated`` adds to them."""
+    """The types that an annotation allows: the members of a union, without the metadata of ``Annotated``."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return alternatives(get_args(annotation)[0])
@@ -139,13 +139,13 @@ def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     }
 
 
-# -- preparing what was written -----------------------------------------------------------------------------------
+# -- preparing values ---------------------------------------------------------------------------------------------
 
 _Preparer = Callable[[Any, Path | None], Any]
 
 
 class _Truth:
-    """``true`` or ``false`` where a number belongs; pydantic would read it as 1 or 0."""
+    """``true`` or ``false`` in place of a number, which pydantic would read as 1 or 0."""
 
     def __init__(self, value: bool) -> None:
         self._value = value
@@ -160,7 +160,7 @@ def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | N
         if key not in result:
             continue
         if result[key] is None and omits_null:
-            # A section whose keys are all left out, or commented out, is absent.
+            # A section without keys, for example with all of them commented out, is absent.
             del result[key]
         elif preparer is not None:
             result[key] = preparer(result[key], folder)
@@ -169,17 +169,17 @@ def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | N
 
 @functools.cache
 def _preparers(model: type[Parameters]) -> list[tuple[str, _Preparer | None, bool]]:
-    found = []
+    preparers = []
     for key, info in fields_by_key(model).items():
         omits_null = bool(info.validate_default) or isinstance(info.default, BaseModel)
         preparer = _preparer(info.annotation)
         if preparer is not None or omits_null:
-            found.append((key, preparer, omits_null))
-    return found
+            preparers.append((key, preparer, omits_null))
+    return preparers
 
 
 def _preparer(annotation: Any) -> _Preparer | None:
-    """What has to happen to values of a type before pydantic checks them; None if nothing has to."""
+    """Function that prepares values of a type for pydantic; None if they need no preparation."""
     types_ = alternatives(annotation)
     plain = [item for item in types_ if isinstance(item, type)]
     is_path = any(issubclass(item, Path) for item in plain)
@@ -225,11 +225,11 @@ def _first(preparers: Sequence[_Preparer | None]) -> _Preparer | None:
     return next((preparer for preparer in preparers if preparer is not None), None)
 
 
-# -- explaining what is wrong -------------------------------------------------------------------------------------
+# -- explaining errors --------------------------------------------------------------------------------------------
 
 
 def _explained(model: type[BaseModel], error: ValidationError) -> ValidationError:
-    """The error with the words that only the model knows: its other keys, the descriptions of its fields."""
+    """The error with the model's known keys and the descriptions of its fields."""
     details = [
         InitErrorDetails(
             type=_explanation(model, item),

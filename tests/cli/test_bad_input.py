@@ -297,7 +297,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
             PARABOLAS.replace(
                 "local_steps: 2", "local_steps: 2, optimizer: {name: sgd, nesterov: true}"
             ),
-            ["s.yaml:2:39: training.optimizer: nesterov is a form of momentum, which is 0"],
+            ["s.yaml:2:39: training.optimizer: nesterov needs momentum, which is 0"],
             id="Nesterov without momentum",
         ),
         pytest.param(
