@@ -113,11 +113,11 @@ def constant(rate: Any) -> Rate:
 
 
 def series_rate(
-    tables: dict[str, Any], client: int, direction: str, on_end: str, until: int
+    tables: dict[str, Any], client: int, direction: str, on_end: str, until: int, begin: int
 ) -> Rate:
-    """The rate of a client that rides a series, from time 0 on."""
+    """The rate of a client that rides a series, from time 0 on, which is ``begin`` in the trace."""
     series, offset, scale = next(
-        (s, o, f) for c, s, o, f in tables["network_assign"] if c == client
+        (s, o + begin, f) for c, s, o, f in tables["network_assign"] if c == client
     )
     rows = [
         (start, end, rate * exact(scale))
@@ -234,11 +234,13 @@ class Devices:
         self.latency = nanoseconds(network.get("latency", 0.04))
         if network["name"] == "traced":
             on_end = network.get("on_end", tables["on_end"])
+            begin = nanoseconds(self.scenario["devices"].get("availability", {}).get("start", 0))
             self.down = [
-                series_rate(tables, c, "down", on_end, self.until) for c in range(self.clients)
+                series_rate(tables, c, "down", on_end, self.until, begin)
+                for c in range(self.clients)
             ]
             self.up = [
-                series_rate(tables, c, "up", on_end, self.until) for c in range(self.clients)
+                series_rate(tables, c, "up", on_end, self.until, begin) for c in range(self.clients)
             ]
             self.down_nominal, self.up_nominal = (
                 [series_mean(tables, c, d) for c in range(self.clients)] for d in ("down", "up")

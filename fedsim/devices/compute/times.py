@@ -75,12 +75,7 @@ class ComputeTimes:
         self._phases = context.stream(Purpose.COMPUTE_JITTER, _PHASE)
         self._noise = params.step_noise
         self._noise_stream = context.stream(Purpose.COMPUTE_JITTER, _NOISE)
-        self._slowdowns = slowdowns(
-            params.perturbations,
-            context.bundle if params.series else None,
-            context.device_rows,
-            context.clients,
-        )
+        self._slowdowns = slowdowns(params.perturbations, context, series=params.series)
         self._plain = not (model.redraws or self._stragglers.probability or self._drift.amplitude)
         self.steady = not self._noise.sd and not self._slowdowns
         self._last_key = (-1, -1, -1)
