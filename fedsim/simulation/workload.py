@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from fedsim.devices.population import Population
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.drawn_work import DrawnWork
+from fedsim.simulation.energy import Battery, EnergyUse
 from fedsim.traces.availability import NEVER
 from fedsim.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from fedsim.simulation.life import Plan
 
 _NS_PER_HOUR = 3600 * NS_PER_S
 
@@ -57,18 +62,33 @@ class Workload:
         self._send_partial_work = send_partial_work
         self._partial_unit = partial_unit
         self._drawn = drawn
+        self._energy = EnergyUse(population.power)
         self._crash_stream = Stream(seed, Purpose.FAILURE, 0)
         self._loss_stream = Stream(seed, Purpose.FAILURE, 1)
 
     # -- failures -------------------------------------------------------------------------------------------------
 
-    def crash_ns(self, client: int, sequence: int, start_ns: int) -> int:
-        """When this dispatch would crash; NEVER without crashes."""
+    def crash_after_ns(self, client: int, sequence: int) -> int:
+        """Time at work on local steps after which this dispatch would crash; NEVER without crashes."""
         if not self.crashes:
             return NEVER
         u = self._crash_stream.uniform(client, sequence)
         after_ns = -math.log(u) / self.failures.crash_rate * _NS_PER_HOUR
-        return start_ns + int(after_ns) if after_ns < NEVER else NEVER
+        return int(after_ns) if after_ns < NEVER else NEVER
+
+    def battery(self, client: int) -> Battery | None:
+        """The battery of a client that has just been given work; None if batteries are not modeled."""
+        batteries = self.population.batteries
+        return (
+            None
+            if batteries is None
+            else Battery(batteries.left_j(client), self._energy.watts(client))
+        )
+
+    def has_charge_for(self, client: int, plan: Plan) -> bool:
+        """Whether the battery of a client that has just been given work lasts until the end of a plan."""
+        batteries = self.population.batteries
+        return batteries is None or self._energy.joules(client, plan) <= batteries.left_j(client)
 
     def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
         """Whether this upload of a dispatch (``attempt`` from 0) does not arrive."""
@@ -131,6 +151,14 @@ class Workload:
         """Local steps done by ``until_ns`` of ``steps`` that began at ``start_ns``."""
         worked_ns = self._worked(client, start_ns, until_ns)
         return self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+
+    def after_work_ns(self, client: int, start_ns: int, worked_ns: int) -> int:
+        """When a client has computed for ``worked_ns`` since ``start_ns``, pauses excluded; NEVER if it never has."""
+        if worked_ns >= NEVER:
+            return NEVER
+        if self._policy != "pause":
+            return start_ns + worked_ns
+        return self._availability.finish_after(client, start_ns, worked_ns)
 
     def time_at_work_ns(self, client: int, start_ns: int, until_ns: int) -> int:
         """Time that a client spends computing between two instants of its local steps."""

@@ -11,6 +11,8 @@ SECOND = 10**9
 def random_case(seed: int) -> dict[str, Any]:
     """A scenario and its trace; whole seconds and round rates, so that things often happen at one instant."""
     rng = random.Random(seed)
+    # What was added later draws from a second generator, so that each seed keeps its case otherwise.
+    more = random.Random(-1 - seed)
     clients = rng.randint(2, 6)
     horizon = rng.choice([60, 120, 250])
     tables: dict[str, Any] = {
@@ -42,6 +44,9 @@ def random_case(seed: int) -> dict[str, Any]:
             "compute_w": 2, "download_w": 0, "upload_w": 0, "recharge_w": rng.choice([1, 2, 4]),
         }  # fmt: skip
         devices["compute"]["step"] = [rng.choice([0.5, 1, 1, 2, 4]) for _ in range(clients)]
+        devices["energy"]["download_w"], devices["energy"]["upload_w"] = more.choice(
+            [(0, 0), (0, 0), (1, 2), (0.5, 4)]
+        )
     if rng.random() < 0.1:
         devices["compute"]["perturbations"] = [
             {"at": rng.choice([3, 10, 20]), "until": rng.choice([25, 30.5, 60]), "factor": 2}

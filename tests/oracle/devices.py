@@ -301,7 +301,7 @@ class Devices:
         return transfers + self.full_steps(client) * Fraction(self.step[client], NS)
 
     def crash_after(self, client: int, sequence: int) -> int:
-        """Nanoseconds of work after which a dispatch crashes."""
+        """Nanoseconds of compute time after which a dispatch crashes."""
         per_hour = self.failures.get("crash_rate", 0)
         if not per_hour:
             return FOREVER
@@ -324,13 +324,49 @@ class Devices:
     # ------------------------------------------------------------------------------------- the life
 
     def life(
-        self, client: int, start: int, steps: int, sequence: int, deadline: int | None
+        self,
+        client: int,
+        start: int,
+        steps: int,
+        sequence: int,
+        deadline: int | None,
+        charge: Fraction | None,
     ) -> Life:
-        """The whole life of a dispatch on links that are not shared."""
+        """The whole life of a dispatch on links that are not shared; ``charge`` in joules, None without a battery."""
         life = Life(start)
         self._live(life, client, steps, sequence, deadline)
-        crash = self.crash_after(client, sequence)
-        return _crashed(life, crash)
+        at = min(self.crashes(life, self.crash_after(client, sequence)), self.empties(life, charge))
+        return (
+            life
+            if (life.ended is not None and life.ended <= at) or at >= FOREVER
+            else _ended(life, at)
+        )
+
+    def crashes(self, life: Life, after: int) -> int:
+        """The instant at which so much compute time is spent without pauses; FOREVER if the steps are done by then."""
+        for phase in life.phases:
+            for start, end in phase.stretches if phase.kind == "compute" else []:
+                if after < end - start or (after == end - start and end != life.computed):
+                    return start + after
+                after -= end - start
+        return FOREVER
+
+    def empties(self, life: Life, charge: Fraction | None) -> int:
+        """The instant, rounded down, at which the battery is empty; FOREVER if it lasts.
+
+        A phase that ends at that very instant is done.
+        """
+        if charge is None:
+            return FOREVER
+        watts = dict(zip(("download", "compute", "upload"), self.power(), strict=True))
+        for phase in life.phases:
+            for number, (start, end) in enumerate(phase.stretches):
+                power, last = watts[phase.kind], number == len(phase.stretches) - 1
+                need = power * (end - start) / NS
+                if power and (need > charge or (need == charge and not last)):
+                    return start + math.floor(charge / power * NS)
+                charge -= need
+        return FOREVER
 
     def _live(
         self, life: Life, client: int, steps: int, sequence: int, deadline: int | None
@@ -457,14 +493,6 @@ class Devices:
             life.ended = at
             return None
         return at
-
-
-def _crashed(life: Life, after: int) -> Life:
-    """The life as the crash leaves it, so long after the hand-out."""
-    at = life.start + after
-    if after >= FOREVER or (life.ended is not None and life.ended <= at):
-        return life
-    return _ended(life, at)
 
 
 def _ended(life: Life, at: int) -> Life:
