@@ -100,6 +100,9 @@ class Server(Parameters):
     """When to dispatch, wait, cut and aggregate; the one that belongs to the method, else sync, when not given."""
     partial_work: Literal["drop", "send"] = "drop"
     """A client that cannot finish before the deadline: works on and is late, or stops in time and sends what it has."""
+    foresight: bool = False
+    """Clients with ``partial_work: send`` know when they will go offline or slow down. By default, they expect the pace
+    that they have had so far, and are late if they were wrong."""
     partial_unit: Literal["step", "epoch"] = "step"
     """What a client sends that has not finished: all the local steps it has done, or those of whole epochs alone."""
     failure_detection: Duration | Literal["never"] = 0.0

@@ -31,6 +31,7 @@ class Workload:
         population, failures, seed: the devices, their failures, and the scenario's seed.
         bytes_down, bytes_up: bytes per download and per upload.
         send_partial_work: whether a client that cannot finish before a deadline stops in time to send what it has.
+        foresight: whether such a client knows its future.
         partial_unit: local steps of the smallest unit that a client sends, such as an epoch, (N,); None: single steps.
         drawn: draws how much work limited clients do; None if no client is limited.
     """
@@ -44,6 +45,7 @@ class Workload:
         *,
         send_partial_work: bool,
         seed: int,
+        foresight: bool = False,
         partial_unit: Sequence[int] | None = None,
         drawn: DrawnWork | None = None,
     ) -> None:
@@ -60,6 +62,7 @@ class Workload:
         self._availability = population.availability
         self.failures = failures
         self._send_partial_work = send_partial_work
+        self._foresight = foresight
         self._partial_unit = partial_unit
         self._drawn = drawn
         self._energy = EnergyUse(population.power)
@@ -108,10 +111,11 @@ class Workload:
         step_ns: int,
         deadline_ns: int | None,
     ) -> int:
-        """Local steps that a client sets out to do: those asked for (or drawn), or fewer to meet a deadline.
+        """Local steps that a client does: those requested (or drawn), or fewer to meet a deadline.
 
-        With partial work it stops in time for its upload to reach the server by the deadline at the link's nominal
-        rate. A client that has done no whole step by then declines (0).
+        With partial work it goes on as long as it expects its upload to reach the server by the deadline, at its own
+        pace and its link's nominal rate. A client that would be late even without any step declines (0), and one with
+        foresight also if no whole step ends in time.
         """
         if self._drawn is not None:
             steps = self._drawn.steps(client, sequence, steps)
@@ -120,9 +124,37 @@ class Workload:
         send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
         if send_ns < downloaded_ns:
             return 0
+        if not self._foresight:
+            return self._expected_steps(client, sequence, downloaded_ns, step_ns, steps, send_ns)
         worked_ns = self._worked(client, downloaded_ns, send_ns)
         done = self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
         return self._whole(client, done, steps)
+
+    def _expected_steps(
+        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, send_ns: int
+    ) -> int:
+        """Local steps that a client does if it goes on while it expects to end by ``send_ns``.
+
+        At the end of each unit (a step, or an epoch) it expects the next one to take as long per step as those before,
+        pauses excluded. It has no expectation before the first unit, and does it.
+        """
+        compute, done = self._compute, 0
+        unit = 1 if self._partial_unit is None else self._partial_unit[client]
+        if compute.steady and step_ns:
+            # The expectation is always right, so all units but the last have ended when the last can still be done.
+            latest_ns = max(start_ns, send_ns - unit * step_ns)
+            done = min(self._worked(client, start_ns, latest_ns) // step_ns, steps)
+            done -= done % unit
+        ends_ns = compute.works_ns(client, sequence, step_ns, steps)
+        while done < steps:
+            following = min(unit, steps - done)
+            if done:
+                end_ns = self._end_ns(client, start_ns, ends_ns[done - 1])
+                worked_ns = self.time_at_work_ns(client, start_ns, end_ns)
+                if (send_ns - end_ns) * done < worked_ns * following:
+                    break
+            done += following
+        return done
 
     def local_steps(
         self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
@@ -132,10 +164,7 @@ class Workload:
         A policy that drops the dispatch when its client leaves is not applied here.
         """
         compute, availability = self._compute, self._availability
-        work_ns = compute.work_ns(client, sequence, step_ns, steps)
-        if self._policy == "pause":
-            return self._finish_with_pauses(client, start_ns, work_ns), steps
-        end_ns = compute.finish(client, start_ns, work_ns)
+        end_ns = self._end_ns(client, start_ns, compute.work_ns(client, sequence, step_ns, steps))
         if self._policy == "send_partial":
             # If the download ends at the very instant at which the client goes offline, this is start_ns.
             off_ns = availability.online_until(client, start_ns)
@@ -180,6 +209,12 @@ class Workload:
         return sum(
             compute.worked(client, on, off) for on, off in self._online(client, start_ns, until_ns)
         )
+
+    def _end_ns(self, client: int, start_ns: int, work_ns: int) -> int:
+        """When work that begins at ``start_ns`` is done; NEVER if it never is."""
+        if self._policy == "pause":
+            return self._finish_with_pauses(client, start_ns, work_ns)
+        return self._compute.finish(client, start_ns, work_ns)
 
     def _finish_with_pauses(self, client: int, start_ns: int, work_ns: int) -> int:
         compute, availability = self._compute, self._availability

@@ -54,6 +54,11 @@ def random_case(seed: int) -> dict[str, Any]:
     server: dict[str, Any] = {}
     schedule = _schedule(rng, clients, server, devices["network"]["name"] == "shared")
     server["schedule"] = schedule
+    if schedule["name"] == "sync" and "deadline" in schedule:
+        if more.random() < 0.3:
+            server["partial_work"] = "send"
+        if "partial_work" in server:
+            server["foresight"] = more.random() < 0.5
     training: dict[str, Any] = {"local_steps": rng.choice([1, 3, 5, 10])}
     if rng.random() < 0.15 and schedule["name"] != "tiered":
         training = {"time_budget": rng.choice([2, 5, 7.5])}
@@ -267,6 +272,7 @@ def features(case: dict[str, Any]) -> set[str]:
         found.add("battery")
     if server.get("partial_work") == "send":
         found.add("partial_work send")
+        found.add("foresight" if server.get("foresight") else "no foresight")
     if server.get("partial_unit") == "epoch":
         found.add("partial_unit epoch")
     found |= {name for name in ("time_budget", "local_epochs") if name in scenario["training"]}

@@ -375,12 +375,7 @@ class Devices:
         if end is None:
             return
         life.downloaded = end
-        limit = None
-        if deadline is not None and self.scenario["server"].get("partial_work") == "send":
-            limit = (
-                deadline - self.latency - round(8 * NS * self.bytes_up / self.up_nominal[client])
-            )
-        computed = self.compute(life, client, end, steps, limit)
+        computed = self.compute(life, client, end, steps, self.send_by(client, deadline))
         if computed is None:
             return
         life.computed = computed
@@ -395,6 +390,14 @@ class Devices:
                 return
             at = arrival
         life.ended = at
+
+    def send_by(self, client: int, deadline: int | None) -> int | None:
+        """When a client that works for a deadline should send, as far as it can tell; None if it need not care."""
+        server, network = self.scenario["server"], self.scenario["devices"]["network"]
+        if deadline is None or server.get("partial_work") != "send":
+            return None
+        rate = min(self.up_nominal[client], exact(network.get("server_up", FOREVER)))
+        return deadline - self.latency - round(8 * NS * self.bytes_up / rate)
 
     def transfer(self, life: Life, kind: str, client: int, at: int) -> int | None:
         """The instant at which the last byte has arrived; None (``life.ended`` says when) if it never does."""
@@ -453,6 +456,10 @@ class Devices:
         life.phases.append(phase)
         step = self.step[client]
         begin, done_before = at, Fraction(0)
+        foresight = self.scenario["server"].get("foresight", False)
+        if limit is not None and limit < begin:
+            life.ended = begin
+            return None
         while True:
             if not self.is_online(client, at) and self.policy != "finish":
                 if self.policy == "drop":
@@ -467,7 +474,7 @@ class Devices:
             leave = FOREVER if self.policy == "finish" else self.leaves(client, at)
             for number in range(len(life.steps_ends), steps):
                 end = round(self.when_done(client, at, (number + 1) * step - done_before))
-                if limit is not None and end > limit:
+                if foresight and limit is not None and end > limit:
                     self._whole(life)
                     stop = life.steps_ends[-1] if life.steps_ends else begin
                     phase.stretches.append((at, leave))
@@ -476,12 +483,24 @@ class Devices:
                 if end > leave or end >= FOREVER:
                     break
                 life.steps_ends.append(end)
+                if limit is not None and not foresight:
+                    worked = phase.active(FOREVER) + end - at
+                    if self._should_send(len(life.steps_ends), steps, worked, limit - end):
+                        phase.stretches.append((at, end))
+                        return end
             if len(life.steps_ends) == steps:
                 phase.stretches.append((at, life.steps_ends[-1]))
                 return life.steps_ends[-1]
             phase.stretches.append((at, leave))
             done_before += self.nominal(client, at, leave)
             at = leave
+
+    def _should_send(self, done: int, steps: int, worked: int, left: int) -> bool:
+        """Whether the next step or epoch would take longer than what is left, at the pace of those done so far."""
+        whole = self.scenario["server"].get("partial_unit") == "epoch"
+        unit = self.epoch_steps() if whole else 1
+        following = min(unit, steps - done)
+        return done % unit == 0 and following > 0 and Fraction(worked, done) * following > left
 
     def _whole(self, life: Life) -> None:
         """Leave out the steps that are not sent."""

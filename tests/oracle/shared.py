@@ -195,7 +195,8 @@ class SharedLinks:
         self._rest(transfer)
         if transfer.kind == "download":
             life.downloaded = server.now
-            computed = devices.compute(life, dispatch.client, server.now, dispatch.steps, None)
+            limit = devices.send_by(dispatch.client, dispatch.deadline)
+            computed = devices.compute(life, dispatch.client, server.now, dispatch.steps, limit)
             life.computed = computed
             crash = devices.crash_after(dispatch.client, dispatch.sequence)
             fails = min(devices.crashes(life, crash), self._empty(dispatch))

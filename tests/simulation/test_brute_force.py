@@ -26,6 +26,8 @@ REQUIRED = {
     "disconnect pause",
     "disconnect send_partial",
     "failure crash_rate",
+    "foresight",
+    "no foresight",
     "failure upload_loss",
     "failure_detection",
     "failure_detection never",
