@@ -181,6 +181,7 @@ def _workloads(assembly: Assembly) -> Workloads:
         assembly.population,
         scenario.devices.failures,
         send_partial_work=section.partial_work == "send",
+        foresight=section.foresight,
         seed=scenario.seed,
         partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
         drawn=_drawn_work(scenario, epochs),

@@ -86,14 +86,22 @@ class World:
         rows = self._device_rows(main)
         memory = _memory_of(main, rows, devices)
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
-        compute = devices.compute.create(self._device_context("compute", everybody, method))
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
+        )
+        offset_ns = availability.offset_ns()
+        compute = devices.compute.create(
+            self._device_context("compute", everybody, method, offset_ns)
         )
         bundle = self._bundle("network")
         network = devices.network.create().build(
             NetworkContext(
-                clients, bundle, self._device_rows(bundle), self.scenario.seed, self.folder
+                clients,
+                bundle,
+                self._device_rows(bundle),
+                self.scenario.seed,
+                self.folder,
+                offset_ns=self._offset_ns(bundle, offset_ns),
             )
         )
         return Population(
@@ -107,8 +115,18 @@ class World:
             eligible=eligible,
         )
 
+    def _offset_ns(
+        self, bundle: TraceBundle | None, offset_ns: Int64Array | int
+    ) -> Int64Array | int:
+        """The offset of a part's traces: that of availability if both replay one bundle."""
+        return offset_ns if bundle is not None and bundle is self._bundle("availability") else 0
+
     def _device_context(
-        self, part: _PartName, eligible: npt.NDArray[np.bool_], method: Method
+        self,
+        part: _PartName,
+        eligible: npt.NDArray[np.bool_],
+        method: Method,
+        offset_ns: Int64Array | int = 0,
     ) -> DeviceContext:
         bundle, task = self._bundle(part), self.task
         # Counting FLOPs may take a forward and a backward pass, so it is done only if the compute model needs them.
@@ -123,6 +141,7 @@ class World:
             flops_per_sample=task.flops_per_sample() if counted else None,
             eligible=eligible,
             compute_factor=method.compute_factor(),
+            offset_ns=self._offset_ns(bundle, offset_ns),
         )
 
     def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:

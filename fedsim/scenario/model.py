@@ -102,6 +102,9 @@ class Server(Parameters):
     partial_work: Literal["drop", "send"] = "drop"
     """A client that cannot finish before the deadline continues and is late (``drop``), or stops in time and sends the
     steps that it has done (``send``)."""
+    foresight: bool = False
+    """Clients with ``partial_work: send`` know when they will go offline or slow down. By default, they expect the pace
+    that they have had so far, and are late if they were wrong."""
     partial_unit: Literal["step", "epoch"] = "step"
     """What partial work consists of: all local steps done, or only those of complete epochs."""
     failure_detection: Duration | Literal["never"] = 0.0
