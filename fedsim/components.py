@@ -16,7 +16,7 @@ import logging
 import os
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
@@ -45,24 +45,54 @@ class Component:
 ComponentType = TypeVar("ComponentType", bound=Component)
 
 
+class _Parts(Mapping[str, type[ComponentType]]):
+    """The parts of one kind, by name; a part whose module has its name is imported without the others."""
+
+    def __init__(self, package: str, base: type[ComponentType]) -> None:
+        self._package, self._base = package, base
+        root = importlib.import_module(package)
+        self._modules = sorted(module.name for module in pkgutil.iter_modules(root.__path__))
+
+    def __getitem__(self, name: str) -> type[ComponentType]:
+        if name in self._modules:
+            parts = self._defined_in(name)
+            if name in parts:
+                return parts[name]
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @functools.cached_property
+    def _all(self) -> dict[str, type[ComponentType]]:
+        found: dict[str, type[ComponentType]] = {}
+        for module in self._modules:
+            for name, part in self._defined_in(module).items():
+                if name in found:
+                    raise RuntimeError(f"two parts are named {name!r}: {found[name]} and {part}")
+                found[name] = part
+        return dict(sorted(found.items()))
+
+    def _defined_in(self, name: str) -> dict[str, type[ComponentType]]:
+        module = importlib.import_module(f"{self._package}.{name}")
+        return {
+            value.name: value
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, self._base)
+            and value.name
+            and value.__module__ == module.__name__
+            and not inspect.isabstract(value)
+        }
+
+
 @functools.cache
-def discover(package: str, base: type[ComponentType]) -> dict[str, type[ComponentType]]:
-    """The parts of one kind that ship with fedsim, by name, from the modules of ``package``."""
-    found: dict[str, type[ComponentType]] = {}
-    root = importlib.import_module(package)
-    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda module: module.name):
-        module = importlib.import_module(f"{package}.{info.name}")
-        for value in vars(module).values():
-            if not (isinstance(value, type) and issubclass(value, base) and value.name):
-                continue
-            if value.__module__ != module.__name__ or inspect.isabstract(value):
-                continue
-            if value.name in found:
-                raise RuntimeError(
-                    f"two parts are named {value.name!r}: {found[value.name]} and {value}"
-                )
-            found[value.name] = value
-    return dict(sorted(found.items()))
+def discover(package: str, base: type[ComponentType]) -> Mapping[str, type[ComponentType]]:
+    """The parts of one kind that ship with fedsim, by name, from the modules of ``package``; imported when used."""
+    return _Parts(package, base)
 
 
 def is_user_reference(name: str) -> bool:

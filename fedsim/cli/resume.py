@@ -9,7 +9,6 @@ import click
 
 from fedsim.cli.options import json_option, user_code_option
 from fedsim.cli.progress import following, resumable
-from fedsim.cli.summary import print_summary
 
 
 @click.command(name="resume")
@@ -31,6 +30,7 @@ def command(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     The result is the one the run would have had, bit for bit, also with other workers (-s). A complete run is left as
     it is.
     """
+    from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import resume
 
     with (

@@ -9,7 +9,6 @@ import click
 
 from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
 from fedsim.cli.progress import following, resumable
-from fedsim.cli.summary import print_summary
 
 
 @click.command(name="run")
@@ -51,6 +50,7 @@ def command(
     """
     from fedsim.analysis.run import load_run
     from fedsim.api import read_scenario
+    from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import default_folder, execute
 
     loaded = read_scenario(scenario, overrides)

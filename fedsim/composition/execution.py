@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,13 +27,9 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
-from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, UserErrors
-from fedsim.learning.device import Execution
-from fedsim.learning.learner import Learner
-from fedsim.learning.workers import Station
 from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
@@ -52,6 +48,9 @@ from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
 from fedsim.units import NS_PER_S, to_ns
+
+if TYPE_CHECKING:
+    from fedsim.learning.learner import Learner
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
@@ -159,7 +158,7 @@ def execute(
             {
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
-                "timing_only": assembly.rules.execution is None,
+                "timing_only": not assembly.rules.learns,
                 "user_code": loaded.user_code(),
                 "timeline": None
                 if timeline is None
@@ -187,27 +186,6 @@ def execute(
                 folder.remove()
                 raise
             return execution.run()
-
-
-def check(
-    loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
-) -> None:
-    """Check everything that :func:`execute` refuses before its first event, without running.
-
-    Args:
-        loaded: the scenario.
-        shared: traces and data sets already loaded.
-        timing_only: leave the learning out.
-
-    Raises:
-        UserError: the one that :func:`execute` would raise.
-    """
-    with loaded.locating_errors():
-        assembly = assemble(loaded, shared, timing_only=timing_only)
-        check_server(assembly)
-        task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
-        if rules.execution is not None and task.may_lack_kernel(scenario.training):
-            Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
 
 
 def _assemble(
@@ -401,7 +379,7 @@ class _Execution:
         self._grace = Grace()
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
-            if assembly.rules.execution is not None
+            if assembly.rules.learns
             else None
         )
         self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
@@ -415,6 +393,11 @@ class _Execution:
             )
 
     def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
+        from fedsim.composition.remote import remote_workers
+        from fedsim.learning.device import Execution
+        from fedsim.learning.learner import Learner
+        from fedsim.learning.workers import Station
+
         scenario, task = self._assembly.scenario, self._assembly.task
         training = scenario.training
         if training.threads is None and threads is not None:
@@ -536,7 +519,8 @@ class _Execution:
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-        rows = Run(folder)
+        scenario = assembly.loaded.resolved()
+        rows = Run(folder, scenario)
         online_ns = population.availability.online_between_ns(0, end_ns)
         own = self._learner.client_metrics() if self._learner is not None else None
         network = population.network
@@ -562,7 +546,7 @@ class _Execution:
         # The tables alone do not tell how long a run went on after its last event.
         folder.update_info(simulated_s=simulated_s)
         began = time.perf_counter()
-        run = Run(folder)
+        run = Run(folder, scenario)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
         down_bytes, up_bytes = assembly.rules.traffic_bytes

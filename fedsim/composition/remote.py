@@ -43,7 +43,7 @@ class Recipe:
         world = scenario.model_copy(update={"seed": self.world_seed})
         task = build_task(world, loaded.folder, Datasets())
         execution = Execution.of(training)
-        method = build_method(scenario, task, execution, self.cycle_s)
+        method = build_method(scenario, task, self.cycle_s)
         return Station(task, method, training, scenario.seed, execution)
 
 

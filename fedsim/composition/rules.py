@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import torch
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from fedsim.composition.world import World
 from fedsim.errors import UserError
-from fedsim.learning.device import Execution
 from fedsim.learning.metrics import Metric
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.requirements import check_requirements
 from fedsim.metrics import definition
 from fedsim.scenario.model import Scenario
+from fedsim.scenario.training import Training
 from fedsim.tasks.base import ITEM_BYTES, Task
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedsim.learning.device import Execution
 
 
 @dataclass(frozen=True)
@@ -25,15 +30,20 @@ class Rules:
 
     Attributes:
         scenario: the scenario.
-        execution: device and type of tensors; None if only time is simulated.
+        learns: whether a model is trained; otherwise only time is simulated.
         method: the learning rules.
         metrics: metrics besides those of every run.
     """
 
     scenario: Scenario
-    execution: Execution | None
+    learns: bool
     method: Method
     metrics: tuple[Metric, ...]
+
+    @cached_property
+    def execution(self) -> Execution | None:
+        """Where tensors live; None if only time is simulated."""
+        return _execution(self.scenario.training) if self.learns else None
 
     @property
     def traffic_bytes(self) -> tuple[float, float]:
@@ -107,28 +117,52 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
             where="stop.target",
             hint="remove stop.target, or run a task that trains a model without --timing-only",
         )
-    execution = None if timing else Execution.of(scenario.training)
-    method = build_method(scenario, world.task, execution, world.availability_cycle_s)
+    if not timing and _asks_for_hardware(scenario.training):
+        _execution(scenario.training)
+    method = build_method(scenario, world.task, world.availability_cycle_s, learns=not timing)
     check_requirements(method, scenario.server.schedule.type)
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
-    return Rules(scenario, execution, method, metrics)
+    return Rules(scenario, not timing, method, metrics)
 
 
-def build_method(
-    scenario: Scenario, task: Task, execution: Execution | None, cycle_s: float
-) -> Method:
+def _asks_for_hardware(training: Training) -> bool:
+    """Whether the training section names hardware or software that this machine may lack."""
+    return (
+        training.device == "cuda"
+        or training.autocast != "none"
+        or training.workers.name != "threads"
+    )
+
+
+def _execution(training: Training) -> Execution:
+    from fedsim.learning.device import Execution
+
+    return Execution.of(training)
+
+
+def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool = True) -> Method:
     """The method of a scenario, with the facts of the run that it may use.
 
     Args:
         scenario: the scenario.
         task: the task.
-        execution: device and type of tensors; None if only time is simulated.
         cycle_s: length of one availability cycle of the devices in seconds.
+        learns: whether a model is trained; otherwise only time is simulated.
 
     Raises:
         UserError: the method does not support the model.
     """
     training = scenario.training
+
+    @cache
+    def tensors() -> tuple[torch.dtype, torch.device]:
+        import torch
+
+        if not learns:
+            return torch.float32, torch.device("cpu")
+        execution = _execution(training)
+        return execution.dtype, execution.device
+
     method: Method = scenario.server.method.create(
         MethodContext(
             layout=task.layout,
@@ -136,8 +170,7 @@ def build_method(
             samples=task.samples,
             learning_rate=learning_rate(training),
             local_steps=task.local_steps(training),
-            dtype=execution.dtype if execution else torch.float32,
-            device=execution.device if execution else torch.device("cpu"),
+            tensors=tensors,
             seed=scenario.seed,
             availability_cycle_s=cycle_s,
             optimizer=training.optimizer.create(),

@@ -193,7 +193,12 @@ class SupervisedTask(Task):
         return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
 
     def activations_per_sample(self) -> int:
-        """Counted once by running the module forward and recording what torch keeps, parameters left out."""
+        """As the outline states, or counted by running the module forward and recording what torch keeps.
+
+        Parameters are left out.
+        """
+        if self._outline is not None and self._outline.activations is not None:
+            return self._outline.activations
         return self._activations_per_sample
 
     @cached_property
