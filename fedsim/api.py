@@ -11,6 +11,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.errors import UserError
+from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 
 if TYPE_CHECKING:
@@ -39,20 +40,22 @@ def run(
     overwrite: bool = False,
     timing_only: bool = False,
     timeline: PathLike | Run | None = None,
+    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario into a run folder.
 
     Args:
-        scenario: a YAML file, or nested mappings as it would hold them (relative paths are then relative to the working
+        scenario: a YAML file, the name of a built-in scenario (``"quickstart"``), or nested mappings as it would hold them (relative paths are then relative to the working
             directory), in which a part may also be a class or an instance: ``{"method": MyMethod}``.
         output: the run folder; ``runs/<name>-seed<seed>`` when None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
-        overwrite: replace a run that is there.
+        overwrite: replace a run that is there; one that failed is replaced anyway.
         timing_only: simulate time alone, without learning.
         timeline: a complete run (or its folder) on whose timeline to learn: who worked when, for how many steps, and
             what was aggregated together stay as recorded.
-        on_progress: called now and then while the run goes on.
+        live: keep ``report.html`` up to date while the run goes on; an open page loads itself again.
+        on_progress: called now and then while the run goes on. In a notebook, a bar is shown if None.
 
     Returns:
         The finished run; its tables are pandas DataFrames.
@@ -60,18 +63,25 @@ def run(
     Raises:
         UserError: the scenario or the folder cannot be used; the message says where and why.
     """
-    return execute(
-        read_scenario(scenario, overrides),
-        None if output is None else Path(output),
-        overwrite=overwrite,
-        timing_only=timing_only,
-        timeline=load_run(timeline) if isinstance(timeline, str | os.PathLike) else timeline,
-        on_progress=on_progress,
-    )
+    loaded = read_scenario(scenario, overrides)
+    with notebook_bar(loaded.scenario.name) as bar:
+        return execute(
+            loaded,
+            None if output is None else Path(output),
+            overwrite=overwrite,
+            timing_only=timing_only,
+            timeline=load_run(timeline) if isinstance(timeline, str | os.PathLike) else timeline,
+            live=live,
+            on_progress=on_progress or bar,
+        )
 
 
 def resume(
-    path: PathLike, *, overrides: Iterable[str] = (), on_progress: OnProgress | None = None
+    path: PathLike,
+    *,
+    overrides: Iterable[str] = (),
+    live: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> Run:
     """Finish a run that was killed or interrupted; the result is the one it would have had, bit for bit.
 
@@ -79,12 +89,13 @@ def resume(
         path: the run folder.
         overrides: other workers to go on with, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
             ``memory`` and ``cuda_graphs``, which never change a result.
-        on_progress: called now and then while the run goes on.
+        live, on_progress: as for :func:`run`.
 
     Raises:
         UserError: the folder holds no run or a damaged one, or more is to change than may.
     """
-    return resume_run(Path(path), tuple(overrides), on_progress=on_progress)
+    with notebook_bar(Path(path).name) as bar:
+        return resume_run(Path(path), tuple(overrides), live=live, on_progress=on_progress or bar)
 
 
 def load(path: PathLike) -> Run:

@@ -53,9 +53,9 @@ def scenario_file(path: Path) -> Path:
     """
     with_suffix = path.with_name(f"{path.name}.yaml") if path.name and not path.suffix else path
     for file in (path, with_suffix):
-        if file.exists():
+        if file.is_file():
             return file
-    if path.is_absolute():
+    if path.is_absolute() or (path.exists() and path.as_posix() not in scenarios()):
         return path
     known = scenarios()
     name = path.with_suffix("").as_posix()

@@ -41,6 +41,10 @@ override_option = click.option(
     help="Set a value by its dotted path, such as -s training.optimizer.lr=0.05; may be repeated.",
 )
 
+live_option = click.option(
+    "--live", is_flag=True, help="Keep report.html up to date: an open page loads itself again."
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON for scripts.")
 
 

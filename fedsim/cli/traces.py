@@ -34,9 +34,7 @@ path_type = click.Path(path_type=Path)
 class _BundlePath(click.Path):
     """A path of a trace bundle, or ``builtin:NAME``."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(bundled.resolved(value), param, ctx)
 
 

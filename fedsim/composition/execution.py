@@ -6,7 +6,6 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,8 @@ from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
+from fedsim.runs.progress import Progress as Progress
+from fedsim.runs.progress import share_done
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
@@ -57,29 +58,10 @@ CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
 MAY_CHANGE = ("training.workers", "training.threads", "training.memory", "training.cuda_graphs")
 """What a resumed run may have otherwise, because it never changes a result."""
+REFRESH_S = 10
+"""Wall seconds between two versions of the page of a run in progress."""
 _ONLINE_POINTS = 2000
 _ONLINE_STEP_S = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come.
-
-    Attributes:
-        simulated_s: simulated seconds.
-        version: server updates made.
-        rounds: rounds closed.
-        dispatched: dispatches handed out.
-        share: part of the run that is done, as far as its limits tell; 0 to 1.
-        metrics: newest metrics.
-    """
-
-    simulated_s: float
-    version: int
-    rounds: int
-    dispatched: int
-    share: float
-    metrics: Mapping[str, float]
 
 
 OnProgress = Callable[[Progress], None]
@@ -119,6 +101,7 @@ def execute(
     timeline: Run | None = None,
     shared: Shared | None = None,
     threads: int | None = None,
+    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario.
@@ -132,6 +115,7 @@ def execute(
             split are then of its seed, whatever the scenario's own.
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training where the scenario does not say; never changes a result.
+        live: write the report page while the run goes on, and let it load itself again.
         on_progress: called now and then while the run goes on.
 
     Raises:
@@ -180,6 +164,7 @@ def execute(
                     began,
                     timeline=timeline,
                     threads=threads,
+                    live=live,
                 )
             except UserError:
                 # A mistake that only the making of the learner could show: leave nothing behind.
@@ -228,6 +213,7 @@ def resume(
     *,
     shared: Shared | None = None,
     threads: int | None = None,
+    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Finish a run that was killed or interrupted, with the result it would have had.
@@ -237,7 +223,7 @@ def resume(
     Args:
         path: the run folder; its scenario stays as it is.
         overrides: values to go on with by dotted path, of those in :data:`MAY_CHANGE`.
-        shared, threads, on_progress: as in :func:`execute`.
+        shared, threads, live, on_progress: as in :func:`execute`.
 
     Raises:
         UserError: there is no such run, it is damaged, it was made in another way, or more is to change than may.
@@ -273,6 +259,7 @@ def resume(
                 began,
                 timeline=timeline,
                 threads=threads,
+                live=live,
                 resumed=True,
             ).run()
 
@@ -386,6 +373,7 @@ class _Execution:
         *,
         timeline: Run | None,
         threads: int | None,
+        live: bool,
         resumed: bool = False,
     ) -> None:
         self._assembly = assembly
@@ -393,6 +381,9 @@ class _Execution:
         self._folder = folder
         self._writer = writer
         self._on_progress = on_progress
+        self._live = live
+        self._refresh_at = 0.0
+        self._stop = assembly.scenario.stop.model_dump()
         self._began = began
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._checkpointed_at = time.monotonic()
@@ -452,6 +443,8 @@ class _Execution:
         """Report progress after a server update, and end the run here if the process was told to end."""
         if self._on_progress is not None:
             self._report_progress(self._on_progress)
+        if self._live:
+            self._refresh_report()
         if self._grace.requested is not None:
             if self._learner is not None:
                 # What is pending is trained first, so that the checkpoint holds it.
@@ -460,23 +453,31 @@ class _Execution:
             self._grace.stop_if_requested()
 
     def _report_progress(self, on_progress: OnProgress) -> None:
-        stop, server = self._assembly.scenario.stop, self._server
+        server = self._server
         now_s = server.now_ns / NS_PER_S
-        shares = [
-            done / limit
-            for done, limit in (
-                (now_s, stop.simulated_time),
-                (server.round, stop.rounds),
-                (server.dispatched, stop.dispatches),
-                (server.arrived, stop.arrivals),
-            )
-            if limit
-        ]
-        on_progress(
-            Progress(
-                now_s, server.version, server.round, server.dispatched, max(shares), self._metrics
-            )
+        share = share_done(
+            self._stop,
+            simulated_s=now_s,
+            rounds=server.round,
+            dispatches=server.dispatched,
+            arrivals=server.arrived,
         )
+        on_progress(
+            Progress(now_s, server.version, server.round, server.dispatched, share, self._metrics)
+        )
+
+    def _refresh_report(self) -> None:
+        """Write the page of a run in progress, at most a twentieth of the time."""
+        began = time.monotonic()
+        if began < self._refresh_at:
+            return
+        self._writer.flush()
+        with contextlib.suppress(
+            UserError
+        ):  # A page that cannot be written is reported at the end.
+            Run(self._folder).report(refresh_s=REFRESH_S)
+        ended = time.monotonic()
+        self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
 
     def run(self) -> Run:
         """Simulate, learn, and close the books.
@@ -528,6 +529,9 @@ class _Execution:
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
         self._folder.update_info(status=status, **more)
+        if self._live:
+            with contextlib.suppress(UserError):
+                Run(self._folder).report()  # An open page stops loading itself again.
 
     def _close(self) -> Run:
         """Write what is written at the end, and hold the run against itself; gives the run as it was read for that."""

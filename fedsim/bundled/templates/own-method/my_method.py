@@ -27,4 +27,6 @@ class Clipped(FedAvg):
         trained = trainer.run(cohort, start)
         delta = trained.model - start
         length = delta.norm(dim=1, keepdim=True).clamp_min(1e-12)
-        return LocalUpdate({"delta": delta * (self.params.norm / length).clamp_max(1)}, trained.loss)
+        return LocalUpdate(
+            {"delta": delta * (self.params.norm / length).clamp_max(1)}, trained.loss
+        )
