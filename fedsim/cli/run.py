@@ -53,7 +53,7 @@ def command(
     live: bool,
     as_json: bool,
 ) -> None:
-    """Run SCENARIO (a YAML file, or the name of one that is built in) and write a run folder with tables, model and report.
+    """Run SCENARIO (a YAML file, or a built-in name) and write a run folder with tables, model and report.
 
     With --timeline, the recorded days of another run are learned anew: method, optimizer and the seed of the learning
     may differ; devices, schedule, traffic and numbers of steps may not, and a run whose schedule depended on learned

@@ -19,6 +19,7 @@ from fedsim.composition.assembly import (
     build_server,
     check_server,
 )
+from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -56,7 +57,13 @@ from fedsim.units import NS_PER_S, to_ns
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
-MAY_CHANGE = ("training.workers", "training.threads", "training.memory", "training.cuda_graphs")
+MAY_CHANGE = (
+    "training.workers",
+    "training.threads",
+    "training.memory",
+    "training.cuda_graphs",
+    "logging",
+)
 """What a resumed run may have otherwise, because it never changes a result."""
 REFRESH_S = 10
 """Wall seconds between two versions of the page of a run in progress."""
@@ -134,6 +141,7 @@ def execute(
         )
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
+        require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
         check_server(assembly)
     folder = RunFolder(output if output is not None else default_folder(loaded))
@@ -188,6 +196,7 @@ def check(
         UserError: the one that :func:`execute` would raise.
     """
     with loaded.locating_errors():
+        require_trackers(loaded)
         assembly = assemble(loaded, shared, timing_only=timing_only)
         check_server(assembly)
         task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
@@ -390,6 +399,7 @@ class _Execution:
         self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
+        self._trackers: Trackers | None = None
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
             if assembly.rules.execution is not None
@@ -410,6 +420,8 @@ class _Execution:
         training = scenario.training
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
+        kept = scenario.checkpoint_models
+        keeper = None if kept is None else ModelKeeper(kept, self._folder)
         execution = Execution.of(training)
         station = Station(task, self._assembly.method, training, scenario.seed, execution)
         learner = Learner(
@@ -421,13 +433,17 @@ class _Execution:
             checkpoint=self._checkpoints.load(),
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
+            **({} if keeper is None else {"on_version": keeper.on_version}),
         )
         definitions = to_document(learner.metric_definitions.values())
         self._folder.update_info(**{DEFINITIONS_KEY: definitions})
+        self._trackers = Trackers(self._assembly.loaded, self._folder, resumed=self._resumed)
         return learner
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
         self._metrics = metrics
+        assert self._trackers is not None
+        self._trackers.log(instruction, metrics)
         self._writer.append_metrics(
             instruction.time_s, instruction.version, instruction.round, metrics
         )
@@ -528,7 +544,9 @@ class _Execution:
 
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
-        self._folder.update_info(status=status, **more)
+        info = self._folder.update_info(status=status, **more)
+        if self._trackers is not None:
+            self._trackers.finish(status, _summary(info))
         if self._live:
             with contextlib.suppress(UserError):
                 Run(self._folder).report()  # An open page stops loading itself again.
@@ -587,6 +605,8 @@ class _Execution:
             **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
         )
         self._checkpoints.remove()
+        if self._trackers is not None:
+            self._trackers.finish(Status.COMPLETE, _summary(run.info))
         return run
 
     def _write_online(self, end_ns: int) -> None:
@@ -597,6 +617,11 @@ class _Execution:
         counts = self._assembly.population.availability.online_counts(times_ns)
         columns = {"time_s": times_ns / NS_PER_S, "online": counts}
         write_parquet(self._folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
+
+
+def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of ``run.json``, for trackers."""
+    return {key: value for key, value in info.items() if isinstance(value, int | float | str)}
 
 
 class _Stopwatch:

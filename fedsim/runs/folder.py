@@ -90,6 +90,10 @@ class RunFolder:
         """The folder of checkpoints; absent once the run is complete."""
         self.original_scenario = self.checkpoint / "scenario.yaml"
         """The scenario as it was when the run began; absent once the run is complete."""
+        self.models = self.path / "models"
+        """The folder of models kept while the run went on."""
+        self.tracking = self.path / "tracking"
+        """The folder of what trackers keep."""
 
     def stream(self, table: str) -> Path:
         """The Arrow stream of a table of a run in progress."""
@@ -224,7 +228,12 @@ class RunFolder:
             for path in files:
                 path.unlink(missing_ok=True)
             # A link in place of the folder is removed, and not followed.
-            for folder in (self.checkpoint, self.path / own_code.FOLDER):
+            for folder in (
+                self.checkpoint,
+                self.models,
+                self.tracking,
+                self.path / own_code.FOLDER,
+            ):
                 if folder.is_symlink():
                     folder.unlink()
                 elif folder.is_dir():

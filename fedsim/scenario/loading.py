@@ -107,8 +107,8 @@ def load_scenario(
     """Read and check a scenario file.
 
     Args:
-        path: the YAML file, or the name of a bundled scenario (``quickstart``), if there is no such file; relative paths
-            in it, and in the overrides, are relative to its folder.
+        path: the YAML file, or the name of a bundled scenario (``quickstart``) if there is no such file; relative
+            paths in it, and in the overrides, are relative to its folder.
         catalog: the parts it may name.
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
         user_code: ``describe`` leaves the files of users' parts alone: such a part has no class and no validated

@@ -15,7 +15,8 @@ class Net(nn.Module):
         self.second = nn.Conv2d(width, width, 3, padding=1)
         self.last = nn.Linear(width * (height // 2) * (columns // 2), classes)
 
-    def forward(self, x):  # (n, *input_shape)
+    def forward(self, x):
+        """Map images (n, *input_shape) to one number per class (n, classes)."""
         x = torch.relu(self.norm(self.first(x)))
         x = torch.max_pool2d(torch.relu(self.second(x)), 2)
-        return self.last(x.flatten(1))  # (n, classes)
+        return self.last(x.flatten(1))

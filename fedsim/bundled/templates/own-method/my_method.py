@@ -22,7 +22,7 @@ class Clipped(FedAvg):
     Params = ClippedParams
 
     def local_update(self, cohort, trainer):
-        # Every row is one client: (B, P) tensors, B clients that are trained together.
+        """Train B clients together, whose models are the rows of (B, P) tensors, and clip what they send."""
         start = cohort.down["model"]
         trained = trainer.run(cohort, start)
         delta = trained.model - start
