@@ -33,6 +33,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
+from fedsim import bundled
 from fedsim.errors import nearest
 
 
@@ -206,6 +207,8 @@ def _preparer(annotation: Any) -> _Preparer | None:
         if isinstance(value, bool):
             return _Truth(value) if refuses_truth else value
         if isinstance(value, str | Path):
+            if is_path and str(value).startswith(bundled.PREFIX):
+                return bundled.resolved(value)
             if is_path and folder is not None and value not in choices:
                 return (folder / Path(value).expanduser()).resolve()
             return value

@@ -58,6 +58,8 @@ class Learner:
             again.
         on_metrics: receives the result of every submitted evaluation, in order.
         on_rest: called with the learner whenever everything submitted was executed; the moment for a checkpoint.
+        on_version: called with every aggregation when it has been executed, and the learner, which is then at that
+            version; without the learner if the checkpoint contains it.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
@@ -76,10 +78,12 @@ class Learner:
             None
         ),
         on_rest: Callable[[Learner], None] = lambda learner: None,
+        on_version: Callable[[Aggregate, Learner | None], None] = lambda instruction, learner: None,
     ) -> None:
         self.station = station
         self._on_metrics = on_metrics
         self._on_rest = on_rest
+        self._on_version = on_version
         self._eager = station.training.verify == "eager"
         on_cuda = station.execution.device.type == "cuda"
         self._most_pending = _CUDA_PENDING if on_cuda else _CPU_PENDING
@@ -242,6 +246,7 @@ class Learner:
             elif all(item.dispatch_id in waiting for item in head.contributions):
                 trains = [pending.trains.pop(item.dispatch_id) for item in head.contributions]
                 self._side.aggregate(head, trains)
+                self._on_version(head, self)
             else:
                 break
             pending.pop()
@@ -286,6 +291,7 @@ class Learner:
         """Note an instruction that the checkpoint contains, without executing it."""
         if isinstance(instruction, Aggregate):
             self._side.versions.announce(instruction.version)
+            self._on_version(instruction, None)
         elif isinstance(instruction, Evaluate):
             self._on_metrics(instruction, self._answers[evaluation_key(instruction)])
         elif instruction.dispatch_id in self._untrained_before:

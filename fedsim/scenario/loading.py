@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
@@ -106,7 +107,8 @@ def load_scenario(
     """Read and check a scenario file.
 
     Args:
-        path: the YAML file; relative paths in it, and in the overrides, are relative to its folder.
+        path: the YAML file, or the name of a bundled scenario (``quickstart``) if there is no such file; relative
+            paths in it, and in the overrides, are relative to its folder.
         catalog: the parts it may name.
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
         user_code: ``describe`` leaves the files of users' parts alone: such a part has no class and no validated
@@ -115,7 +117,7 @@ def load_scenario(
     Raises:
         UserError: one for all that is wrong, each with its file, line and column, or its option.
     """
-    file = Path(path)
+    file = bundled.scenario_file(Path(path))
     source = apply_overrides(read_yaml(file), overrides)
     return _load(source, Reading(catalog, file.resolve().parent, user_code), file.resolve())
 

@@ -10,16 +10,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedsim.parameters import Parameters
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.units import Duration, Size
+from fedsim.units import Duration, Size, parse_duration_s
 
 MOST_EVALUATIONS = 1_000_000
 """Maximum number of evaluations per run at a fixed interval of simulated time."""
 _SECTION: Any = Field(default_factory=dict, validate_default=True)
+
+
+def _interval(value: Any) -> str:
+    """A number of versions, or a duration, as text."""
+    text = str(value).strip()
+    number, _, unit = text.partition(" ")
+    if unit in ("version", "versions") and number.isdecimal() and int(number) > 0:
+        return f"{int(number)} versions"
+    try:
+        if parse_duration_s(value) > 0:
+            return text
+    except ValueError:
+        pass
+    raise ValueError(
+        f"{text!r} is not an interval; write '10 versions', or simulated time such as '6h'"
+    )
 
 
 class Failures(Parameters):
@@ -169,6 +185,24 @@ class Evaluation(Parameters):
     """Samples evaluated at once; by default 512 on a CPU and 8,192 on CUDA."""
 
 
+class CheckpointModels(Parameters):
+    """Models kept during a run, as ``models/version-N.safetensors`` in the run folder."""
+
+    every: Annotated[str, BeforeValidator(_interval)]
+    """Interval between two of them: server versions (``10 versions``) or simulated time (``6h``)."""
+
+    @property
+    def versions(self) -> int | None:
+        """Versions between two models; None for an interval of time."""
+        number, _, unit = self.every.partition(" ")
+        return int(number) if unit else None
+
+    @property
+    def interval_s(self) -> float:
+        """Simulated seconds between two models, for an interval of time."""
+        return parse_duration_s(self.every)
+
+
 class Sweep(Parameters):
     """Many runs: every combination of ``grid`` with every row of ``zip`` and every seed."""
 
@@ -215,5 +249,10 @@ class Scenario(Parameters):
     """When the run ends."""
     evaluation: Evaluation = _SECTION
     """When and how the model is evaluated."""
+    checkpoint_models: CheckpointModels | None = None
+    """Models to keep besides the final one; by default none."""
+    logging: list[Annotated[Part[Any], OfKind("logging")]] = []
+    """Experiment trackers that receive the metrics during the run: tensorboard, wandb or mlflow, with their
+    parameters, or ``file.py:ClassName``. Never changes a result."""
     sweep: Sweep | None = None
     """Many runs from one scenario, for ``fedsim sweep``."""
