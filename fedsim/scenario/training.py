@@ -100,6 +100,9 @@ class Training(Parameters):
     """Largest Euclidean norm of a mini-batch gradient; longer ones are scaled down to it."""
     batch_size: int = Field(default=32, ge=1, le=10**9)
     """Samples of a mini-batch; a client with fewer uses all it has, and the last batch of an epoch may be short."""
+    batches: Literal["epochs", "with_replacement"] = "epochs"
+    """How mini-batches are drawn: epoch by epoch, so that every sample is used once before any is used again, or each
+    sample independently of all others, as theory assumes (a local epoch is then as many steps as without)."""
     local_steps: int | None = Field(default=None, ge=1, le=10**9)
     """Local steps of one dispatch. Give this, local_epochs or time_budget; 10 steps when none is given."""
     local_epochs: float | None = Field(default=None, gt=0, le=10**6)
