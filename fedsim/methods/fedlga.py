@@ -163,7 +163,7 @@ class FedLga(Method):
         if self.params.grad_source == "last_grad":
             return updates.row("gradient", index)
         steps = np.array([updates.steps[index], updates.steps_assigned[index]])
-        done, assigned = distance_covered(self.context, steps).tolist()
+        done, assigned = map(float, distance_covered(self.context, steps))
         rate = float(updates.learning_rates[index])
         if self.params.grad_source == "mean_delta":
             return change / -(rate * done)

@@ -64,7 +64,7 @@ class Window(Schedule):
 
     @property
     def _is_warming_up(self) -> bool:
-        return self.server.round < self.params.warm_up
+        return self.server.round < int(self.params.warm_up)
 
     def _open(self) -> None:
         now = self._opened_ns = self.server.now_ns
