@@ -162,13 +162,14 @@ def _clients(assembly: Assembly) -> Clients:
 
 def _server_rules(assembly: Assembly) -> ServerRules:
     section = assembly.scenario.server
-    detection = section.failure_detection
+    detection, prologue = section.failure_detection, assembly.rules.method.prologue()
     return ServerRules(
         section.selection.create,
         section.schedule.create,
         failure_detection_ns=None if detection == "never" else to_ns(detection),
         aggregation_ns=to_ns(section.aggregation_time),
-        has_prologue=assembly.rules.prologue_bytes is not None,
+        has_prologue=prologue is not None,
+        prologue_updates=None if prologue is None else prologue.updates,
         trains_lost_work=assembly.rules.keeps_lost_work,
     )
 

@@ -101,6 +101,9 @@ class Training(Parameters):
     batch_size: int = Field(default=32, ge=1, le=10**9)
     """Samples per mini-batch. A client with fewer samples uses all of them; the last batch of an epoch may be
     smaller."""
+    batches: Literal["epochs", "with_replacement"] = "epochs"
+    """How mini-batches are drawn: ``epochs`` uses every sample once before any is used again; ``with_replacement``
+    draws each sample independently, as theory assumes (a local epoch has the same number of steps in both)."""
     local_steps: int | None = Field(default=None, ge=1, le=10**9)
     """Local steps per dispatch. Give this, local_epochs or time_budget; the default is 10 steps."""
     local_epochs: float | None = Field(default=None, gt=0, le=10**6)
