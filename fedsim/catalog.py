@@ -124,6 +124,7 @@ CATALOG = Catalog(
         ),
         "metric": _kind("fedsim.learning.metrics", "fedsim.learning.metrics.base:Metric"),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
+        "transport": _kind("fedsim.network.transports", "fedsim.network.transport:Transport"),
         "importer": _kind("fedsim.traces.importers", "fedsim.traces.importers:Importer"),
     }
 )
