@@ -125,6 +125,7 @@ CATALOG = Catalog(
         "metric": _kind("fedsim.learning.metrics", "fedsim.learning.metrics.base:Metric"),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
         "logging": _kind("fedsim.tracking", "fedsim.tracking.base:Tracker"),
+        "transport": _kind("fedsim.network.transports", "fedsim.network.transport:Transport"),
         "importer": _kind("fedsim.traces.importers", "fedsim.traces.importers:Importer"),
     }
 )

@@ -68,7 +68,7 @@ class Assembly:
         down, up = self.rules.traffic_bytes
         transfers = sum(
             network.latency_ns(client, direction) / NS_PER_S
-            + size * 8 / network.rate_bps(client, direction)
+            + network.nominal_wire_s(client, direction, size)
             for direction, size in ((Direction.DOWN, down), (Direction.UP, up))
             if size
         )
