@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.checksums import file_sha256
@@ -33,13 +34,13 @@ from fedsim.errors import UserError, UserErrors
 from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
-from fedsim.runs.clients import clients_table
+from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress as Progress
 from fedsim.runs.progress import share_done
-from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
+from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario import own_code
@@ -558,6 +559,7 @@ class _Execution:
         )
         write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
         self._write_online(end_ns)
+        self._write_presence(sampled_clients(rows.dispatches["client_id"].to_numpy()), end_ns)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
@@ -600,6 +602,17 @@ class _Execution:
         counts = self._assembly.population.availability.online_counts(times_ns)
         columns = {"time_s": times_ns / NS_PER_S, "online": counts}
         write_parquet(self._folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
+
+    def _write_presence(self, clients: npt.NDArray[np.int64], end_ns: int) -> None:
+        availability = self._assembly.population.availability
+        who, from_ns, to_ns = availability.intervals_between(clients, 0, end_ns)
+        columns = {
+            "client_id": clients[who],
+            "from_s": from_ns / NS_PER_S,
+            "to_s": to_ns / NS_PER_S,
+        }
+        table = from_columns(PRESENCE, columns)
+        write_parquet(self._folder.parquet(PRESENCE.name), PRESENCE, table)
 
 
 def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
