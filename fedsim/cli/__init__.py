@@ -22,6 +22,7 @@ COMMANDS = {
     "resume": "Finish a run that was interrupted.",
     "report": "Write a run's report page anew.",
     "compare": "Compare runs on one page.",
+    "flower": "Run a Flower app on simulated devices.",
     "sweep": "Run every combination of a scenario's sweep.",
     "verify": "Check the files of runs, sweeps and trace bundles.",
     "scenario": "Check, show and describe scenarios.",

@@ -20,6 +20,7 @@ from fedsim.composition.assembly import (
     build_server,
     check_server,
 )
+from fedsim.composition.closing import write_population
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -35,13 +36,11 @@ from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
 from fedsim.metrics import DEFINITIONS_KEY, to_document
-from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
-from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
+from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario import own_code
@@ -51,14 +50,12 @@ from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
-from fedsim.units import NS_PER_S, to_ns
+from fedsim.units import NS_PER_S
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
 MAY_CHANGE = ("training.workers", "training.threads", "training.memory", "training.cuda_graphs")
 """What a resumed run may have otherwise, because it never changes a result."""
-_ONLINE_POINTS = 2000
-_ONLINE_STEP_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,23 +533,14 @@ class _Execution:
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-        rows = Run(folder)
-        online_ns = population.availability.online_between_ns(0, end_ns)
         own = self._learner.client_metrics() if self._learner is not None else None
-        network = population.network
-        table = clients_table(
-            rows.dispatches,
-            rows.aggregations,
-            duration_s=simulated_s,
-            samples=assembly.task.samples,
-            step_s=population.compute.step_s,
-            down_bps=network.rates_bps(Direction.DOWN),
-            up_bps=network.rates_bps(Direction.UP),
-            online_fraction=online_ns / max(1, end_ns),
-            last_accuracy=None if own is None else own.accuracy,
+        write_population(
+            folder,
+            population,
+            assembly.task.samples,
+            end_ns,
+            None if own is None else own.accuracy,
         )
-        write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
-        self._write_online(end_ns)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
@@ -584,15 +572,6 @@ class _Execution:
         )
         self._checkpoints.remove()
         return run
-
-    def _write_online(self, end_ns: int) -> None:
-        step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
-        times_ns = np.arange(
-            0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64
-        )
-        counts = self._assembly.population.availability.online_counts(times_ns)
-        columns = {"time_s": times_ns / NS_PER_S, "online": counts}
-        write_parquet(self._folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
 
 
 class _Stopwatch:
