@@ -20,7 +20,11 @@ from fedsim.composition.assembly import (
     build_server,
     check_server,
 )
+<<<<<<< HEAD
 from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
+=======
+from fedsim.composition.closing import write_population
+>>>>>>> flower
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -32,8 +36,8 @@ from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, UserErrors
 from fedsim.metrics import DEFINITIONS_KEY, to_document
-from fedsim.network.base import Direction
 from fedsim.runs.checkpoint import Checkpoints, save_model
+<<<<<<< HEAD
 from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -41,6 +45,12 @@ from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress as Progress
 from fedsim.runs.progress import share_done
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PRESENCE
+=======
+from fedsim.runs.environment import environment
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.invariants import verify_run
+from fedsim.runs.schema import PARTITION
+>>>>>>> flower
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario import own_code
@@ -50,7 +60,7 @@ from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
-from fedsim.units import NS_PER_S, to_ns
+from fedsim.units import NS_PER_S
 
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
@@ -65,10 +75,13 @@ MAY_CHANGE = (
     "logging",
 )
 """What a resumed run may have otherwise, because it never changes a result."""
+<<<<<<< HEAD
 REFRESH_S = 10
 """Wall seconds between two versions of the page of a run in progress."""
 _ONLINE_POINTS = 2000
 _ONLINE_STEP_S = 300.0
+=======
+>>>>>>> flower
 
 
 OnProgress = Callable[[Progress], None]
@@ -541,25 +554,26 @@ class _Execution:
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
+<<<<<<< HEAD
         scenario = assembly.loaded.resolved()
         rows = Run(folder, scenario)
         online_ns = population.availability.online_between_ns(0, end_ns)
+=======
+>>>>>>> flower
         own = self._learner.client_metrics() if self._learner is not None else None
-        network = population.network
-        table = clients_table(
-            rows.dispatches,
-            rows.aggregations,
-            duration_s=simulated_s,
-            samples=assembly.task.samples,
-            step_s=population.compute.step_s,
-            down_bps=network.rates_bps(Direction.DOWN),
-            up_bps=network.rates_bps(Direction.UP),
-            online_fraction=online_ns / max(1, end_ns),
-            last_accuracy=None if own is None else own.accuracy,
+        write_population(
+            folder,
+            population,
+            assembly.task.samples,
+            end_ns,
+            None if own is None else own.accuracy,
         )
+<<<<<<< HEAD
         write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
         self._write_online(end_ns)
         self._write_presence(sampled_clients(rows.dispatches["client_id"].to_numpy()), end_ns)
+=======
+>>>>>>> flower
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
@@ -594,6 +608,7 @@ class _Execution:
             self._trackers.finish(Status.COMPLETE, _summary(run.info))
         return run
 
+<<<<<<< HEAD
     def _write_online(self, end_ns: int) -> None:
         step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
         times_ns = np.arange(
@@ -619,6 +634,8 @@ def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of ``run.json``, for trackers."""
     return {key: value for key, value in info.items() if isinstance(value, int | float | str)}
 
+=======
+>>>>>>> flower
 
 class _Stopwatch:
     """Sums the wall time spent inside its ``with`` blocks."""

@@ -145,6 +145,15 @@ def load_scenario_dict(
     return _load(source, Reading(catalog, Path(folder).resolve()), None)
 
 
+def load_source(source: Source, folder: Path) -> LoadedScenario:
+    """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``.
+
+    Raises:
+        UserError: one for all that is wrong, each with its place.
+    """
+    return _load(source, Reading(CATALOG, folder.resolve()), None)
+
+
 def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -> Part[Any]:
     """A part by itself: a name, a mapping of its name and parameters, or a class.
 

@@ -1,0 +1,56 @@
+"""The tables of clients and of clients online, which are written when a run ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.devices.population import Population
+from fedsim.network.base import Direction
+from fedsim.runs.clients import clients_table
+from fedsim.runs.folder import RunFolder
+from fedsim.runs.run import Run
+from fedsim.runs.schema import CLIENTS, ONLINE
+from fedsim.runs.tables import from_columns, write_parquet
+from fedsim.units import NS_PER_S, to_ns
+
+_ONLINE_POINTS = 2000
+_ONLINE_STEP_S = 300.0
+
+
+def write_population(
+    folder: RunFolder,
+    population: Population,
+    samples: npt.NDArray[np.int64],
+    end_ns: int,
+    last_accuracy: npt.NDArray[np.float64] | None = None,
+) -> None:
+    """Write ``clients`` and ``online`` of a run whose other tables are finished.
+
+    Args:
+        folder: the run.
+        population: its devices.
+        samples: training samples of each client, (N,).
+        end_ns: simulated nanoseconds that the run lasted.
+        last_accuracy: last measured accuracy of each client, (N,).
+    """
+    rows = Run(folder)
+    online_ns = population.availability.online_between_ns(0, end_ns)
+    network = population.network
+    table = clients_table(
+        rows.dispatches,
+        rows.aggregations,
+        duration_s=end_ns / NS_PER_S,
+        samples=samples,
+        step_s=population.compute.step_s,
+        down_bps=network.rates_bps(Direction.DOWN),
+        up_bps=network.rates_bps(Direction.UP),
+        online_fraction=online_ns / max(1, end_ns),
+        last_accuracy=last_accuracy,
+    )
+    write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
+    step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
+    times_ns = np.arange(0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64)
+    counts = population.availability.online_counts(times_ns)
+    columns = {"time_s": times_ns / NS_PER_S, "online": counts}
+    write_parquet(folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
