@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.checksums import file_sha256
@@ -20,11 +19,8 @@ from fedsim.composition.assembly import (
     build_server,
     check_server,
 )
-<<<<<<< HEAD
-from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
-=======
 from fedsim.composition.closing import write_population
->>>>>>> flower
+from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -37,20 +33,12 @@ from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, UserErrors
 from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.runs.checkpoint import Checkpoints, save_model
-<<<<<<< HEAD
-from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress as Progress
 from fedsim.runs.progress import share_done
-from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PRESENCE
-=======
-from fedsim.runs.environment import environment
-from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.invariants import verify_run
 from fedsim.runs.schema import PARTITION
->>>>>>> flower
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario import own_code
@@ -75,13 +63,8 @@ MAY_CHANGE = (
     "logging",
 )
 """What a resumed run may have otherwise, because it never changes a result."""
-<<<<<<< HEAD
 REFRESH_S = 10
 """Wall seconds between two versions of the page of a run in progress."""
-_ONLINE_POINTS = 2000
-_ONLINE_STEP_S = 300.0
-=======
->>>>>>> flower
 
 
 OnProgress = Callable[[Progress], None]
@@ -548,32 +531,21 @@ class _Execution:
                 Run(self._folder).report()  # An open page stops loading itself again.
 
     def _close(self) -> Run:
-        """Write what is written at the end, and hold the run against itself; gives the run as it was read for that."""
+        """Write the remaining files of a finished run, check its consistency, and return it."""
         assembly, folder = self._assembly, self._folder
         self._writer.finish()
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-<<<<<<< HEAD
         scenario = assembly.loaded.resolved()
-        rows = Run(folder, scenario)
-        online_ns = population.availability.online_between_ns(0, end_ns)
-=======
->>>>>>> flower
         own = self._learner.client_metrics() if self._learner is not None else None
         write_population(
-            folder,
+            Run(folder, scenario),
             population,
             assembly.task.samples,
             end_ns,
             None if own is None else own.accuracy,
         )
-<<<<<<< HEAD
-        write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
-        self._write_online(end_ns)
-        self._write_presence(sampled_clients(rows.dispatches["client_id"].to_numpy()), end_ns)
-=======
->>>>>>> flower
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
@@ -608,34 +580,11 @@ class _Execution:
             self._trackers.finish(Status.COMPLETE, _summary(run.info))
         return run
 
-<<<<<<< HEAD
-    def _write_online(self, end_ns: int) -> None:
-        step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
-        times_ns = np.arange(
-            0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64
-        )
-        counts = self._assembly.population.availability.online_counts(times_ns)
-        columns = {"time_s": times_ns / NS_PER_S, "online": counts}
-        write_parquet(self._folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
-
-    def _write_presence(self, clients: npt.NDArray[np.int64], end_ns: int) -> None:
-        availability = self._assembly.population.availability
-        who, from_ns, to_ns = availability.intervals_between(clients, 0, end_ns)
-        columns = {
-            "client_id": clients[who],
-            "from_s": from_ns / NS_PER_S,
-            "to_s": to_ns / NS_PER_S,
-        }
-        table = from_columns(PRESENCE, columns)
-        write_parquet(self._folder.parquet(PRESENCE.name), PRESENCE, table)
-
 
 def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of ``run.json``, for trackers."""
     return {key: value for key, value in info.items() if isinstance(value, int | float | str)}
 
-=======
->>>>>>> flower
 
 class _Stopwatch:
     """Sums the wall time spent inside its ``with`` blocks."""

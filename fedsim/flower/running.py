@@ -217,7 +217,7 @@ def execute(
             writer.finish()
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
-            write_population(folder, population, samples, exchange.now_ns)
+            write_population(Run(folder), population, samples, exchange.now_ns)
         model = recording.model()
         if model:
             save_model(folder.model, model, {})
