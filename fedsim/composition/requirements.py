@@ -100,6 +100,13 @@ def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
             "use sgd without momentum and weight_decay",
         ),
         _Need(
+            bool(method.needs_no_momentum)
+            and not (isinstance(optimizer, Sgd) and not optimizer.params.momentum),
+            f"{title} needs SGD without momentum: {method.needs_no_momentum}",
+            "training.optimizer",
+            "use sgd without momentum; weight_decay is allowed",
+        ),
+        _Need(
             bool(method.needs_sgd) and not isinstance(optimizer, Sgd),
             f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
             "training.optimizer",

@@ -1,6 +1,6 @@
 """Metrics of models: on the shared test samples, on each client's own, and exact ones of analytic tasks.
 
-A metric depends on the model alone, not on what is evaluated with it or on how many threads.
+A metric depends only on the model, not on other models evaluated with it or on the number of threads.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import (
-    CLIENT_METRICS,
-    OBJECTIVE_METRICS,
-    QUADRATIC_METRICS,
     Metric,
     Predictions,
     default_metrics,
+    definitions,
 )
 from fedsim.learning.metrics.accuracy import Accuracy
 from fedsim.learning.objective import Objective
@@ -31,7 +29,7 @@ from fedsim.learning.workers import Station
 from fedsim.methods.base import ServerState
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.base import AnalyticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 FloatArray = npt.NDArray[np.float64]
@@ -76,36 +74,14 @@ class ClientMetrics:
         }
 
 
-def definitions(
-    task: Task, evaluation: Evaluation, metrics: Iterable[Metric], personal: bool
-) -> dict[str, MetricDefinition]:
-    """The metrics that a run may measure, by name.
-
-    Args:
-        task: what is learned.
-        evaluation: what the scenario asks for.
-        metrics: measured on test samples besides those of every run.
-        personal: whether the method gives clients models of their own.
-    """
-    if not isinstance(task, SupervisedTask):
-        return {definition.name: definition for definition in QUADRATIC_METRICS}
-    of_all = default_metrics(task.dataset.kind == "next_character", metrics)
-    measured = (
-        *((metric.definition for metric in of_all) if len(task.dataset.test_y) else ()),
-        *(CLIENT_METRICS if evaluation.per_client or personal else ()),
-        *(OBJECTIVE_METRICS if evaluation.objective else ()),
-    )
-    return {definition.name: definition for definition in measured}
-
-
 class SupervisedEvaluator:
     """Metrics of models on test samples, whose predictions are gathered batch by batch.
 
     Args:
-        task: whose test samples they are.
+        task: the task with the test samples.
         execution: device and dtype.
-        batch: samples per batch; by device when None.
-        metrics: measured besides :func:`fedsim.learning.metrics.default_metrics`.
+        batch: samples per batch; by device if None.
+        metrics: measured in addition to :func:`fedsim.learning.metrics.default_metrics`.
     """
 
     def __init__(
@@ -144,7 +120,7 @@ class SupervisedEvaluator:
 
     @torch.no_grad()
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
-        """Accuracy and loss on each client's own test samples, of the model (P,) that ``model_of`` gives.
+        """Accuracy and loss on each client's own test samples, of the model (P,) that ``model_of`` returns.
 
         None if clients have no test samples of their own.
         """
@@ -169,7 +145,7 @@ class SupervisedEvaluator:
     def _predictions(
         self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
     ) -> Predictions:
-        """What a model says about the samples ``rows``, or about all; with its outputs if it ``gathers``."""
+        """Predictions of a model for the samples ``rows``, or for all; with its outputs if ``gathers``."""
         task, loss = self._task, self._task.loss
         classes = task.dataset.classes if loss.kind == "cross_entropy" else 2
         count = len(samples) if rows is None else len(rows)
@@ -197,12 +173,12 @@ class SupervisedEvaluator:
 
 
 class Measurement:
-    """Everything that a run measures about a version.
+    """All measurements of a version.
 
     Args:
         station: task, method and training samples.
-        evaluation: what the scenario asks for.
-        metrics: measured on test samples besides those of every run.
+        evaluation: the scenario's evaluation section.
+        metrics: metrics on test samples in addition to those of every run.
         store: the clients' memories, for personal models.
     """
 
@@ -256,7 +232,7 @@ class Measurement:
         return self._evaluator.measure_clients(self._model_of(server))
 
     def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
-        """The model that a client would use for itself, (P,), by client; the global one if none is personal."""
+        """Function from a client to the model that it would use, (P,); the global one if none is personal."""
         if not self._method.personal:
             return lambda client: server["model"]
 
