@@ -30,7 +30,8 @@ def command() -> None:
 @scenario_argument
 @override_option
 @user_code_option
-def check(scenario: Path, overrides: tuple[str, ...]) -> None:
+@json_option
+def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
     Whatever 'fedsim run' refuses before its first event is refused here with the same message. Nothing is downloaded: a
@@ -55,6 +56,9 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
             except NotOnDisk as error:
                 note = f"{error.where}: {error.message}, so what depends on it was not checked"
                 notes[f"note: {note}"] = None
+    if as_json:
+        click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes)}, indent=2))
+        return
     for note in notes:
         click.echo(note)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")

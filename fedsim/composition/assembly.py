@@ -68,7 +68,7 @@ class Assembly:
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates."""
-        population, network = self.population, self.population.network
+        network = self.population.network
         down, up = self.rules.traffic_bytes
         transfers = sum(
             network.latency_ns(client, direction) / NS_PER_S

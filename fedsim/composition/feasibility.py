@@ -139,13 +139,13 @@ class Feasibility:
                 where="devices.failures.upload_loss",
                 hint="it is a probability from 0 to 1",
             )
-        survives = np.exp(-failures.crash_rate * self._needed_s / _HOUR_S)
+        survives = np.exp(-failures.crash_rate * self._compute_s / _HOUR_S)
         crashing = int(np.count_nonzero(survives < _RARELY))
         if crashing:
             yield UserError(
                 f"for {crashing} of {self._count} clients, fewer than 1 in 1,000 dispatches end before a crash",
                 where="devices.failures.crash_rate",
-                hint="it is the number of crashes per hour of work",
+                hint="it is the number of crashes per hour of computing",
             )
 
     @property
@@ -233,19 +233,23 @@ class Feasibility:
         return self._needed_s > limit_s + 10 / NS_PER_S
 
     @cached_property
-    def _needed_s(self) -> Seconds:
-        """Least duration of a dispatch at nominal speed and rates, of each client that can be given work."""
-        network, usable = self.population.network, self._usable
-        step_s = self.population.compute.step_s[usable]
-        steps = self.work.nominal_steps(self.population.compute.step_s)[usable]
+    def _compute_s(self) -> Seconds:
+        """Least duration of the local steps at nominal speed, of each client that can be given work."""
+        step_s = self.population.compute.step_s
+        steps = self.work.nominal_steps(step_s)
         if self._sends_partial_work or self.scenario.training.limited is not None:
             steps = np.ones_like(steps)
-        total = steps * step_s
+        return (steps * step_s)[self._usable]
+
+    @cached_property
+    def _needed_s(self) -> Seconds:
+        """Least duration of a dispatch at nominal speed and rates, of each client that can be given work."""
+        network, usable, total = self.population.network, self._usable, self._compute_s
         for direction, size in zip(Direction, self.traffic_bytes, strict=True):
             rates = network.rates_bps(direction)[usable]
-            total += network.latencies_ns(direction)[usable] / NS_PER_S
-            with np.errstate(divide="ignore", invalid="ignore"):
-                total += np.where(size > 0, size * 8 / rates, 0.0)
+            with np.errstate(all="ignore"):
+                wire_s = np.where(size > 0, size * 8 / rates, 0.0)
+            total = total + wire_s + network.latencies_ns(direction)[usable] / NS_PER_S
         return total
 
     @property

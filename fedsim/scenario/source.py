@@ -113,7 +113,7 @@ def read_yaml(path: Path) -> Source:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise UserError(
-                f"is larger than {MOST_BYTES >> 20} MiB, so it is no scenario", where=label
+                f"is larger than {MOST_BYTES >> 20} MiB, too large for a scenario", where=label
             )
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
