@@ -54,6 +54,12 @@ class UserErrors(UserError):
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
+def raise_all(errors: Sequence[UserError]) -> None:
+    """Raise the errors as one; return if there are none."""
+    if errors:
+        raise errors[0] if len(errors) == 1 else UserErrors(errors)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'? "`` if a known word is similar to ``word``, else an empty string."""
     close = difflib.get_close_matches(word, [str(item) for item in known], n=1, cutoff=0.6)

@@ -7,10 +7,10 @@ its ``Params`` or its constructor; what the clients cannot do, by :mod:`fedsim.c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fedsim.errors import UserError, UserErrors, nearest
+from fedsim.errors import UserError, nearest, raise_all
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import MetricDefinition
@@ -29,17 +29,6 @@ class _Need(NamedTuple):
 
     def error(self) -> UserError:
         return UserError(self.message, where=self.where, hint=self.hint)
-
-
-def refuse(errors: Iterable[UserError]) -> None:
-    """Raise these errors as one, if there are any.
-
-    Raises:
-        UserError: there are.
-    """
-    found = list(errors)
-    if found:
-        raise found[0] if len(found) == 1 else UserErrors(found)
 
 
 def unmet_requirements(
@@ -186,12 +175,14 @@ def require_tables(params: Any, bundle: TraceBundle | None, where: str) -> None:
     """
     if not isinstance(params, TraceParameters):
         return
-    refuse(
-        UserError(
-            f"there is no {table} table to read",
-            where=where,
-            hint=f"name a trace bundle that has one (devices.trace), or {instead}",
-        )
-        for table, instead in params.needs_tables().items()
-        if bundle is None or table not in bundle.tables
+    raise_all(
+        [
+            UserError(
+                f"there is no {table} table to read",
+                where=where,
+                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+            )
+            for table, instead in params.needs_tables().items()
+            if bundle is None or table not in bundle.tables
+        ]
     )
