@@ -366,8 +366,20 @@ class Method(Component, ABC):
         return None
 
     def compute_factor(self) -> float:
-        """Time of one local step, relative to one forward and backward pass on one mini-batch."""
+        """Forward and backward passes of one local step."""
         return 1.0
+
+    def extra_passes(self) -> float:
+        """Forward and backward passes of a dispatch besides those of its local steps."""
+        return 0.0
+
+    def vector_operations(self) -> float:
+        """Additions and multiplications per parameter in one local step, beyond those of the optimizer.
+
+        Count what the local rule does to the gradient, and what is summed up over the steps; work that is done once
+        per dispatch is left out.
+        """
+        return 0.0
 
     # -- the rules --------------------------------------------------------------------------------------------------
 

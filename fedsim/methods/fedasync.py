@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState, Trainer, Updates, Vector
-from fedsim.methods.local_rules import proximal_rule
+from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
 from fedsim.methods.staleness import StalenessParams, population_weights
 
 
@@ -49,6 +49,10 @@ class FedAsync(Method):
     @property
     def _mixes(self) -> bool:
         return bool(self.params.form == "mixing")
+
+    def vector_operations(self) -> float:
+        """The proximal term."""
+        return PROXIMAL_OPERATIONS if self.params.proximal else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Local training with the proximal term, if there is one."""

@@ -18,8 +18,9 @@ class SharedNetwork(ConstantNetwork):
     """Transfers over shared links; the closed form is that of a transfer alone, at the rate of its narrowest link.
 
     A transfer passes the client's own access link, the topology's links from the client's access node, and the server's
-    own link; each is one link for each direction, and is shared max-min fairly. Bytes leave at once; a transfer is
-    finished one latency (the client's and its route's) after the links have carried its last byte.
+    own link; each is one link for each direction, and is shared max-min fairly. A transfer takes no share of the links
+    until one latency (the client's and its route's) has passed, and is finished when they have carried its last byte,
+    as in SimGrid's fluid model (Velho et al., On the Validity of Flow-Level TCP Network Models, TOMACS 2013).
 
     The simulation keeps one event, at :meth:`next_event_ns`, moves it whenever it has started or cancelled transfers,
     and collects with :meth:`pop_finished` when it occurs. Computing the next event settles the rates, so call it once
@@ -83,8 +84,10 @@ class SharedNetwork(ConstantNetwork):
             latency_ns=[own_ns + routes.latency_ns[nodes] for routes in topology.routes],
             rates_bps=rates_bps,
         )
-        self._under_way: dict[int, tuple[int, int, float]] = {}
-        self._arriving: list[tuple[int, int, int]] = []
+        # Number of the start and links of each transfer.
+        self._under_way: dict[int, tuple[int, list[int]]] = {}
+        # Transfers whose latency has not passed: when it has, number of the start, transfer and size.
+        self._waiting: list[tuple[int, int, int, float]] = []
         self._started = 0
 
     def __len__(self) -> int:
@@ -101,45 +104,51 @@ class SharedNetwork(ConstantNetwork):
         """
         if transfer_id in self._under_way:
             raise ValueError(f"transfer {transfer_id} is already under way")
-        self._links.start(transfer_id, self.route(client, direction), size_bytes, now_ns)
-        latency_ns = self._latency_ns[direction][client]
-        self._under_way[transfer_id] = (self._started, latency_ns, float(size_bytes))
+        self._under_way[transfer_id] = self._started, self.route(client, direction)
+        due_ns = now_ns + self._latency_ns[direction][client]
+        heapq.heappush(self._waiting, (due_ns, self._started, transfer_id, float(size_bytes)))
         self._started += 1
+        self._enter(now_ns)
 
     def cancel(self, transfer_id: int, now_ns: int) -> float:
         """Stop a transfer.
 
         Returns:
-            Bytes put on the wire by then.
+            Bytes carried by then.
 
         Raises:
             KeyError: no such transfer is under way.
         """
-        size_bytes = self._under_way.pop(transfer_id)[2]
-        return self._links.cancel(transfer_id, now_ns) if transfer_id in self._links else size_bytes
+        self._enter(now_ns)
+        del self._under_way[transfer_id]
+        return self._links.cancel(transfer_id, now_ns) if transfer_id in self._links else 0.0
 
     def next_event_ns(self) -> int:
         """When to call :meth:`pop_finished` next; :data:`~fedsim.units.NEVER` if nothing is under way.
 
-        It may return nothing then: a transfer also frees its links when its last byte leaves.
+        It may return nothing then: a transfer also begins to use its links when its latency has passed.
         """
-        while self._arriving and self._is_canceled(self._arriving[0]):
-            heapq.heappop(self._arriving)
+        while self._waiting and self._is_canceled(self._waiting[0]):
+            heapq.heappop(self._waiting)
         next_ns = self._links.next_completion_ns()
-        return min(next_ns, self._arriving[0][0]) if self._arriving else next_ns
+        return min(next_ns, self._waiting[0][0]) if self._waiting else next_ns
 
     def pop_finished(self, now_ns: int) -> list[int]:
         """Transfers whose last byte has arrived by ``now_ns``, in order of arrival and then of their start."""
-        for time_ns, transfer_id in self._links.pop_completed(now_ns):
-            started, latency_ns, _ = self._under_way[transfer_id]
-            heapq.heappush(self._arriving, (time_ns + latency_ns, started, transfer_id))
-        finished = []
-        while self._arriving and self._arriving[0][0] <= now_ns:
-            arrival = heapq.heappop(self._arriving)
-            if not self._is_canceled(arrival):
-                finished.append(arrival[2])
-                del self._under_way[arrival[2]]
-        return finished
+        self._enter(now_ns)
+        ends = self._links.pop_completed(now_ns)
+        ends.sort(key=lambda end: (end[0], self._under_way[end[1]][0]))
+        for _, transfer_id in ends:
+            del self._under_way[transfer_id]
+        return [transfer_id for _, transfer_id in ends]
+
+    def _enter(self, now_ns: int) -> None:
+        """Put the transfers on their links whose latency has passed by ``now_ns``."""
+        while self._waiting and self._waiting[0][0] <= now_ns:
+            waiting = heapq.heappop(self._waiting)
+            if not self._is_canceled(waiting):
+                due_ns, _, transfer_id, size_bytes = waiting
+                self._links.start(transfer_id, self._under_way[transfer_id][1], size_bytes, due_ns)
 
     def route(self, client: int, direction: Direction) -> list[int]:
         """Numbers of the links on a client's route."""
@@ -148,7 +157,7 @@ class SharedNetwork(ConstantNetwork):
             *self._routes[direction][self._node[client]],
         ]
 
-    def _is_canceled(self, arrival: tuple[int, int, int]) -> bool:
-        _, started, transfer_id = arrival
+    def _is_canceled(self, waiting: tuple[int, int, int, float]) -> bool:
+        _, started, transfer_id, _ = waiting
         transfer = self._under_way.get(transfer_id)
         return transfer is None or transfer[0] != started
