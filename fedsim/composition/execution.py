@@ -35,7 +35,8 @@ from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
 from fedsim.metrics import DEFINITIONS_KEY, to_document
-from fedsim.network.base import Direction
+from fedsim.network.base import Direction, Network
+from fedsim.network.shared import SharedNetwork
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.clients import clients_table
 from fedsim.runs.environment import environment
@@ -51,7 +52,7 @@ from fedsim.scenario.source import read_yaml
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
-from fedsim.units import NS_PER_S, to_ns
+from fedsim.units import NEVER, NS_PER_S, to_ns
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
@@ -575,6 +576,7 @@ class _Execution:
             bytes_down_per_dispatch=down_bytes,
             bytes_up_per_dispatch=up_bytes,
             prologue=assembly.rules.prologue_bytes is not None,
+            **_flows(network),
             metrics=dict(self._metrics),
             wall_s=wall_s,
             wall_learning_s=self._learning.seconds,
@@ -631,3 +633,21 @@ class _TimedPlane:
         self.asked_for_losses = True
         with self._stopwatch:
             return self._learner.training_losses(dispatch_ids)
+
+
+def _flows(network: Network) -> dict[str, Any]:
+    """The other traffic of a shared network, for ``run.json``."""
+    if not isinstance(network, SharedNetwork) or not network.flows:
+        return {}
+    return {
+        "flows": [
+            {
+                "source": flow.source,
+                "target": flow.target,
+                "size_bytes": flow.size_bytes,
+                "start_s": flow.start_ns / NS_PER_S,
+                "arrived_s": None if end_ns >= NEVER else end_ns / NS_PER_S,
+            }
+            for flow, end_ns in zip(network.flows, network.flow_ends_ns, strict=True)
+        ]
+    }

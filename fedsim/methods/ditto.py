@@ -30,9 +30,9 @@ class Ditto(FedAvg):
     """FedAvg for a global model, and a personal model of each client.
 
     A dispatch trains twice: the global model as in FedAvg, then the client's personal model v_i on its own objective
-    plus ``attraction`` / 2 x ||v_i - w_received||^2. A client that stops midway has trained the global model first. Personal models start as the initial model and never leave the
-    client. With ``attraction: 0`` personal models are trained independently; with a large ``attraction`` they approach
-    the global model.
+    plus ``attraction`` / 2 x ||v_i - w_received||^2. A client that stops midway has trained the global model first.
+    Personal models start as the initial model and never leave the client. With ``attraction: 0`` personal models are
+    trained independently; with a large ``attraction`` they approach the global model.
     """
 
     name = "ditto"

@@ -23,9 +23,9 @@ class FedAlt(SplitMethod):
     """Clients first train their personal part, then the shared part with the new personal one; the server averages.
 
     A dispatch of K local steps makes ``personal_steps`` x K steps on the personal part with the shared part frozen,
-    then K steps on the shared part with the personal part frozen. A client that stops midway has done its personal steps
-    first, and perhaps none on the shared part. A step of either kind takes the time of one forward
-    and backward pass. With ``personal: none`` it is FedAvg; with ``personal: all`` every client trains alone.
+    then K steps on the shared part with the personal part frozen. A client that stops midway has done its personal
+    steps first, and perhaps none on the shared part. A step of either kind takes the time of one forward and backward
+    pass. With ``personal: none`` it is FedAvg; with ``personal: all`` every client trains alone.
     """
 
     name = "fedalt"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,23 @@ from fedsim.network.base import Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
 from fedsim.network.topology import Topology
+from fedsim.units import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Other traffic: a transfer between two nodes of a topology.
+
+    Attributes:
+        source, target: names of the nodes.
+        size_bytes: bytes to move.
+        start_ns: when it starts.
+    """
+
+    source: str
+    target: str
+    size_bytes: float
+    start_ns: int
 
 
 class SharedNetwork(ConstantNetwork):
@@ -34,6 +53,11 @@ class SharedNetwork(ConstantNetwork):
         latency_s: one-way latency of the clients' access links, a number or one per client.
         server_down_bps: capacity of the server's own link outwards (egress).
         server_up_bps: capacity of the server's own link inwards (ingress).
+        flows: other traffic; it passes the topology's links only.
+
+    Attributes:
+        flows: the other traffic.
+        flow_ends_ns: when each of them has arrived; :data:`~fedsim.units.NEVER` if it has not yet.
 
     Raises:
         UserError: negative or missing values, or an attachment that is not an access node.
@@ -49,6 +73,7 @@ class SharedNetwork(ConstantNetwork):
         latency_s: npt.ArrayLike,
         server_down_bps: float = np.inf,
         server_up_bps: float = np.inf,
+        flows: Sequence[Flow] = (),
     ) -> None:
         nodes = np.asarray(attachment, dtype=np.int64)
         clients = len(nodes)
@@ -89,6 +114,12 @@ class SharedNetwork(ConstantNetwork):
         # Transfers whose latency has not passed: when it has, number of the start, transfer and size.
         self._waiting: list[tuple[int, int, int, float]] = []
         self._started = 0
+        self.flows = tuple(flows)
+        self.flow_ends_ns = [NEVER] * len(flows)
+        for number, flow in enumerate(flows):
+            route, latency_ns = topology.path(flow.source, flow.target)
+            # Transfers of dispatches have positive numbers.
+            self._begin(-1 - number, route, flow.size_bytes, flow.start_ns + latency_ns)
 
     def __len__(self) -> int:
         """Number of transfers under way."""
@@ -104,11 +135,15 @@ class SharedNetwork(ConstantNetwork):
         """
         if transfer_id in self._under_way:
             raise ValueError(f"transfer {transfer_id} is already under way")
-        self._under_way[transfer_id] = self._started, self.route(client, direction)
         due_ns = now_ns + self._latency_ns[direction][client]
+        self._begin(transfer_id, self.route(client, direction), size_bytes, due_ns)
+        self._enter(now_ns)
+
+    def _begin(self, transfer_id: int, route: list[int], size_bytes: float, due_ns: int) -> None:
+        """Note a transfer whose latency has passed at ``due_ns``."""
+        self._under_way[transfer_id] = self._started, route
         heapq.heappush(self._waiting, (due_ns, self._started, transfer_id, float(size_bytes)))
         self._started += 1
-        self._enter(now_ns)
 
     def cancel(self, transfer_id: int, now_ns: int) -> float:
         """Stop a transfer.
@@ -134,13 +169,18 @@ class SharedNetwork(ConstantNetwork):
         return min(next_ns, self._waiting[0][0]) if self._waiting else next_ns
 
     def pop_finished(self, now_ns: int) -> list[int]:
-        """Transfers whose last byte has arrived by ``now_ns``, in order of arrival and then of their start."""
+        """Transfers whose last byte has arrived by ``now_ns``, in order of arrival and then of their start.
+
+        The ends of other traffic are noted in :attr:`flow_ends_ns`.
+        """
         self._enter(now_ns)
         ends = self._links.pop_completed(now_ns)
         ends.sort(key=lambda end: (end[0], self._under_way[end[1]][0]))
-        for _, transfer_id in ends:
+        for time_ns, transfer_id in ends:
             del self._under_way[transfer_id]
-        return [transfer_id for _, transfer_id in ends]
+            if transfer_id < 0:
+                self.flow_ends_ns[-1 - transfer_id] = time_ns
+        return [transfer_id for _, transfer_id in ends if transfer_id >= 0]
 
     def _enter(self, now_ns: int) -> None:
         """Put the transfers on their links whose latency has passed by ``now_ns``."""
