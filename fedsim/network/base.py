@@ -3,14 +3,15 @@
 All kinds share one convention: **bytes leave at once and arrive one latency later**. A transfer puts its last byte on
 the wire once the links have carried its size, and ends one path latency after that; a cut-off counts the bytes put on
 the wire by then. On shared links the latency comes first, because a transfer that has just begun takes no share yet
-(:mod:`fedsim.network.shared`). A transfer of zero bytes still pays the latency. Times are integer nanoseconds: the time on the wire
-and the latency are each rounded to the nearest.
+(:mod:`fedsim.network.shared`). A transfer of zero bytes still pays the latency. Times are integer nanoseconds: the time
+on the wire and the latency are each rounded to the nearest.
 """
 
 from __future__ import annotations
 
 import abc
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,7 @@ class Network(abc.ABC):
         size_bytes: float,
         start_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> int:
         """The time at which the last byte arrives; :data:`~fedsim.units.NEVER` if it never does.
 
@@ -76,6 +78,7 @@ class Network(abc.ABC):
             size_bytes: bytes to move, zero or more.
             start_ns: when the first byte leaves.
             sequence: number of earlier dispatches of the client; keys its rate if that is drawn per dispatch.
+            limit_bps: largest rate of the transfer itself, above 0.
         """
 
     def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
@@ -94,6 +97,7 @@ class Network(abc.ABC):
         start_ns: int,
         until_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> float:
         """Bytes put on the wire by a transfer that is cut off at ``until_ns``; between 0 and ``size_bytes``."""
 
@@ -105,6 +109,11 @@ class Network(abc.ABC):
         """The client's nominal rate: constant, or the mean over time of a traced rate."""
         rate: float = self._rates[direction][client]
         return rate
+
+    def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
+        """Duration of a transfer at the client's nominal rate, without its latency; infinite at a rate of 0."""
+        rate: float = self._rates[direction][client]
+        return size_bytes * 8 / rate if rate > 0 else math.inf
 
     def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
         """One-way latency between client and server; the mean over time where it varies."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
-from fedsim.network.topology import Topology
+from fedsim.network.topology import Topology, path_loss
+from fedsim.network.transport import Connection, Course, Piece, Transport
+from fedsim.network.transports.fluid import Fluid
 from fedsim.units import NEVER
 
 
@@ -33,6 +36,24 @@ class Flow:
     start_ns: int
 
 
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """A transfer under way, and its current piece.
+
+    Attributes:
+        started: number of transfers started before it.
+        sent_bytes: bytes of its earlier pieces, headers included.
+    """
+
+    started: int
+    route: list[int]
+    size_bytes: float
+    wire_bytes: float
+    pieces: Generator[Piece, int, None]
+    piece: Piece
+    sent_bytes: float = 0.0
+
+
 class SharedNetwork(ConstantNetwork):
     """Transfers over shared links; the closed form is that of a transfer alone, at the rate of its narrowest link.
 
@@ -40,6 +61,8 @@ class SharedNetwork(ConstantNetwork):
     own link; each is one link for each direction, and is shared max-min fairly. A transfer takes no share of the links
     until one latency (the client's and its route's) has passed, and is finished when they have carried its last byte,
     as in SimGrid's fluid model (Velho et al., On the Validity of Flow-Level TCP Network Models, TOMACS 2013).
+
+    The transport divides a transfer into pieces, each of which is a flow; between two of them a transfer uses no link.
 
     The simulation keeps one event, at :meth:`next_event_ns`, moves it whenever it has started or cancelled transfers,
     and collects with :meth:`pop_finished` when it occurs. Computing the next event settles the rates, so call it once
@@ -53,6 +76,8 @@ class SharedNetwork(ConstantNetwork):
         latency_s: one-way latency of the clients' access links, a number or one per client.
         server_down_bps: capacity of the server's own link outwards (egress).
         server_up_bps: capacity of the server's own link inwards (ingress).
+        transport: how transfers of clients send their bytes; default: all at once.
+        loss: share of packets lost on the clients' access links, each way, a number or one per client.
         flows: other traffic; it passes the topology's links only.
 
     Attributes:
@@ -73,6 +98,8 @@ class SharedNetwork(ConstantNetwork):
         latency_s: npt.ArrayLike,
         server_down_bps: float = np.inf,
         server_up_bps: float = np.inf,
+        transport: Transport | None = None,
+        loss: npt.ArrayLike = 0.0,
         flows: Sequence[Flow] = (),
     ) -> None:
         nodes = np.asarray(attachment, dtype=np.int64)
@@ -109,17 +136,28 @@ class SharedNetwork(ConstantNetwork):
             latency_ns=[own_ns + routes.latency_ns[nodes] for routes in topology.routes],
             rates_bps=rates_bps,
         )
-        # Number of the start and links of each transfer.
-        self._under_way: dict[int, tuple[int, list[int]]] = {}
-        # Transfers whose latency has not passed: when it has, number of the start, transfer and size.
-        self._waiting: list[tuple[int, int, int, float]] = []
+        self._transport = transport or Fluid(Parameters())
+        self._loss = [
+            column_view(path_loss(np.broadcast_to(loss, clients), routes.loss[nodes]))
+            for routes in topology.routes
+        ]
+        self._under_way: dict[int, _UnderWay] = {}
+        # (instant, order of start, transfer) of pieces that are to begin.
+        self._waiting: list[tuple[int, int, int]] = []
         self._started = 0
         self.flows = tuple(flows)
         self.flow_ends_ns = [NEVER] * len(flows)
         for number, flow in enumerate(flows):
             route, latency_ns = topology.path(flow.source, flow.target)
-            # Transfers of dispatches have positive numbers.
-            self._begin(-1 - number, route, flow.size_bytes, flow.start_ns + latency_ns)
+            # Transfers of clients have positive numbers.
+            self._begin(
+                -1 - number,
+                route,
+                flow.size_bytes,
+                Course(flow.size_bytes),
+                flow.start_ns + latency_ns,
+                0,
+            )
 
     def __len__(self) -> int:
         """Number of transfers under way."""
@@ -135,15 +173,31 @@ class SharedNetwork(ConstantNetwork):
         """
         if transfer_id in self._under_way:
             raise ValueError(f"transfer {transfer_id} is already under way")
+        course = self._transport.course(size_bytes, self.connection(client, direction))
         due_ns = now_ns + self._latency_ns[direction][client]
-        self._begin(transfer_id, self.route(client, direction), size_bytes, due_ns)
-        self._enter(now_ns)
+        self._begin(transfer_id, self.route(client, direction), size_bytes, course, due_ns, now_ns)
 
-    def _begin(self, transfer_id: int, route: list[int], size_bytes: float, due_ns: int) -> None:
-        """Note a transfer whose latency has passed at ``due_ns``."""
-        self._under_way[transfer_id] = self._started, route
-        heapq.heappush(self._waiting, (due_ns, self._started, transfer_id, float(size_bytes)))
+    def _begin(
+        self,
+        transfer_id: int,
+        route: list[int],
+        size_bytes: float,
+        course: Course,
+        due_ns: int,
+        now_ns: int,
+    ) -> None:
+        """Note a transfer whose course begins at ``due_ns``, when its latency has passed."""
+        pieces = course.pieces(due_ns)
+        self._under_way[transfer_id] = transfer = _UnderWay(
+            started=self._started,
+            route=route,
+            size_bytes=float(size_bytes),
+            wire_bytes=course.size_bytes,
+            pieces=pieces,
+            piece=next(pieces),
+        )
         self._started += 1
+        self._begin_piece(transfer_id, transfer, now_ns)
 
     def cancel(self, transfer_id: int, now_ns: int) -> float:
         """Stop a transfer.
@@ -154,18 +208,23 @@ class SharedNetwork(ConstantNetwork):
         Raises:
             KeyError: no such transfer is under way.
         """
-        self._enter(now_ns)
-        del self._under_way[transfer_id]
-        return self._links.cancel(transfer_id, now_ns) if transfer_id in self._links else 0.0
+        self._begin_due(now_ns)
+        transfer = self._under_way.pop(transfer_id)
+        sent_bytes = transfer.sent_bytes
+        if transfer_id in self._links:
+            sent_bytes += self._links.cancel(transfer_id, now_ns)
+        if transfer.wire_bytes == transfer.size_bytes:
+            return sent_bytes
+        return min(sent_bytes / transfer.wire_bytes, 1.0) * transfer.size_bytes
 
     def next_event_ns(self) -> int:
         """When to call :meth:`pop_finished` next; :data:`~fedsim.units.NEVER` if nothing is under way.
 
         It may return nothing then: a transfer also begins to use its links when its latency has passed.
         """
+        next_ns = self._links.next_completion_ns()
         while self._waiting and self._is_canceled(self._waiting[0]):
             heapq.heappop(self._waiting)
-        next_ns = self._links.next_completion_ns()
         return min(next_ns, self._waiting[0][0]) if self._waiting else next_ns
 
     def pop_finished(self, now_ns: int) -> list[int]:
@@ -173,22 +232,43 @@ class SharedNetwork(ConstantNetwork):
 
         The ends of other traffic are noted in :attr:`flow_ends_ns`.
         """
-        self._enter(now_ns)
-        ends = self._links.pop_completed(now_ns)
-        ends.sort(key=lambda end: (end[0], self._under_way[end[1]][0]))
-        for time_ns, transfer_id in ends:
-            del self._under_way[transfer_id]
+        self._begin_due(now_ns)
+        ends = []
+        for time_ns, transfer_id in self._links.pop_completed(now_ns):
+            transfer = self._under_way[transfer_id]
+            transfer.sent_bytes += transfer.piece.size_bytes
+            try:
+                transfer.piece = transfer.pieces.send(time_ns)
+            except StopIteration:
+                ends.append((time_ns, transfer.started, transfer_id))
+                del self._under_way[transfer_id]
+            else:
+                self._begin_piece(transfer_id, transfer, now_ns)
+        finished = []
+        for time_ns, _, transfer_id in sorted(ends):
             if transfer_id < 0:
                 self.flow_ends_ns[-1 - transfer_id] = time_ns
-        return [transfer_id for _, transfer_id in ends if transfer_id >= 0]
+            else:
+                finished.append(transfer_id)
+        return finished
 
-    def _enter(self, now_ns: int) -> None:
-        """Put the transfers on their links whose latency has passed by ``now_ns``."""
-        while self._waiting and self._waiting[0][0] <= now_ns:
-            waiting = heapq.heappop(self._waiting)
-            if not self._is_canceled(waiting):
-                due_ns, _, transfer_id, size_bytes = waiting
-                self._links.start(transfer_id, self._under_way[transfer_id][1], size_bytes, due_ns)
+    def connection(self, client: int, direction: Direction) -> Connection:
+        """A client's path as the transport sees it."""
+        back = Direction.UP if direction is Direction.DOWN else Direction.DOWN
+        return Connection(
+            rtt_ns=self._latency_ns[direction][client] + self._latency_ns[back][client],
+            rate_bps=self._rates[direction][client],
+            back_bps=self._rates[back][client],
+            loss=self._loss[direction][client],
+            back_loss=self._loss[back][client],
+        )
+
+    def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
+        """Duration of a transfer alone on its links, without its latency."""
+        if isinstance(self._transport, Fluid):
+            return super().nominal_wire_s(client, direction, size_bytes)
+        course = self._transport.course(size_bytes, self.connection(client, direction))
+        return course.alone_s(self._rates[direction][client])
 
     def route(self, client: int, direction: Direction) -> list[int]:
         """Numbers of the links on a client's route."""
@@ -197,7 +277,22 @@ class SharedNetwork(ConstantNetwork):
             *self._routes[direction][self._node[client]],
         ]
 
-    def _is_canceled(self, waiting: tuple[int, int, int, float]) -> bool:
-        _, started, transfer_id, _ = waiting
+    def _begin_piece(self, transfer_id: int, transfer: _UnderWay, now_ns: int) -> None:
+        start_ns, size_bytes, limit_bps = transfer.piece
+        if start_ns > now_ns:
+            heapq.heappush(self._waiting, (start_ns, transfer.started, transfer_id))
+        else:
+            self._links.start(transfer_id, transfer.route, size_bytes, now_ns, limit_bps)
+
+    def _begin_due(self, now_ns: int) -> None:
+        """Put the pieces on their links that are to begin by ``now_ns``."""
+        while self._waiting and self._waiting[0][0] <= now_ns:
+            event = heapq.heappop(self._waiting)
+            if not self._is_canceled(event):
+                transfer = self._under_way[event[2]]
+                self._begin_piece(event[2], transfer, event[0])
+
+    def _is_canceled(self, event: tuple[int, int, int]) -> bool:
+        _, started, transfer_id = event
         transfer = self._under_way.get(transfer_id)
-        return transfer is None or transfer[0] != started
+        return transfer is None or transfer.started != started
