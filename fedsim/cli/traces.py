@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim import bundled
-from fedsim.cli.options import Suggesting, json_option
+from fedsim.cli.options import Suggesting, json_option, user_code_option
 from fedsim.errors import UserError
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
@@ -239,6 +239,7 @@ def synthesize(
 @settings_option
 @output_option
 @force_option
+@user_code_option
 @json_option
 def import_(
     format_: str | None,

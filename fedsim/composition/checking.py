@@ -5,12 +5,13 @@ from __future__ import annotations
 from fedsim.composition.assembly import assemble, check_server
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.shared import Shared
+from fedsim.errors import UserError
 from fedsim.scenario.loading import LoadedScenario
 
 
 def check(
     loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
-) -> None:
+) -> list[UserError]:
     """Check everything that a run refuses before its first event, without running.
 
     Args:
@@ -18,16 +19,20 @@ def check(
         shared: traces and data sets already loaded.
         timing_only: leave the learning out.
 
+    Returns:
+        Warnings: what is probably not meant.
+
     Raises:
         UserError: the one that :func:`fedsim.composition.execution.execute` would raise.
     """
     with loaded.locating_errors():
         require_trackers(loaded)
         assembly = assemble(loaded, shared, timing_only=timing_only)
-        check_server(assembly)
+        warnings = check_server(assembly)
         task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
         if rules.learns and task.may_lack_kernel(scenario.training):
             from fedsim.learning.workers import Station
 
             assert rules.execution is not None
             Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
+    return [loaded.located(warning) for warning in warnings]

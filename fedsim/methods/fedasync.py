@@ -39,6 +39,7 @@ class FedAsync(Method):
         "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1 and section 5.2; "
         "form delta: Li et al., FedCompass, ICLR 2024, Algorithm 1 with single updates"
     )
+    paper_schedules = ("async",)
     companions = {"schedule": {"name": "async"}}
     Params = FedAsyncParams
 
