@@ -118,9 +118,10 @@ class Training(Parameters):
     """Reduced precision inside the model's forward and backward pass (CUDA only)."""
     executor: Literal["auto", "stacked", "parallel", "plain"] = "auto"
     """How cohorts are trained: all in one tensor program, one at a time on worker threads, or one after another."""
-    cuda_graphs: bool = True
+    cuda_graphs: Literal["auto"] | bool = "auto"
     """Record the operations of a local step once and start them together from then on, where groups are trained
-    stacked on CUDA. Never changes a result; turn it off for a module whose operations depend on values."""
+    stacked on CUDA. Never changes a result. With ``auto``, a run whose steps cannot be recorded, because a module's
+    operations depend on values, goes on without it and says so; ``true`` ends such a run with an error."""
     threads: int | None = Field(default=None, ge=1)
     """Worker threads of local training on CPU; all cores when not given. Never changes a result."""
     workers: Workers = ThreadWorkers()

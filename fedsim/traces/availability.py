@@ -549,6 +549,8 @@ class OnlineSampler:
     _PROBES_FROM = 1 << 41
     _ATTEMPTS_ON_ALL = 1 << 8
     _MOST_DRAWS_AHEAD = 1 << 8
+    # A sweep of everybody costs about as much as looking up one client in so many.
+    _SWEEP_WORTH = 32
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -556,7 +558,7 @@ class OnlineSampler:
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), 86_400 * NS_PER_S)
         self._sweep = Sweep(index)
-        self._bin_start = self._bin_end = self._listed_start = -1
+        self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
         # The share of clients online when the bin starts if everybody is drawn from; otherwise 0.
         self._share = 0.0
         # Who of the list is online, as it was found last, and the times between which nobody comes or goes.
@@ -565,6 +567,8 @@ class OnlineSampler:
         self._known_until = 0
         # Attempts of the next draws on everybody, without those that are offline for the rest of the bin.
         self._first_ahead = self._draws_ahead = self._ahead_from = 0
+        # Clients looked up in this bin, instead of sweeping everybody.
+        self._looked_up = 0
         self._block = -1
         self._uniforms: list[float] = []
         self._busy: Bools | None = None
@@ -688,7 +692,7 @@ class OnlineSampler:
             at = 0
         busy = self._busy_view
         for place in range(self._starts[at], self._starts[at + 1]):
-            client = self._ahead[place]
+            client = self._ahead_view[place]
             if busy[client]:
                 continue
             until_ns = self._ahead_until[place]
@@ -698,14 +702,17 @@ class OnlineSampler:
                     continue
             self.online_until_ns = until_ns
             return client
-        clients = self._attempts(draw, self._attempts_ahead, self._ATTEMPTS_ON_ALL)
-        clients = clients[~np.asarray(busy)[clients]]
-        until = self._index.online_until_many(clients, t_ns)
-        online = np.flatnonzero(until > t_ns)
-        if not len(online):
-            return -1
-        self.online_until_ns = int(until[online[0]])
-        return int(clients[online[0]])
+        first = self._attempts_ahead
+        while first < self._ATTEMPTS_ON_ALL:
+            clients = self._attempts(draw, first, 2 * first)[: self._ATTEMPTS_ON_ALL - first]
+            first *= 2
+            clients = clients[~np.asarray(busy)[clients]]
+            until = self._index.online_until_many(clients, t_ns)
+            online = np.flatnonzero(until > t_ns)
+            if len(online):
+                self.online_until_ns = int(until[online[0]])
+                return int(clients[online[0]])
+        return -1
 
     def _look_ahead(self, t_ns: int, draw: int) -> None:
         """Make the attempts of the next draws at once; what is drawn does not depend on how many these are."""
@@ -714,12 +721,26 @@ class OnlineSampler:
         self._draws_ahead = min(max(16, 2 * self._draws_ahead), self._MOST_DRAWS_AHEAD)
         draws = np.arange(draw, draw + self._draws_ahead)[:, None]
         clients = self._attempts(draws, 0, self._attempts_ahead)
-        online, change_ns = self._index.state_many(clients.ravel(), t_ns)
-        useful = online | (change_ns < self._bin_end)
-        sizes = useful.reshape(clients.shape).sum(axis=1)
-        self._starts = [0, *np.cumsum(sizes).tolist()]
-        self._ahead = clients.ravel()[useful].data
-        self._ahead_until = (change_ns * online)[useful].data
+        if (
+            self._swept_start != self._bin_start
+            and self._looked_up * self._SWEEP_WORTH > self._index.clients
+        ):
+            self._sweep_bin()
+        if self._swept_start == self._bin_start:
+            useful = self._useful[clients]
+            self._ahead = clients[useful]
+            change_ns = self._sweep.change_us[self._ahead]
+            change_ns = np.where(change_ns < FAR_US, change_ns * _NS, NEVER)
+            online = self._sweep.online[self._ahead]
+        else:
+            online, change_ns = self._index.state_many(clients.ravel(), t_ns)
+            useful = (online | (change_ns < self._bin_end)).reshape(clients.shape)
+            self._ahead = clients[useful]
+            online, change_ns = online[useful.ravel()], change_ns[useful.ravel()]
+        self._looked_up += clients.size
+        self._starts = [0, *np.cumsum(useful.sum(axis=1)).tolist()]
+        self._ahead_until = (change_ns * online).data
+        self._ahead_view = self._ahead.data
         self._first_ahead, self._ahead_from = draw, t_ns
 
     def _one_of_acceptable(self, t_ns: int, busy: Bools, draw: int) -> int:
@@ -775,6 +796,8 @@ class OnlineSampler:
         self._bin_end = self._bin_start + self._bin_ns
         self._draws_ahead = 0
         self._share = 0.0
+        # As much as in the last bin will be asked again.
+        self._looked_up //= 2
         if self._index.clients >= self._LARGE:
             some = self._attempts(0, self._PROBES_FROM, self._PROBES_FROM + self._PROBES)
             share = float(self._index.is_online_many(some, self._bin_start).mean())
@@ -783,14 +806,20 @@ class OnlineSampler:
         if not self._share:
             self._list()
 
+    def _sweep_bin(self) -> None:
+        """Find for everybody whether a client is online at any instant of the bin."""
+        if self._swept_start != self._bin_start:
+            self._swept_start = self._bin_start
+            self._sweep.advance(self._bin_start)
+            self._useful = self._sweep.change_us < -(-self._bin_end // _NS)
+            self._useful |= self._sweep.online
+
     def _list(self) -> None:
         """List the clients that are online at any instant of the bin."""
         self._listed_start = self._bin_start
-        self._sweep.advance(self._bin_start)
+        self._sweep_bin()
         online, change_us = self._sweep.online, self._sweep.change_us
-        listed = change_us < -(-self._bin_end // _NS)
-        listed |= online
-        self._listed = np.flatnonzero(listed)
+        self._listed = np.flatnonzero(self._useful)
         self._count = len(self._listed)
         change_us = change_us.take(self._listed)
         self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)
