@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fedsim.errors import UserError, UserErrors, nearest
+from fedsim.errors import UserError, nearest, raise_all
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import MetricDefinition
@@ -37,9 +37,7 @@ def refuse(errors: Iterable[UserError]) -> None:
     Raises:
         UserError: there are.
     """
-    found = list(errors)
-    if found:
-        raise found[0] if len(found) == 1 else UserErrors(found)
+    raise_all(list(errors))
 
 
 def unmet_requirements(
