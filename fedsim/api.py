@@ -47,7 +47,8 @@ def run(
 
     Args:
         scenario: a YAML file, the name of a built-in scenario (``"quickstart"``), or nested mappings as a file would
-            hold them (relative paths are then relative to the working directory), in which a part may also be a class or an instance: ``{"method": MyMethod}``.
+            hold them (relative paths are then relative to the working directory), in which a part may also be a class
+            or an instance: ``{"method": MyMethod}``.
         output: the run folder; ``runs/<name>-seed<seed>`` when None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
         overwrite: replace a run that is there; one that failed is replaced anyway.
