@@ -105,7 +105,8 @@ def load_user_component(
 ) -> type[Any]:
     """The class ``file.py:ClassName`` (relative to ``folder``), which must derive from ``base``.
 
-    If ``of_function`` is given, the name may also be that of a function, which it turns into a class. The file is named in the log (logger ``fedsim``, level INFO) before it is imported.
+    If ``of_function`` is given, the name may also be that of a function, which it turns into a class. The file is named
+    in the log (logger ``fedsim``, level INFO) before it is imported.
 
     Raises:
         UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
