@@ -27,7 +27,9 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """The scenario with the keys of an example replaced; a part is replaced as a whole."""
     result = dict(base)
     for key, value in change.items():
-        nested = isinstance(value, dict) and isinstance(result.get(key), dict) and "name" not in value
+        nested = (
+            isinstance(value, dict) and isinstance(result.get(key), dict) and "name" not in value
+        )
         result[key] = merged(result[key], value) if nested else value
     return result
 
