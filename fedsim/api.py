@@ -1,4 +1,4 @@
-"""fedsim in Python: run a scenario, finish a run, load one, run many, compare."""
+"""The Python interface: run, resume, load, sweep and compare."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PathLike = str | os.PathLike[str]
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario, overrides: Iterable[str] = ()
 ) -> LoadedScenario:
-    """A checked scenario from a file, a mapping as a YAML file would hold it, or one already checked."""
+    """A loaded scenario from a file, from a mapping with the same content, or one that is already loaded."""
     if isinstance(scenario, LoadedScenario):
         return scenario
     if isinstance(scenario, Mapping):
@@ -46,17 +46,17 @@ def run(
     """Run a scenario into a run folder.
 
     Args:
-        scenario: a YAML file, the name of a built-in scenario (``"quickstart"``), or nested mappings as a file would
-            hold them (relative paths are then relative to the working directory), in which a part may also be a class
+        scenario: a YAML file, the name of a built-in scenario (``"quickstart"``), or nested mappings with the same
+            content as a file (relative paths then refer to the working directory), in which a part may also be a class
             or an instance: ``{"method": MyMethod}``.
-        output: the run folder; ``runs/<name>-seed<seed>`` when None.
+        output: the run folder; ``runs/<name>-seed<seed>`` if None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
-        overwrite: replace a run that is there; one that failed is replaced anyway.
-        timing_only: simulate time alone, without learning.
-        timeline: a complete run (or its folder) on whose timeline to learn: who worked when, for how many steps, and
-            what was aggregated together stay as recorded.
-        live: keep ``report.html`` up to date while the run goes on; an open page loads itself again.
-        on_progress: called now and then while the run goes on. In a notebook, a bar is shown if None.
+        overwrite: replace an existing run; a failed one is always replaced.
+        timing_only: simulate time only, without training.
+        timeline: a complete run (or its folder) whose timeline is used: which clients worked when, for how many
+            steps, and which updates were aggregated together are as recorded.
+        live: update ``report.html`` during the run; an open page reloads itself.
+        on_progress: called several times a second during the run. If it is None, a notebook shows a progress bar.
 
     Returns:
         The finished run; its tables are pandas DataFrames.
@@ -84,16 +84,16 @@ def resume(
     live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
-    """Finish a run that was killed or interrupted; the result is the one it would have had, bit for bit.
+    """Finish a run that was killed or interrupted; the result is bit for bit that of an uninterrupted run.
 
     Args:
         path: the run folder.
-        overrides: other workers to go on with, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
+        overrides: settings to change, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
             ``memory`` and ``cuda_graphs``, which never change a result.
         live, on_progress: as for :func:`run`.
 
     Raises:
-        UserError: the folder holds no run or a damaged one, or more is to change than may.
+        UserError: the folder holds no run or a damaged one, or an override is not allowed.
     """
     with notebook_bar(Path(path).name) as bar:
         return resume_run(Path(path), tuple(overrides), live=live, on_progress=on_progress or bar)
@@ -118,7 +118,7 @@ def compare(
 
     Args:
         paths: run folders, folders of sweeps, or runs; one or several.
-        targets: such as ``"accuracy=0.9"``; those the scenarios state when none are given.
+        targets: such as ``"accuracy=0.9"``; by default those of the scenarios.
         baseline: variant that times are relative to; the first when None.
 
     Raises:

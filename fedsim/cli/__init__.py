@@ -25,6 +25,7 @@ COMMANDS = {
     "watch": "Follow a run or a sweep.",
     "report": "Write a run's report page anew.",
     "compare": "Compare runs on one page.",
+    "flower": "Run a Flower app on simulated devices.",
     "sweep": "Run every combination of a scenario's sweep.",
     "verify": "Check the files of runs, sweeps and trace bundles.",
     "scenario": "Check, show and describe scenarios.",

@@ -65,6 +65,6 @@ user_code_option = click.option(
     expose_value=False,
     is_eager=True,
     callback=_refuse_user_code,
-    help=f"Refuse scenarios that run code of their own (file.py:Class); also {NO_USER_CODE}=1.",
+    help=f"Refuse to import code that a scenario names (file.py:Class); also {NO_USER_CODE}=1.",
 )
 """For the commands that import users' files."""

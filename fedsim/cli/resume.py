@@ -10,7 +10,6 @@ import click
 
 from fedsim.cli.options import json_option, live_option, user_code_option
 from fedsim.cli.progress import following, next_command
-from fedsim.cli.summary import print_summary
 
 
 @click.command(name="resume")
@@ -33,6 +32,7 @@ def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) ->
     The result is the one the run would have had, bit for bit, also with other workers (-s). A complete run is left as
     it is.
     """
+    from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import resume
 
     with (

@@ -16,7 +16,6 @@ from fedsim.cli.options import (
     user_code_option,
 )
 from fedsim.cli.progress import following, next_command
-from fedsim.cli.summary import print_summary
 
 
 @click.command(name="run")
@@ -64,6 +63,7 @@ def command(
     """
     from fedsim.analysis.run import load_run
     from fedsim.api import read_scenario
+    from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import default_folder, execute
 
     loaded = read_scenario(scenario, overrides)

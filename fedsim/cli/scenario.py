@@ -38,14 +38,15 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
     Whatever 'fedsim run' refuses before its first event is refused here with the same message. Nothing is downloaded: a
     data set that is not on the disk is named, and what depends on it is not checked.
     """
-    from fedsim.composition.execution import check as check_run
+    from fedsim.composition.checking import check as check_run
     from fedsim.composition.shared import Shared
-    from fedsim.sweeps.plan import plan_runs
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
     loaded = load_scenario(scenario, overrides=overrides)
     runs = [loaded]
     if loaded.scenario.sweep is not None:
+        from fedsim.sweeps.plan import plan_runs
+
         runs = [planned.loaded for planned in plan_runs(loaded)]
     shared, missing = Shared(), dict[str, None]()
     with no_downloads():

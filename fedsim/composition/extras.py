@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
-from fedsim.learning.learner import Learner
 from fedsim.runs.checkpoint import save_model
 from fedsim.runs.folder import RunFolder
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import CheckpointModels
 from fedsim.timeline import Aggregate, Evaluate
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
+
+if TYPE_CHECKING:
+    from fedsim.learning.learner import Learner
 
 _LOGGER = logging.getLogger("fedsim")
 

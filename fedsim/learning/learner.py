@@ -48,10 +48,10 @@ class Learner:
     trained. With ``training.verify: eager`` every instruction is executed when it is submitted, one dispatch at a time.
 
     Args:
-        station: what is learned, by which method, on which device.
+        station: task, method and device.
         evaluation: the scenario's evaluation section.
-        metrics: measured on test samples besides those of every run.
-        workers: who trains; workers of this process if None.
+        metrics: metrics on test samples in addition to those of every run.
+        workers: workers that train; those of this process if None.
         folder: for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its
             beginning; instructions that the checkpoint contains are not executed again, their metrics are delivered
@@ -113,11 +113,11 @@ class Learner:
     # -- the timeline -------------------------------------------------------------------------------------------------
 
     def hold(self, version: int) -> None:
-        """Keep what was sent of ``version`` for a dispatch that was handed out."""
+        """Keep the vectors of ``version`` that a dispatch was sent."""
         self._side.versions.hold(version)
 
     def drop(self, version: int) -> None:
-        """Note that a dispatch of ``version`` has ended and will not be trained."""
+        """Record that a dispatch of ``version`` has ended and will not be trained."""
         self._side.versions.release(version)
 
     def submit(self, instruction: Instruction) -> None:
@@ -182,7 +182,7 @@ class Learner:
             return
         with reproducible():
             while pending:
-                # Step 1: train what the waiting instructions need, as far as their versions exist.
+                # Step 1: train the dispatches that the waiting instructions need and whose versions exist.
                 wave = self._wave(pending.needed())
                 if wave:
                     self._train(wave)
@@ -199,7 +199,7 @@ class Learner:
         """Start the workers; otherwise the first wave does.
 
         Raises:
-            UserError: the scenario asks for workers that are not available.
+            UserError: the scenario requests workers that are not available.
         """
         if not self._started:
             self.workers.start(self.station.describe())

@@ -1,4 +1,4 @@
-"""Parameters in words: what the command line and the reference pages say about a model's fields."""
+"""Descriptions of parameters for the command line and the reference pages."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Parameter:
     """One parameter.
 
     Attributes:
-        key: how it is written; dotted for those of a nested model.
-        kind: what it takes, in words.
-        default: its default as YAML would write it; None where it must be given.
+        key: its key in a scenario; dotted for a nested model.
+        kind: what it accepts, in words.
+        default: its default as YAML; None if it is required.
         meaning: its description.
     """
 
@@ -46,7 +46,7 @@ class Parameter:
 
 
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
-    """The parameters of a model, those of a nested model right after the one that holds it."""
+    """The parameters of a model; those of a nested model follow the parameter that holds it."""
     for key, info in fields_by_key(model).items():
         meaning = " ".join(descriptions(model).get(key, "").split()).replace("``", "`")
         yield Parameter(
@@ -132,7 +132,7 @@ def _example_value(row: Parameter) -> str:
 
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
-    """What an annotation allows, in words."""
+    """What an annotation accepts, in words."""
     bounds = []
     for item in metadata:
         if isinstance(item, OfKind):
@@ -192,7 +192,7 @@ def _name_of(annotation: Any) -> str:
 
 
 def _default(info: FieldInfo) -> str | None:
-    """A field's default as YAML would write it; None where it must be given."""
+    """A field's default as YAML; None if it is required."""
     if info.is_required():
         return None
     for item in info.metadata:

@@ -1,4 +1,4 @@
-"""Trackers: where the metrics of a run go besides its folder. :mod:`fedsim.tracking.base` is the interface.
+"""Experiment trackers, one file each; :mod:`fedsim.tracking.base` is the interface.
 
 Invariant: a client is imported only if a scenario names it, and a tracker never changes a result.
 """

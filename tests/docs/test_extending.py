@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ BLOCKS = blocks(PAGE)
 SCENARIO: dict[str, Any] = YAML(typ="safe", pure=True).load(BLOCKS[0].text)
 EXAMPLES = {
     match[1]: (code, use)
-    for code, use in zip(BLOCKS[1:], BLOCKS[2:], strict=False)
+    for code, use in pairwise(BLOCKS[1:])
     if (match := re.match(r"# (my_\w+\.py)\n", code.text))
 }
 
