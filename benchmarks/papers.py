@@ -267,7 +267,7 @@ def compass_table(results: Results, partition: str, target: float) -> str:
         row = [label]
         for speeds in SPEEDS:
             runs = results.where(
-                lambda s, speeds=speeds: (
+                lambda s, speeds=speeds, label=label: (
                     compass_label(s) == label
                     and s["devices"]["compute"]["name"] == speeds
                     and s["task"]["partition"]["name"] == partition

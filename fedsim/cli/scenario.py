@@ -39,16 +39,16 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
     runs = [loaded]
     if loaded.scenario.sweep is not None:
         runs = [planned.loaded for planned in plan_runs(loaded)]
-    shared, missing = Shared(), dict[str, None]()
+    shared, found = Shared(), dict[str, None]()
     with no_downloads():
         for run in runs:
             try:
-                check_run(run, shared)
+                found |= dict.fromkeys(check_run(run, shared))
             except NotOnDisk as error:
-                missing[
-                    f"{error.where}: {error.message}, so what depends on it was not checked"
-                ] = None
-    for note in missing:
+                found[f"{error.where}: {error.message}, so what depends on it was not checked"] = (
+                    None
+                )
+    for note in found:
         click.echo(f"note: {note}")
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
 

@@ -20,6 +20,7 @@ from fedsim.composition.assembly import (
     build_server,
     check_server,
 )
+from fedsim.composition.notes import notes
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -191,8 +192,11 @@ def execute(
 
 def check(
     loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
-) -> None:
+) -> list[str]:
     """Check everything that :func:`execute` refuses before its first event, without running.
+
+    Returns:
+        Notes: what is not wrong, but hardly what the user expects.
 
     Args:
         loaded: the scenario.
@@ -208,6 +212,7 @@ def check(
         task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
         if rules.execution is not None and task.may_lack_kernel(scenario.training):
             Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
+        return notes(assembly)
 
 
 def _assemble(
@@ -565,6 +570,7 @@ class _Execution:
         run = Run(folder)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
+        remarks = notes(assembly)
         down_bytes, up_bytes = assembly.rules.traffic_bytes
         run.info = folder.complete(
             simulated_s=simulated_s,
@@ -580,6 +586,7 @@ class _Execution:
             wall_learning_s=self._learning.seconds,
             wall_time_plane_s=began - self._began - self._learning.seconds,
             learning=None if self._learner is None else self._learner.describe(),
+            **({"notes": remarks} if remarks else {}),
             **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
         )
         self._checkpoints.remove()

@@ -44,6 +44,7 @@ class FedCompass(Method):
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 and 3; +M and +N: section 5.2"
     )
     companions = {"schedule": {"name": "compass"}}
+    weights_population = True
     Params = FedCompassParams
 
     def initial_state(self, model: Tensor) -> ServerState:

@@ -602,7 +602,10 @@ def test_iterates_of_fedsum_b_with_weight_decay() -> None:
 
 def test_fedvarp_remembers_gradients_or_changes() -> None:
     """Rates 0.1, 0.1 / sqrt 2, ...: what is remembered in the unit of changes is too large when it is used again."""
-    training = {"optimizer": {"name": "sgd", "lr": 0.1}, "lr_schedule": {"name": "inverse_sqrt", "scale": 1}}
+    training = {
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "lr_schedule": {"name": "inverse_sqrt", "scale": 1},
+    }
     rates = [0.1 / np.sqrt(t + 1) for t in range(3)]
     log = [[0, 1], [0], [1]]
     for remembers in ("gradients", "changes"):
