@@ -139,8 +139,8 @@ def _weights_table() -> list[str]:
     return [
         "## Default weights\n",
         "Methods differ in how much a client counts, each as in its paper. Where clients hold unequal numbers of "
-        "samples this changes the objective, so set `weights` to compare the rules alone; `fedsim compare` warns if variants "
-        "differ in it.\n",
+        "samples this changes the objective, so set `weights` to compare the rules alone; `fedsim compare` warns if "
+        "variants differ in it.\n",
         "| weights of the updates | methods |",
         "|---|---|",
         *(f"| {text} | {', '.join(names[kind])} |" for kind, text in meanings.items()),
