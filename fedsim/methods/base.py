@@ -46,8 +46,7 @@ class MethodContext:
         samples: training samples of each client, (N,) int64.
         learning_rate: local learning rate at (round, simulated seconds).
         local_steps: local steps of a full dispatch of each client, (N,) int64.
-        dtype: floating-point type of all vectors.
-        device: device of the vectors.
+        tensors: returns floating-point type and device of all vectors; read them as :attr:`dtype` and :attr:`device`.
         seed: the scenario's seed.
         availability_cycle_s: length of one availability cycle of the devices in seconds; a day unless the trace has
             a longer one.
@@ -59,11 +58,20 @@ class MethodContext:
     samples: npt.NDArray[np.int64]
     learning_rate: Callable[[int, float], float]
     local_steps: npt.NDArray[np.int64]
-    dtype: torch.dtype
-    device: torch.device
+    tensors: Callable[[], tuple[torch.dtype, torch.device]]
     seed: int
     availability_cycle_s: float = 86_400.0
     optimizer: Optimizer = field(default_factory=lambda: Sgd(SgdParams()))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of all vectors."""
+        return self.tensors()[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the vectors."""
+        return self.tensors()[1]
 
     @property
     def sgd_momentum(self) -> tuple[float, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.learning.optimizers.sgd import Sgd
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def check_requirements(method: Method, schedule: type[ScheduleTraits]) -> None:
         UserError: they do not; one error for all unmet needs.
     """
     errors = unmet_requirements(method, schedule)
-    if errors:
-        raise errors[0] if len(errors) == 1 else UserErrors(errors)
+    raise_all(errors)
 
 
 def unmet_requirements(method: Method, schedule: type[ScheduleTraits]) -> list[UserError]:

@@ -89,6 +89,11 @@ class Sync(Schedule):
             self._start_round()
 
     def _start_round(self) -> None:
+        server = self.server
+        if server.now_ns < server.busy_until_ns:
+            # The clients drawn must still be online when the server can dispatch again.
+            server.call_at(server.busy_until_ns, self._start_round)
+            return
         clients = self.selection.cohort(self.params.over_selection)
         if len(clients) < self.params.min_cohort and self.params.min_updates > 0:
             self.server.call_when_available(self._start_round)
