@@ -21,6 +21,6 @@ def notes(assembly: Assembly) -> list[str]:
     return [
         f"{method.title} weights each update by its client's share of the whole population, and on average only "
         f"{format_share(share)} of the clients are online: they move the model by that share of their mean change, "
-        "which is slow. Use a method that averages over those who report, such as fedavg or fedbuff with scale: mean, or a "
-        "trace with more clients online."
+        "which is slow. Use a method that averages over those who report, such as fedavg or fedbuff with scale: mean, or "
+        "a trace with more clients online."
     ]
