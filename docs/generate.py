@@ -104,6 +104,7 @@ def methods_page() -> str:
         "What each method sends, keeps and needs. P is the length of the model's parameter vector. "
         "`fedsim methods show NAME` prints the same.\n",
     ]
+    lines += _weights_table()
     for name, method in sorted(CATALOG.kinds["method"].registry().items()):
         described = describe(name)
         lines += [
@@ -147,6 +148,31 @@ def papers_page() -> str:
         )
         lines += [f"## {title}\n", f"For {parts}. <{one.link}>\n", f"```text\n{one.bibtex}\n```\n"]
     return _join(lines)
+
+
+def _weights_table() -> list[str]:
+    """Default weights of clients' updates, by method."""
+    names: dict[str, list[str]] = {}
+    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+        field = method.Params.model_fields.get("weights")
+        names.setdefault("always equal" if field is None else str(field.default), []).append(
+            f"`{name}`"
+        )
+    meanings = {
+        "samples": "by training samples, unless `weights: uniform` is set",
+        "uniform": "equal, unless `weights: samples` is set",
+        "always equal": "always equal: the method has no parameter `weights`",
+    }
+    return [
+        "## Default weights\n",
+        "Methods differ in how much a client counts, each as in its paper. Where clients hold unequal numbers of "
+        "samples this changes the objective, so set `weights` to compare the rules alone; `fedsim compare` warns if "
+        "variants differ in it.\n",
+        "| weights of the updates | methods |",
+        "|---|---|",
+        *(f"| {text} | {', '.join(names[kind])} |" for kind, text in meanings.items()),
+        "",
+    ]
 
 
 def commands_page() -> str:

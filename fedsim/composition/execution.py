@@ -141,8 +141,9 @@ def execute(
     with loaded.locating_errors():
         require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        for warning in check_server(assembly, _MANY):
-            on_warning(loaded.located(warning))
+        warnings = check_server(assembly, _MANY)
+    for warning in warnings:
+        on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -155,6 +156,7 @@ def execute(
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
+                **({"notes": [warning.message for warning in warnings]} if warnings else {}),
                 **environment(),
             },
         )

@@ -337,6 +337,7 @@ class Method(Component, ABC):
         needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not.
         needs_no_momentum: why local steps must be SGD without momentum; empty if they need not.
         personal: whether clients keep a part of the model for themselves.
+        weights_population: whether a client's weight is its share of all clients, those that are offline included.
     """
 
     title: ClassVar[str] = ""
@@ -347,6 +348,7 @@ class Method(Component, ABC):
     needs_sgd: str = ""
     needs_no_momentum: str = ""
     personal: ClassVar[bool] = False
+    weights_population: bool = False
 
     def __init__(self, params: Any, context: MethodContext) -> None:
         self.params = params
