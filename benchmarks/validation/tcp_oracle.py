@@ -41,6 +41,8 @@ from fedsim.units import NEVER, to_ns
 HERE = Path(__file__).parent
 MEASURED = HERE / "tcp_measured.jsonl"
 TABLE = HERE / "tcp_oracle.md"
+PAGE = HERE.parent.parent / "docs" / "validation.md"
+MARKS = "<!-- transfers -->", "<!-- end of transfers -->"
 PACKET_BYTES = 1500
 LONGEST_S = 60.0
 RELAY_BPS = (
@@ -421,7 +423,12 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     text = table(comparisons())
     TABLE.write_text(text)
-    print(text.partition("## Cases")[0])
+    summary = text.partition("## Summary\n")[2].partition("## Cases")[0].strip()
+    page = PAGE.read_text()
+    begin, end = MARKS
+    before, _, rest = page.partition(begin)
+    PAGE.write_text(f"{before}{begin}\n\n{summary}\n\n{end}{rest.partition(end)[2]}")
+    print(summary)
     return 0
 
 
