@@ -12,7 +12,7 @@ import abc
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +131,7 @@ class NetworkContext:
             a bundle.
         seed: the scenario's seed.
         folder: folder of the scenario.
+        offset_ns: instant of the traces at simulated time 0, a number or one per client.
     """
 
     clients: int
@@ -138,6 +139,7 @@ class NetworkContext:
     device_rows: IntArray
     seed: int
     folder: Path
+    offset_ns: IntArray | int = field(default=0, kw_only=True)
 
     @property
     def traces(self) -> TraceBundle:

@@ -141,7 +141,7 @@ def _ride(
     if unassigned.any():
         number[unassigned] = len(series.names) - 1
         scale[unassigned] = _constant_rates(direction, unassigned, ratio, context)
-    return Ride(number, offset_us * NS_PER_US, scale)
+    return Ride(number, offset_us * NS_PER_US + context.offset_ns, scale)
 
 
 def _constant_rates(
