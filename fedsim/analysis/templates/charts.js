@@ -315,9 +315,9 @@ const fedsim = (() => {
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
       const margin = visible.length ? Math.max(...visible.map((mark) => textWidth(mark.label))) + 12 : 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
-      const ya = axis({ kind: y.kind, low, high, scale: scales.y, pixels: box.bottom - box.top, horizontal: false });
+      const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
       box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
-      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x, pixels: box.right - box.left, horizontal: true });
+      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true });
       const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
       const pairs = (values) => values.map((value, index) => (xScale.holds(x.values[index]) ? [xScale.to(x.values[index]), value === null || !yScale.holds(value) ? null : yScale.to(value)] : null)).filter(Boolean);
       const faint = (s) => (only !== null && only !== s.label ? 0.12 : 1);
