@@ -177,7 +177,14 @@ def _row(row: Parameter) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return _plain(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _plain(text: str) -> str:
+    """Text with a ``<`` escaped where Markdown would take it for the beginning of a tag: never in code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", "&lt;", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
@@ -185,7 +192,7 @@ def _prose(thing: type[BaseModel] | type[Component]) -> str:
     text = inspect.cleandoc(thing.__doc__ or "")
     text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", text)[0]
     text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
-    return text.replace("<", "&lt;")
+    return _plain(text)
 
 
 def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:

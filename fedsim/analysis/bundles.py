@@ -103,23 +103,42 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
         ]  # fmt: skip
         hours = [_Line(n, names[n], np.append(a.by_hour, a.by_hour[-1:])) for n, a in online]
         finding = each_says(most) if most else "Not every hour was observed."
-        yield _Panel("hour", "Online by hour of the day", finding, np.arange(25.0), "hour", "count", hours, "devices online")
+        yield _Panel(
+            "hour",
+            "Online by hour of the day",
+            finding,
+            np.arange(25.0),
+            "hour",
+            "count",
+            hours,
+            "devices online",
+        )
     days = [(n, a.by_weekday) for n, a in online if a.by_weekday is not None]
     if days:
-        spread = [(n, f"from {format_share(np.nanmin(d))} to {format_share(np.nanmax(d))} online") for n, d in days]
+        spread = [
+            (n, f"from {format_share(np.nanmin(d))} to {format_share(np.nanmax(d))} online")
+            for n, d in days
+        ]
         yield _Panel(
             "weekday", "Online by weekday", each_says(spread), np.arange(7.0), "day", "count",
             [_Line(n, names[n], d) for n, d in days], "devices online", names=WEEKDAYS,
         )  # fmt: skip
 
     def spreads(
-        id: str, title: str, label: str, kind: Kind, found: list[tuple[int, str, Spread]], factor: float = 1.0
+        id: str,
+        title: str,
+        label: str,
+        kind: Kind,
+        found: list[tuple[int, str, Spread]],
+        factor: float = 1.0,
     ) -> Iterator[_Panel]:
         found = [(n, name, spread) for n, name, spread in found if len(spread.samples)]
         if not found:
             return
         log = kind != "share"
-        x = _places([spread.samples * factor for _, _, spread in found], log=log, times=kind == "time")
+        x = _places(
+            [spread.samples * factor for _, _, spread in found], log=log, times=kind == "time"
+        )
         lines = []
         for n, name, spread in found:
             several = len({other for m, other, _ in found if m == n}) > 1
@@ -132,26 +151,60 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
         texts: dict[int, list[str]] = {}
         for n, name, spread in found:
             way = name.rpartition(" ")[2] if name.endswith((" up", " down")) else ""
-            texts.setdefault(n, []).append(f"{format_value(spread.percentile(50) * factor, kind)} {way}".strip())
+            texts.setdefault(n, []).append(
+                f"{format_value(spread.percentile(50) * factor, kind)} {way}".strip()
+            )
         middle = [(n, f"median {format_names(values)}") for n, values in texts.items()]
         yield _Panel(id, title, each_says(middle), x, label, kind, lines, log=log)
 
-    yield from spreads("share", "Time online of a device", "share of its time", "share", [(n, "share", a.share) for n, a in online])
-    for name, title in (("sessions_s", "Length of sessions"), ("gaps_s", "Length of gaps"), ("remaining_s", "Remaining time online")):
+    yield from spreads(
+        "share",
+        "Time online of a device",
+        "share of its time",
+        "share",
+        [(n, "share", a.share) for n, a in online],
+    )
+    for name, title in (
+        ("sessions_s", "Length of sessions"),
+        ("gaps_s", "Length of gaps"),
+        ("remaining_s", "Remaining time online"),
+    ):
         label = {"remaining_s": "from a moment online"}.get(name, "length")
-        yield from spreads(name, title, label, "time", [(n, name, getattr(a, name)) for n, a in online])
+        yield from spreads(
+            name, title, label, "time", [(n, name, getattr(a, name)) for n, a in online]
+        )
     column = _common_column(every)
-    compute = [(n, name, s.compute[name]) for n, s in enumerate(every) for name in [column or next(iter(s.compute), "")] if name in s.compute]
-    label = {"relative_speed": "speed relative to the reference", "sample_s": "time per sample"}.get(column, column or "figure of compute")
-    yield from spreads("compute", "Speed of devices", label, "time" if column == "sample_s" else "number", compute)
-    rates = [(n, name.replace("bandwidth_bps", "rate"), spread) for n, s in enumerate(every) for name, spread in s.network.items() if name.startswith("bandwidth")]
+    compute = [
+        (n, name, s.compute[name])
+        for n, s in enumerate(every)
+        for name in [column or next(iter(s.compute), "")]
+        if name in s.compute
+    ]
+    label = {
+        "relative_speed": "speed relative to the reference",
+        "sample_s": "time per sample",
+    }.get(column, column or "figure of compute")
+    yield from spreads(
+        "compute", "Speed of devices", label, "time" if column == "sample_s" else "number", compute
+    )
+    rates = [
+        (n, name.replace("bandwidth_bps", "rate"), spread)
+        for n, s in enumerate(every)
+        for name, spread in s.network.items()
+        if name.startswith("bandwidth")
+    ]
     yield from spreads("rate", "Bandwidth", "Mbit/s", "number", rates, 1e-6)
-    rtt = [(n, "rtt", spread) for n, s in enumerate(every) for name, spread in s.network.items() if name.startswith("rtt") and not name.endswith("up")]
+    rtt = [
+        (n, "rtt", spread)
+        for n, s in enumerate(every)
+        for name, spread in s.network.items()
+        if name.startswith("rtt") and not name.endswith("up")
+    ]
     yield from spreads("rtt", "Round-trip time", "round-trip time", "time", rtt)
 
 
 def _common_column(every: Sequence[BundleStatistics]) -> str:
-    """A column of the speeds that all bundles with speeds have, so that they can be compared; empty if there is none."""
+    """A column of the speeds that all bundles with speeds share, to compare them; empty if there is none."""
     computes = [each.compute for each in every if each.compute]
     known = ("relative_speed", "sample_s", "score")
     return next((name for name in known if computes and all(name in c for c in computes)), "")
@@ -175,13 +228,20 @@ def _page(every: Sequence[BundleStatistics], panels: list[_Panel]) -> str:
     figures = {panel.id: _figure(panel) for panel in panels}
     columns = [sections(each) for each in every]
     titles = dict.fromkeys(title for column in columns for title in column)
-    tables = {f"table-{number}": _table(f"table-{number}", title, columns, every) for number, title in enumerate(titles)}
+    tables = {
+        f"table-{number}": _table(f"table-{number}", title, columns, every)
+        for number, title in enumerate(titles)
+    }
     names = [each.name for each in every]
     observed = sum(each.device_days for each in every)
     tiles = [
         Tile("Devices", format_count(sum(each.devices for each in every))),
         Tile("With a usable trace", format_count(sum(each.valid_devices for each in every))),
-        *([Tile("Device-days observed", format_number(observed))] if math.isfinite(observed) else []),
+        *(
+            [Tile("Device-days observed", format_number(observed))]
+            if math.isfinite(observed)
+            else []
+        ),
     ]
     drawn = {**figures, **tables}
     return (
@@ -203,23 +263,33 @@ def _figure(panel: _Panel) -> Figure:
         {
             "label": line.label,
             "color": f"g{line.bundle % len(LOOKS)}",
-            "dash": (1, 1.5) if line.fit else (4, 2) if line.up else LOOKS[line.bundle % len(LOOKS)].dash,
+            "dash": (1, 1.5)
+            if line.fit
+            else (4, 2)
+            if line.up
+            else LOOKS[line.bundle % len(LOOKS)].dash,
             "plain": line.fit or line.up,
         }
         for line in panel.lines
     ]
     columns = [Column("x", panel.label, panel.kind, panel.x)]
-    columns += [Column(line.label, line.label, "share", shortened(line.values, 4)) for line in panel.lines]
+    columns += [
+        Column(line.label, line.label, "share", shortened(line.values, 4)) for line in panel.lines
+    ]
     extra = {"series": series, "unit": panel.unit, "log": panel.log, "names": list(panel.names)}
     return Figure(panel.id, panel.finding, tuple(columns), extra)
 
 
-def _table(id: str, title: str, columns: Sequence[Any], every: Sequence[BundleStatistics]) -> Figure:
+def _table(
+    id: str, title: str, columns: Sequence[Any], every: Sequence[BundleStatistics]
+) -> Figure:
     cells = [column.get(title, {}) for column in columns]
     labels = list(dict.fromkeys(label for rows in cells for label in rows))
     shown = [Column("label", "", "text", labels)]
     for each, rows in zip(every, cells, strict=True):
-        shown.append(Column(each.name, each.name, "text", [rows.get(label, "–") for label in labels]))
+        shown.append(
+            Column(each.name, each.name, "text", [rows.get(label, "–") for label in labels])
+        )
     return Figure(id, title, tuple(shown))
 
 
@@ -248,7 +318,13 @@ def _picture(every: Sequence[BundleStatistics], panels: list[_Panel]) -> Any:
         for line in panel.lines:
             look = LOOKS[line.bundle % len(LOOKS)]
             style = ":" if line.fit else "--" if line.up else "-"
-            axes.plot(panel.x, 100 * line.values, style, color=look.light, linewidth=1 if line.fit else 1.5)
+            axes.plot(
+                panel.x,
+                100 * line.values,
+                style,
+                color=look.light,
+                linewidth=1 if line.fit else 1.5,
+            )
         axes.set_ylim(bottom=0)
     handles = [
         picture.axes[0].plot([], [], color=LOOKS[n % len(LOOKS)].light, label=each.name)[0]
@@ -256,5 +332,7 @@ def _picture(every: Sequence[BundleStatistics], panels: list[_Panel]) -> Any:
         if picture.axes
     ]
     if handles:
-        picture.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+        picture.legend(
+            handles=handles, loc="outside upper center", ncols=len(handles), frameon=False
+        )
     return picture

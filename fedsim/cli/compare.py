@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 @click.option(
     "--width",
     metavar="LENGTH|VENUE",
-    help="Width of the figure: 84mm, 3.25in, or a venue's column and fonts: acm, iclr, icml, ieee, lncs, mlsys, nature, "
-    "neurips, usenix; with -text, such as ieee-text, that of its text.",
+    help="Width of the figure: 84mm, 3.25in, or a venue's column and fonts: acm, iclr, icml, ieee, lncs, mlsys, "
+    "nature, neurips, usenix; with -text, such as ieee-text, that of its text.",
 )
 @click.option("--height", metavar="LENGTH", help="Height of the figure.")
 @click.option(
@@ -93,8 +93,8 @@ def command(
     """Compare RUN... (run folders, or the folder of a sweep) on one page.
 
     Runs that differ in their seed alone form a group; groups are named after what sets their scenarios apart. Writes a
-    page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens with
-    the metric, axes and ranges of the figure.
+    page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens
+    with the metric, axes and ranges of the figure.
     """
     from fedsim.analysis.comparison import compare
     from fedsim.analysis.comparison.figure import FigureStyle
@@ -188,7 +188,9 @@ def _print(comparison: Comparison, page: Path) -> None:
         table.add_row(*cells)
     console.print(table)
     if comparison.grouping.differing:
-        console.print(f"keys that differ: {', '.join(comparison.grouping.differing)}", highlight=False)
+        console.print(
+            f"keys that differ: {', '.join(comparison.grouping.differing)}", highlight=False
+        )
     console.print(f"page: {page}", soft_wrap=True, highlight=False)
 
 

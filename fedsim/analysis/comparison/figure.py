@@ -24,7 +24,7 @@ _HELVETICA = ("Helvetica", "Arial", "Nimbus Sans", "TeX Gyre Heros", "DejaVu San
 
 
 class Venue(NamedTuple):
-    """Widths in inches of a column and of the text, the fonts of the text, and the size of a figure's text in points."""
+    """Widths of a column and of the text in inches, the fonts, and the size of a figure's text in points."""
 
     column: float
     text: float
@@ -77,7 +77,9 @@ class FigureStyle:
                 hint=f"choose one of {', '.join(COSTS)}",
             )
         if self.log not in (None, *LOGS):
-            raise UserError(f"no such scale: '{self.log}'", where="log", hint=f"choose one of {', '.join(LOGS)}")
+            raise UserError(
+                f"no such scale: '{self.log}'", where="log", hint=f"choose one of {', '.join(LOGS)}"
+            )
 
     def resolved(self, kind: Kind) -> ResolvedStyle:
         """The style as numbers.
@@ -142,7 +144,9 @@ def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
     lower, upper = ends
     if not colon or (lower is not None and upper is not None and lower >= upper):
         raise UserError(
-            f"'{value}' is not a range", where=where, hint=f"write two values, the lower first: {example}"
+            f"'{value}' is not a range",
+            where=where,
+            hint=f"write two values, the lower first: {example}",
         )
     return lower, upper
 
@@ -172,6 +176,6 @@ def inches(value: str | float | None, where: str) -> float | None:
         raise UserError(
             f"'{value}' is not a length from 0.5 to 100 inches",
             where=where,
-            hint=f"write 84mm, 3.25in or 240pt; a width may be one of {', '.join(VENUES)}, with -text for the whole text",
+            hint=f"write 84mm, 3.25in or 240pt; a width may be a venue: {', '.join(VENUES)}, or ieee-text for the text",
         )
     return length

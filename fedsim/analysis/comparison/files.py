@@ -31,7 +31,8 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
         style: of the figure, and what the page shows first.
 
     Raises:
-        UserError: no run measured a metric of the figure, the folder has other files of these names, or cannot be written to.
+        UserError: no run measured a metric of the figure; or the folder has other files of these names or cannot be
+            written to.
     """
     if comparison.metrics or style.metrics:
         style = style.for_metrics(*map(comparison.measured, style.metrics or (None,)))

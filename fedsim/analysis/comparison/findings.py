@@ -141,8 +141,8 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
     ``metrics`` and ``against`` list key, label and kind; ``settings`` holds by setting, metric and cost the grid
-    ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs; ``points`` is about the most points of
-    a curve, fewer if there are many curves.
+    ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs; ``points`` is about the most points
+    of a curve, fewer if there are many curves.
     """
 
     limit = _points(comparison)
@@ -178,7 +178,9 @@ def _points(comparison: ComparisonTables) -> int:
 
 
 def _drawn(values: dict[str, Any]) -> dict[str, Any]:
-    known = {key: list_ for key, list_ in values.items() if key == "mean" or np.isfinite(list_).any()}
+    known = {
+        key: list_ for key, list_ in values.items() if key == "mean" or np.isfinite(list_).any()
+    }
     return {key: shortened(list_, 5) for key, list_ in known.items()}
 
 

@@ -53,7 +53,11 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
         handles, names = figure.axes[0].get_legend_handles_labels()
         if len(handles) > 4 or size.inset is not None or len(figure.axes) > 1:
             figure.legend(
-                handles, names, loc="outside lower center", ncols=max(1, int(width / 1.6)), frameon=False
+                handles,
+                names,
+                loc="outside lower center",
+                ncols=max(1, int(width / 1.6)),
+                frameon=False,
             )
         else:
             figure.axes[0].legend(frameon=False)
@@ -88,8 +92,7 @@ def _panel(
     frame = comparison.curves(metric, style.against)
     share = 100.0 if definition.unit == "share" and style.log != "logit" else 1.0
     cost, kind = COSTS[style.against]
-    low, high = size.xlim
-    end = float(frame["x"].max()) if high is None else high
+    end = float(frame["x"].max()) if size.xlim[1] is None else size.xlim[1]
     scale, unit = axis_unit(end, kind)
     frame = frame[frame["setting"] == setting]
 
@@ -155,7 +158,14 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float, *, low:
 
 
 def _draw(
-    axes: Any, rows: pd.DataFrame, label: str, look: Look, scale: float, share: float, *, bands: bool
+    axes: Any,
+    rows: pd.DataFrame,
+    label: str,
+    look: Look,
+    scale: float,
+    share: float,
+    *,
+    bands: bool,
 ) -> None:
     known = rows[rows["mean"].notna()]
     x = known["x"].to_numpy() / scale
@@ -181,6 +191,8 @@ def _draw(
 
 def save_figure(figure: Figure, path: Path, size: ResolvedStyle | None = None) -> None:
     """Write a figure; the suffix of the path gives the file format."""
-    dates: dict[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix, {})
+    dates: dict[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(
+        path.suffix, {}
+    )
     with matplotlib.rc_context(_settings(size) if size else _SETTINGS):
         figure.savefig(path, metadata=dates, dpi=300)

@@ -85,11 +85,13 @@ def age(run: Run) -> Figure | None:
         finding += " Every aggregated update came from the newest version."
     elif len(np.unique(versions)) == 1:
         finding += f" All were {format_count(versions[0])} versions stale."
-    return Figure("age", finding, histogram(seconds, time_bins(float(seconds.max()), 40), "time", "updates"))
+    return Figure(
+        "age", finding, histogram(seconds, time_bins(float(seconds.max()), 40), "time", "updates")
+    )
 
 
 def delay(run: Run) -> Figure | None:
-    """FedSUM's delay tau_t over the server updates; None if it only counts them, as before the first return of a client."""
+    """FedSUM's delay tau_t over the server updates; None if it only counts them."""
     updates = len(run.aggregations)
     delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)

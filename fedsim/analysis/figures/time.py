@@ -154,7 +154,7 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
 
 
 def online(run: Run) -> Figure | None:
-    """Clients online, and clients working, over simulated time; None if nobody worked and who was online is not known."""
+    """Clients online, and clients working, over simulated time; None if neither is known."""
     table = run.online
     if table is not None and len(table):
         rows = thin(len(table))

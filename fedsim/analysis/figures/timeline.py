@@ -8,20 +8,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import Columns, Figure, columns_of, population, thin
 from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
-from fedsim.runs.phases import aggregation_times, outcome_codes, phases
+from fedsim.runs.phases import outcome_codes, phases
 from fedsim.scenario.model import Energy
 from fedsim.units import to_ns
 
 MAX_BARS_SHOWN = 5000
 _MAX_STRETCHES, _MAX_ROUNDS = 5000, 2000
-_LOST = [outcome.label for outcome in (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)]
+_LOST = [
+    outcome.label for outcome in (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
+]
 
 _COLUMNS: Columns = (
     ("client_id", "client", "count"),
@@ -76,7 +77,9 @@ def timeline(run: Run) -> Figure:
             "clients": chosen,
             "people": _people(table, chosen),
             "presence": _presence(run, place, until),
-            "rounds": np.round(rounds[rounds <= until][thin(int((rounds <= until).sum()), _MAX_ROUNDS)], 3),
+            "rounds": np.round(
+                rounds[rounds <= until][thin(int((rounds <= until).sum()), _MAX_ROUNDS)], 3
+            ),
             "battery": battery
             and {
                 "floor": battery.battery_floor,

@@ -603,6 +603,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, ink, finding, titleOf, textWidth, charts, live,
+    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, png, ink, finding, titleOf, textWidth, charts, live,
   };
 })();
