@@ -38,10 +38,16 @@ class Run:
     """One run folder. Tables are read on first use and then kept.
 
     A run that is still in progress, or was killed, has the rows that reached the disk.
+
+    Args:
+        folder: the run folder.
+        scenario: its resolved scenario, if that is known already; otherwise it is read on first use.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, scenario: dict[str, Any] | None = None) -> None:
         self.folder = folder
+        if scenario is not None:
+            self.scenario = scenario
         self.info: dict[str, Any] = folder.read_info()
         """``run.json``: status, versions, hardware, seed, wall seconds, summary."""
 

@@ -52,7 +52,7 @@ const fedsim = (() => {
     const [a, b] = [to(low), to(high)];
     const at = (value) => ((to(value) - a) / (b - a || 1)) * pixels;
     let found = marks;
-    if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, 84) : ticks(kind, low, high, pixels / 36);
+    if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, Math.min(84, Math.max(56, pixels / 4))) : ticks(kind, low, high, pixels / 36);
     if (!found) {
       found = ROUND[scale](kind).filter((mark) => low <= mark && mark <= high);
       if (found.length < 3) found = ticks(kind, low, high, pixels / (horizontal ? 84 : 36)).filter(SCALES[scale].holds);
