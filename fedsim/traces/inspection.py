@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fedsim.formatting import format_duration, format_share
 from fedsim.traces.fitting import Fit
 from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
 
@@ -28,20 +29,8 @@ Rows = dict[str, str]
 Text = Callable[[float], str]
 
 
-def length_text(seconds: float) -> str:
-    """A length of time in few characters: ``0.02 s``, ``181 s``, ``1.3 h``, ``4.2 d``."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s" if math.isfinite(seconds) else "-"
-
-
 def _rate_text(bps: float) -> str:
     return f"{bps / 1e6:.3g} Mbit/s"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.3g} %"
 
 
 def _spread(spread: Spread, text: Text, percents: Sequence[float] = (10, 50, 90)) -> str:
@@ -88,10 +77,10 @@ def sections(statistics: BundleStatistics) -> dict[str, Rows]:
         compute |= _column(name, spread, text)
     network: Rows = {}
     for name, spread in statistics.network.items():
-        network |= _column(name, spread, length_text if name.startswith("rtt") else _rate_text)
+        network |= _column(name, spread, format_duration if name.startswith("rtt") else _rate_text)
     for way, spread in statistics.network_series_bps.items():
         network[f"series {way}, in time"] = _spread(spread, _rate_text, (5, 50, 95))
-        network[f"series {way}, below 0.1 Mbit/s"] = _share(float((spread.samples < 1e5).mean()))
+        network[f"series {way}, below 0.1 Mbit/s"] = format_share(float((spread.samples < 1e5).mean()))
     if statistics.speed_bandwidth_rank_correlation is not None:
         correlation = f"{statistics.speed_bandwidth_rank_correlation:+.2f}"
         network["rank correlation of speed and rate"] = correlation
@@ -111,18 +100,18 @@ def _column(name: str, spread: Spread, text: Text) -> Rows:
 def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]:
     hours, rhythm = online.by_hour, online.rhythm
     when = {
-        "online, share of the time": _share(online.online_share),
-        "share of a device, 10 / 50 / 90 %": _spread(online.share, _share),
+        "online, share of the time": format_share(online.online_share),
+        "share of a device, 10 / 50 / 90 %": _spread(online.share, format_share),
         "devices never online": f"{online.never_online:,}",
-        "share online at a moment, 0 / 50 / 100 %": _spread(online.moments, _share, (0, 50, 100)),
+        "share online at a moment, 0 / 50 / 100 %": _spread(online.moments, format_share, (0, 50, 100)),
         f"by hour, 0 to 23 ({clock} clock)": _bars(hours),
     }
     if np.isfinite(hours).all() and hours.max() > 0:
         low, high = hours.min(), hours.max()
         ratio = f", ratio {high / low:.2f}" if low > 0 else ""
         when["most and fewest online"] = (
-            f"{_share(high)} at {int(hours.argmax()):02d} h,"
-            f" {_share(low)} at {int(hours.argmin()):02d} h{ratio}"
+            f"{format_share(high)} at {int(hours.argmax()):02d} h,"
+            f" {format_share(low)} at {int(hours.argmin()):02d} h{ratio}"
         )
     if rhythm is not None:
         when["cosine m (1 + A cos(2 pi (h - h0) / 24))"] = (
@@ -137,13 +126,13 @@ def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]
         "sessions per device and day, 10 / 50 / 90 %": _spread(
             online.sessions_a_day, "{:.3g}".format
         ),
-        "session, 10 / 50 / 90 %": _spread(online.sessions_s, length_text),
-        "gap, 10 / 50 / 90 %": _spread(online.gaps_s, length_text),
-        "remaining of a device picked online": _spread(online.remaining_s, length_text),
+        "session, 10 / 50 / 90 %": _spread(online.sessions_s, format_duration),
+        "gap, 10 / 50 / 90 %": _spread(online.gaps_s, format_duration),
+        "remaining of a device picked online": _spread(online.remaining_s, format_duration),
     }
     for level in online.at_least:
-        label = f"at least {length_text(level.length_s)}: sessions; devices picked online"
-        lengths[label] = f"{_share(level.sessions)}; {_share(level.devices_picked_online)}"
+        label = f"at least {format_duration(level.length_s)}: sessions; devices picked online"
+        lengths[label] = f"{format_share(level.sessions)}; {format_share(level.devices_picked_online)}"
     # One order for all bundles, so that they can stand side by side.
     fits = {
         f"{what}: {fit.family}": _fit_text(fit) + ("  (best)" if fit is spread.fits[0] else "")
