@@ -231,15 +231,14 @@ def _row(row: Parameter) -> str:
 
 
 def _cell(text: str) -> str:
-    return _outside_code(text.replace("|", "\\|").replace("\n", " "))
+    return _plain(text).replace("|", "\\|").replace("\n", " ")
 
 
-def _outside_code(text: str) -> str:
-    """Text in which ``<`` is escaped, but in code and in links, where Markdown shows it as it is."""
-    pieces = re.split(r"(`[^`]*`|<https://[^>]*>)", text)
-    return "".join(
-        piece if index % 2 else piece.replace("<", "&lt;") for index, piece in enumerate(pieces)
-    )
+def _plain(text: str) -> str:
+    """Text with a ``<`` escaped where Markdown would take it for the beginning of a tag; not in code and links."""
+    parts = re.split(r"(`[^`]*`|<https://[^>]*>)", text)
+    parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", "&lt;", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
@@ -247,7 +246,7 @@ def _prose(thing: type[BaseModel] | type[Component]) -> str:
     text = inspect.cleandoc(thing.__doc__ or "")
     text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", text)[0]
     text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
-    return _outside_code(text)
+    return _plain(text)
 
 
 def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:
