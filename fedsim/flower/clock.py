@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from fedsim.units import NS_PER_S
@@ -132,7 +132,7 @@ class SimulatedClock:
                 continue
             for key, value in list(vars(module).items()):
                 # Compared by identity, because equality of unknown objects may do anything.
-                if type(value) in (type(time.time), type) and id(value) in _IDS:
+                if type(value) in (BuiltinFunctionType, type) and id(value) in _IDS:
                     replaced.append((module, key, value))
                     setattr(module, key, _STAND_INS[value])
         try:
