@@ -85,8 +85,7 @@ def make_learner(
         samples=task.samples,
         learning_rate=learning_rate(training),
         local_steps=np.full(task.clients, training.local_steps, dtype=np.int64),
-        dtype=execution.dtype,
-        device=execution.device,
+        tensors=lambda: (execution.dtype, execution.device),
         seed=0,
         optimizer=training.optimizer.create(),
     )

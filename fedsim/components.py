@@ -1,8 +1,8 @@
 """Named, replaceable parts of a scenario: methods, schedules, selections, datasets, models and the like.
 
-A part is a class with a ``name`` and a ``Params`` model. It lives in a file of its own in the package of its kind,
-where it is
-found without being listed anywhere, or in a file of the user's (``name: my_method.py:MyMethod``).
+A part is a class with a ``name`` and a ``Params`` model. It is defined in a separate file in the
+package of its kind, where it is found without being listed anywhere, or in a user's file
+(``name: my_method.py:MyMethod``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import os
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
@@ -33,8 +33,8 @@ class Component:
     Attributes:
         name: how a scenario names the part.
         Params: its parameters.
-        companions: parts of other kinds in the same section that belong to this one, where the scenario gives none:
-            kind to a part as a scenario writes it, such as ``{"schedule": {"name": "buffered"}}``.
+        companions: default parts of other kinds in the same section, if the scenario gives none: a part as in a
+            scenario by kind, such as ``{"schedule": {"name": "buffered"}}``.
     """
 
     name: ClassVar[str] = ""
@@ -45,40 +45,70 @@ class Component:
 ComponentType = TypeVar("ComponentType", bound=Component)
 
 
+class _Parts(Mapping[str, type[ComponentType]]):
+    """The parts of one kind, by name; a part whose module has its name is imported without the others."""
+
+    def __init__(self, package: str, base: type[ComponentType]) -> None:
+        self._package, self._base = package, base
+        root = importlib.import_module(package)
+        self._modules = sorted(module.name for module in pkgutil.iter_modules(root.__path__))
+
+    def __getitem__(self, name: str) -> type[ComponentType]:
+        if name in self._modules:
+            parts = self._defined_in(name)
+            if name in parts:
+                return parts[name]
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @functools.cached_property
+    def _all(self) -> dict[str, type[ComponentType]]:
+        found: dict[str, type[ComponentType]] = {}
+        for module in self._modules:
+            for name, part in self._defined_in(module).items():
+                if name in found:
+                    raise RuntimeError(f"two parts are named {name!r}: {found[name]} and {part}")
+                found[name] = part
+        return dict(sorted(found.items()))
+
+    def _defined_in(self, name: str) -> dict[str, type[ComponentType]]:
+        module = importlib.import_module(f"{self._package}.{name}")
+        return {
+            value.name: value
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, self._base)
+            and value.name
+            and value.__module__ == module.__name__
+            and not inspect.isabstract(value)
+        }
+
+
 @functools.cache
-def discover(package: str, base: type[ComponentType]) -> dict[str, type[ComponentType]]:
-    """The parts of one kind that ship with fedsim, by name, from the modules of ``package``."""
-    found: dict[str, type[ComponentType]] = {}
-    root = importlib.import_module(package)
-    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda module: module.name):
-        module = importlib.import_module(f"{package}.{info.name}")
-        for value in vars(module).values():
-            if not (isinstance(value, type) and issubclass(value, base) and value.name):
-                continue
-            if value.__module__ != module.__name__ or inspect.isabstract(value):
-                continue
-            if value.name in found:
-                raise RuntimeError(
-                    f"two parts are named {value.name!r}: {found[value.name]} and {value}"
-                )
-            found[value.name] = value
-    return dict(sorted(found.items()))
+def discover(package: str, base: type[ComponentType]) -> Mapping[str, type[ComponentType]]:
+    """The parts of one kind that ship with fedsim, by name, from the modules of ``package``; imported when used."""
+    return _Parts(package, base)
 
 
 def is_user_reference(name: str) -> bool:
-    """Whether ``name`` names a class in a file of the user's: ``path/to/file.py:ClassName``."""
+    """Whether ``name`` names a class in a user's file: ``path/to/file.py:ClassName``."""
     return ".py:" in name
 
 
 NO_USER_CODE = "FEDSIM_NO_USER_CODE"
-"""Environment variable that refuses to import files of users; processes that are started inherit it."""
+"""Environment variable that forbids importing users' files; child processes inherit it."""
 
 _LOGGER = logging.getLogger("fedsim")
 _USER_MODULE = "fedsim_user_"
 
 
 def users_traceback(error: BaseException) -> TracebackType | None:
-    """Where ``error`` passed through a file of the user's: its traceback from there on; None where it did not."""
+    """The traceback of ``error`` from the first frame in a user's file on; None if it passed through none."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
@@ -88,7 +118,7 @@ def users_traceback(error: BaseException) -> TracebackType | None:
 
 
 def users_line(error: BaseException) -> str | None:
-    """The innermost line of a file of the user's that ``error`` passed through, as ``file:line``; None where none."""
+    """The innermost line of a user's file that ``error`` passed through, as ``file:line``; None if there is none."""
     trace, found = users_traceback(error), None
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):

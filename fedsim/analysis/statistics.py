@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 
 from fedsim.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.runs.phases import (
@@ -18,6 +18,9 @@ from fedsim.runs.phases import (
     outcome_codes,
     phases,
 )
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Integers = npt.NDArray[np.int64]
 
@@ -172,6 +175,8 @@ def participation_weights(
         updates: T.
         samples: samples of each client, shape (N,), to weigh its contributions by; equal weights if None.
     """
+    from scipy import sparse
+
     t = aggregated_versions(dispatches) - 1
     rows = t >= 0
     t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
@@ -196,6 +201,8 @@ def participation_term(weights: sparse.csr_array, window: int) -> Floats:
     Returns:
         One value for each of the T // P windows.
     """
+    from scipy import sparse
+
     updates, clients = weights.shape
     count = updates // window
     t = np.arange(count * window)

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import json_option
+from fedsim.cli.options import Suggesting, json_option
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def command() -> None:
     """List and describe the methods."""
 
@@ -147,8 +147,7 @@ def _traffic(method: Any) -> dict[str, Any]:
             samples=np.full(clients, 10),
             learning_rate=lambda round_, time_s: 0.1,
             local_steps=np.full(clients, 5),
-            dtype=torch.float32,
-            device=torch.device("cpu"),
+            tensors=lambda: (torch.float32, torch.device("cpu")),
             seed=0,
         ),
     )

@@ -8,14 +8,20 @@ from pathlib import Path
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
+from fedsim.cli.options import (
+    Suggesting,
+    json_option,
+    override_option,
+    scenario_argument,
+    user_code_option,
+)
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def command() -> None:
     """Check, show and describe scenarios."""
 
@@ -30,14 +36,15 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
     Whatever 'fedsim run' refuses before its first event is refused here with the same message. Nothing is downloaded: a
     data set that is not on the disk is named, and what depends on it is not checked.
     """
-    from fedsim.composition.execution import check as check_run
+    from fedsim.composition.checking import check as check_run
     from fedsim.composition.shared import Shared
-    from fedsim.sweeps.plan import plan_runs
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
     loaded = load_scenario(scenario, overrides=overrides)
     runs = [loaded]
     if loaded.scenario.sweep is not None:
+        from fedsim.sweeps.plan import plan_runs
+
         runs = [planned.loaded for planned in plan_runs(loaded)]
     shared, missing = Shared(), dict[str, None]()
     with no_downloads():

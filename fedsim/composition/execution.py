@@ -6,9 +6,8 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from fedsim.composition.assembly import (
     check_server,
 )
 from fedsim.composition.closing import write_population
+from fedsim.composition.extras import ModelKeeper, Trackers, require_trackers
 from fedsim.composition.recorded import (
     LEARNED_VALUES,
     RecordedTimeline,
@@ -28,18 +28,16 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
-from fedsim.composition.remote import remote_workers
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, UserErrors
-from fedsim.learning.device import Execution
-from fedsim.learning.learner import Learner
-from fedsim.learning.workers import Station
 from fedsim.metrics import DEFINITIONS_KEY, to_document
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
+from fedsim.runs.progress import Progress as Progress
+from fedsim.runs.progress import share_done
 from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
@@ -52,31 +50,21 @@ from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
 from fedsim.units import NS_PER_S
 
+if TYPE_CHECKING:
+    from fedsim.learning.learner import Learner
+
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
-MAY_CHANGE = ("training.workers", "training.threads", "training.memory", "training.cuda_graphs")
+MAY_CHANGE = (
+    "training.workers",
+    "training.threads",
+    "training.memory",
+    "training.cuda_graphs",
+    "logging",
+)
 """What a resumed run may have otherwise, because it never changes a result."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come.
-
-    Attributes:
-        simulated_s: simulated seconds.
-        version: server updates made.
-        rounds: rounds closed.
-        dispatched: dispatches handed out.
-        share: part of the run that is done, as far as its limits tell; 0 to 1.
-        metrics: newest metrics.
-    """
-
-    simulated_s: float
-    version: int
-    rounds: int
-    dispatched: int
-    share: float
-    metrics: Mapping[str, float]
+REFRESH_S = 10
+"""Wall seconds between two versions of the page of a run in progress."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -116,6 +104,7 @@ def execute(
     timeline: Run | None = None,
     shared: Shared | None = None,
     threads: int | None = None,
+    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario.
@@ -129,6 +118,7 @@ def execute(
             split are then of its seed, whatever the scenario's own.
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training where the scenario does not say; never changes a result.
+        live: write the report page while the run goes on, and let it load itself again.
         on_progress: called now and then while the run goes on.
 
     Raises:
@@ -147,6 +137,7 @@ def execute(
         )
     # Everything that can be wrong with the scenario is found before the folder is made.
     with loaded.locating_errors():
+        require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
         check_server(assembly)
     folder = RunFolder(output if output is not None else default_folder(loaded))
@@ -156,7 +147,7 @@ def execute(
             {
                 "name": loaded.scenario.name,
                 "seed": loaded.scenario.seed,
-                "timing_only": assembly.rules.execution is None,
+                "timing_only": not assembly.rules.learns,
                 "user_code": loaded.user_code(),
                 "timeline": None
                 if timeline is None
@@ -177,6 +168,7 @@ def execute(
                     began,
                     timeline=timeline,
                     threads=threads,
+                    live=live,
                 )
             except UserError:
                 # A mistake that only the making of the learner could show: leave nothing behind.
@@ -184,27 +176,6 @@ def execute(
                 folder.remove()
                 raise
             return execution.run()
-
-
-def check(
-    loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
-) -> None:
-    """Check everything that :func:`execute` refuses before its first event, without running.
-
-    Args:
-        loaded: the scenario.
-        shared: traces and data sets already loaded.
-        timing_only: leave the learning out.
-
-    Raises:
-        UserError: the one that :func:`execute` would raise.
-    """
-    with loaded.locating_errors():
-        assembly = assemble(loaded, shared, timing_only=timing_only)
-        check_server(assembly)
-        task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
-        if rules.execution is not None and task.may_lack_kernel(scenario.training):
-            Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
 
 
 def _assemble(
@@ -225,6 +196,7 @@ def resume(
     *,
     shared: Shared | None = None,
     threads: int | None = None,
+    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Finish a run that was killed or interrupted, with the result it would have had.
@@ -234,7 +206,7 @@ def resume(
     Args:
         path: the run folder; its scenario stays as it is.
         overrides: values to go on with by dotted path, of those in :data:`MAY_CHANGE`.
-        shared, threads, on_progress: as in :func:`execute`.
+        shared, threads, live, on_progress: as in :func:`execute`.
 
     Raises:
         UserError: there is no such run, it is damaged, it was made in another way, or more is to change than may.
@@ -270,6 +242,7 @@ def resume(
                 began,
                 timeline=timeline,
                 threads=threads,
+                live=live,
                 resumed=True,
             ).run()
 
@@ -383,6 +356,7 @@ class _Execution:
         *,
         timeline: Run | None,
         threads: int | None,
+        live: bool,
         resumed: bool = False,
     ) -> None:
         self._assembly = assembly
@@ -390,15 +364,19 @@ class _Execution:
         self._folder = folder
         self._writer = writer
         self._on_progress = on_progress
+        self._live = live
+        self._refresh_at = 0.0
+        self._stop = assembly.scenario.stop.model_dump()
         self._began = began
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._checkpointed_at = time.monotonic()
         self._learning = _Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
+        self._trackers: Trackers | None = None
         self._learner = (
             self._make_learner(threads, None if timeline is None else world_seed(timeline))
-            if assembly.rules.execution is not None
+            if assembly.rules.learns
             else None
         )
         self._plane = None if self._learner is None else _TimedPlane(self._learner, self._learning)
@@ -412,10 +390,17 @@ class _Execution:
             )
 
     def _make_learner(self, threads: int | None, seed_of_world: int | None) -> Learner:
+        from fedsim.composition.remote import remote_workers
+        from fedsim.learning.device import Execution
+        from fedsim.learning.learner import Learner
+        from fedsim.learning.workers import Station
+
         scenario, task = self._assembly.scenario, self._assembly.task
         training = scenario.training
         if training.threads is None and threads is not None:
             training = training.model_copy(update={"threads": threads})
+        kept = scenario.checkpoint_models
+        keeper = None if kept is None else ModelKeeper(kept, self._folder)
         execution = Execution.of(training)
         station = Station(task, self._assembly.method, training, scenario.seed, execution)
         learner = Learner(
@@ -427,13 +412,17 @@ class _Execution:
             checkpoint=self._checkpoints.load(),
             on_metrics=self._on_metrics,
             on_rest=self._on_rest,
+            **({} if keeper is None else {"on_version": keeper.on_version}),
         )
         definitions = to_document(learner.metric_definitions.values())
         self._folder.update_info(**{DEFINITIONS_KEY: definitions})
+        self._trackers = Trackers(self._assembly.loaded, self._folder, resumed=self._resumed)
         return learner
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
         self._metrics = metrics
+        assert self._trackers is not None
+        self._trackers.log(instruction, metrics)
         self._writer.append_metrics(
             instruction.time_s, instruction.version, instruction.round, metrics
         )
@@ -449,6 +438,8 @@ class _Execution:
         """Report progress after a server update, and end the run here if the process was told to end."""
         if self._on_progress is not None:
             self._report_progress(self._on_progress)
+        if self._live:
+            self._refresh_report()
         if self._grace.requested is not None:
             if self._learner is not None:
                 # What is pending is trained first, so that the checkpoint holds it.
@@ -457,23 +448,31 @@ class _Execution:
             self._grace.stop_if_requested()
 
     def _report_progress(self, on_progress: OnProgress) -> None:
-        stop, server = self._assembly.scenario.stop, self._server
+        server = self._server
         now_s = server.now_ns / NS_PER_S
-        shares = [
-            done / limit
-            for done, limit in (
-                (now_s, stop.simulated_time),
-                (server.round, stop.rounds),
-                (server.dispatched, stop.dispatches),
-                (server.arrived, stop.arrivals),
-            )
-            if limit
-        ]
-        on_progress(
-            Progress(
-                now_s, server.version, server.round, server.dispatched, max(shares), self._metrics
-            )
+        share = share_done(
+            self._stop,
+            simulated_s=now_s,
+            rounds=server.round,
+            dispatches=server.dispatched,
+            arrivals=server.arrived,
         )
+        on_progress(
+            Progress(now_s, server.version, server.round, server.dispatched, share, self._metrics)
+        )
+
+    def _refresh_report(self) -> None:
+        """Write the page of a run in progress, at most a twentieth of the time."""
+        began = time.monotonic()
+        if began < self._refresh_at:
+            return
+        self._writer.flush()
+        with contextlib.suppress(
+            UserError
+        ):  # A page that cannot be written is reported at the end.
+            Run(self._folder).report(refresh_s=REFRESH_S)
+        ended = time.monotonic()
+        self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
 
     def run(self) -> Run:
         """Simulate, learn, and close the books.
@@ -524,18 +523,24 @@ class _Execution:
 
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
-        self._folder.update_info(status=status, **more)
+        info = self._folder.update_info(status=status, **more)
+        if self._trackers is not None:
+            self._trackers.finish(status, _summary(info))
+        if self._live:
+            with contextlib.suppress(UserError):
+                Run(self._folder).report()  # An open page stops loading itself again.
 
     def _close(self) -> Run:
-        """Write what is written at the end, and hold the run against itself; gives the run as it was read for that."""
+        """Write the remaining files of a finished run, check its consistency, and return it."""
         assembly, folder = self._assembly, self._folder
         self._writer.finish()
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
+        scenario = assembly.loaded.resolved()
         own = self._learner.client_metrics() if self._learner is not None else None
         write_population(
-            folder,
+            Run(folder, scenario),
             population,
             assembly.task.samples,
             end_ns,
@@ -550,7 +555,7 @@ class _Execution:
         # The tables alone do not tell how long a run went on after its last event.
         folder.update_info(simulated_s=simulated_s)
         began = time.perf_counter()
-        run = Run(folder)
+        run = Run(folder, scenario)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
         down_bytes, up_bytes = assembly.rules.traffic_bytes
@@ -571,7 +576,14 @@ class _Execution:
             **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
         )
         self._checkpoints.remove()
+        if self._trackers is not None:
+            self._trackers.finish(Status.COMPLETE, _summary(run.info))
         return run
+
+
+def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of ``run.json``, for trackers."""
+    return {key: value for key, value in info.items() if isinstance(value, int | float | str)}
 
 
 class _Stopwatch:

@@ -1,39 +1,49 @@
-"""The rules of a run: method, schedule and selection, what they send, and whether they fit together."""
+"""The rules of a run: method, schedule and selection, the bytes they transfer, and whether they are compatible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import torch
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from fedsim.composition.world import World
 from fedsim.errors import UserError
-from fedsim.learning.device import Execution
 from fedsim.learning.metrics import Metric
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.requirements import check_requirements
 from fedsim.metrics import definition
 from fedsim.scenario.model import Scenario
+from fedsim.scenario.training import Training
 from fedsim.tasks.base import ITEM_BYTES, Task
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedsim.learning.device import Execution
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How the clients learn.
+    """The rules of a run.
 
     Attributes:
         scenario: the scenario.
-        execution: where tensors live; None if only time is simulated.
+        learns: whether a model is trained; otherwise only time is simulated.
         method: the learning rules.
-        metrics: what is measured besides the metrics of every run.
+        metrics: metrics besides those of every run.
     """
 
     scenario: Scenario
-    execution: Execution | None
+    learns: bool
     method: Method
     metrics: tuple[Metric, ...]
+
+    @cached_property
+    def execution(self) -> Execution | None:
+        """Where tensors live; None if only time is simulated."""
+        return _execution(self.scenario.training) if self.learns else None
 
     @property
     def traffic_bytes(self) -> tuple[float, float]:
@@ -54,12 +64,12 @@ class Rules:
 
     @property
     def keeps_lost_work(self) -> bool:
-        """Whether clients keep something of work that the server never uses."""
+        """Whether clients keep state from work that the server never uses."""
         return any(memory.kept_when_lost for memory in self.method.memories().values())
 
     @property
     def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
-        """Whether metrics meet the target at which the run stops; None without a target."""
+        """Function that returns whether metrics meet the target of the run; None without a target."""
         target = self.scenario.stop.target
         if not target:
             return None
@@ -72,9 +82,9 @@ class Rules:
                 raise UserError(
                     f"there is no metric '{unknown[0]}' to stop at",
                     where="stop.target",
-                    hint=f"this task measures: {', '.join(sorted(metrics))}"
+                    hint=f"metrics of this task: {', '.join(sorted(metrics))}"
                     if metrics
-                    else "the data set has no test samples; give it some",
+                    else "the data set has no test samples, which every metric needs",
                 )
             return all(
                 bool(definition(name, own).reached(metrics[name], value))
@@ -95,40 +105,64 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
     Args:
         scenario: the scenario.
         world: its clients.
-        timing_only: leave the learning out.
+        timing_only: simulate time only.
 
     Raises:
-        UserError: the rules do not fit the task or each other.
+        UserError: the rules are not compatible with the task or each other.
     """
     timing = timing_only or not world.task.learns
     if timing and scenario.stop.target:
         raise UserError(
-            "a target needs training, but this run simulates time alone",
+            "a target needs training, but this run only simulates time",
             where="stop.target",
-            hint="leave out the target, or run without --timing-only on a task that learns",
+            hint="remove stop.target, or run a task that trains a model without --timing-only",
         )
-    execution = None if timing else Execution.of(scenario.training)
-    method = build_method(scenario, world.task, execution, world.availability_cycle_s)
+    if not timing and _asks_for_hardware(scenario.training):
+        _execution(scenario.training)
+    method = build_method(scenario, world.task, world.availability_cycle_s, learns=not timing)
     check_requirements(method, scenario.server.schedule.type)
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
-    return Rules(scenario, execution, method, metrics)
+    return Rules(scenario, not timing, method, metrics)
 
 
-def build_method(
-    scenario: Scenario, task: Task, execution: Execution | None, cycle_s: float
-) -> Method:
+def _asks_for_hardware(training: Training) -> bool:
+    """Whether the training section names hardware or software that this machine may lack."""
+    return (
+        training.device == "cuda"
+        or training.autocast != "none"
+        or training.workers.name != "threads"
+    )
+
+
+def _execution(training: Training) -> Execution:
+    from fedsim.learning.device import Execution
+
+    return Execution.of(training)
+
+
+def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool = True) -> Method:
     """The method of a scenario, with the facts of the run that it may use.
 
     Args:
         scenario: the scenario.
-        task: what is learned.
-        execution: where tensors live; None if only time is simulated.
+        task: the task.
         cycle_s: length of one availability cycle of the devices in seconds.
+        learns: whether a model is trained; otherwise only time is simulated.
 
     Raises:
-        UserError: the method cannot work on such a model.
+        UserError: the method does not support the model.
     """
     training = scenario.training
+
+    @cache
+    def tensors() -> tuple[torch.dtype, torch.device]:
+        import torch
+
+        if not learns:
+            return torch.float32, torch.device("cpu")
+        execution = _execution(training)
+        return execution.dtype, execution.device
+
     method: Method = scenario.server.method.create(
         MethodContext(
             layout=task.layout,
@@ -136,8 +170,7 @@ def build_method(
             samples=task.samples,
             learning_rate=learning_rate(training),
             local_steps=task.local_steps(training),
-            dtype=execution.dtype if execution else torch.float32,
-            device=execution.device if execution else torch.device("cpu"),
+            tensors=tensors,
             seed=scenario.seed,
             availability_cycle_s=cycle_s,
             optimizer=training.optimizer.create(),

@@ -6,9 +6,9 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
-from typing_extensions import TypeGuard, override
+from typing_extensions import override
 
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
@@ -346,7 +346,9 @@ class SimulatedGrid(fl.Grid):
                 self._commit(parcel)
         replies = [(parcel, self._reply(parcel)) for parcel in found]
         run_id = self._nodes.run.run_id
-        return replies + [(None, fl.message_unavailable(message_id, run_id)) for message_id in unknown]
+        return replies + [
+            (None, fl.message_unavailable(message_id, run_id)) for message_id in unknown
+        ]
 
     def _reply(self, parcel: Parcel) -> fl.Message:
         """What the ServerApp gets for a message: the reply, or Flower's error."""

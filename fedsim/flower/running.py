@@ -31,8 +31,8 @@ from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import AppSource, make_workers
-from fedsim.methods.base import Method
 from fedsim.formatting import format_duration
+from fedsim.methods.base import Method
 from fedsim.metrics import DEFINITIONS_KEY, definition, to_document
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.checkpoint import Checkpoints, save_model
@@ -214,7 +214,7 @@ def execute(
             writer.finish()
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
-            write_population(folder, population, samples, exchange.now_ns)
+            write_population(Run(folder), population, samples, exchange.now_ns)
         model = recording.model()
         if model:
             save_model(folder.model, model, {})
@@ -285,9 +285,7 @@ class _Training:
         return {}
 
 
-def _populations(
-    loaded: LoadedScenario, params: FlowerParams
-) -> tuple[Population, Population]:
+def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Population, Population]:
     """The nodes' devices, with the time of a unit of training and with that of a unit of evaluation."""
     scenario = loaded.scenario
     if scenario.devices.availability.params.on_disconnect == "send_partial":

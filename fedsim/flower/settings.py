@@ -84,7 +84,7 @@ def load_devices(
                         places[("task", key)] = places.get(path, source.key_place(path))
         if not section.get("trace"):
             given = section.get("compute")
-            if given is None or isinstance(given, dict) and "name" not in given:
+            if given is None or (isinstance(given, dict) and "name" not in given):
                 section["compute"] = {**DEFAULT_COMPUTE, **(given or {})}
             section.setdefault("network", dict(DEFAULT_NETWORK))
     return load_source(source, folder)

@@ -46,8 +46,7 @@ class MethodContext:
         samples: training samples of each client, (N,) int64.
         learning_rate: local learning rate at (round, simulated seconds).
         local_steps: local steps of a full dispatch of each client, (N,) int64.
-        dtype: floating-point type of all vectors.
-        device: device of the vectors.
+        tensors: returns floating-point type and device of all vectors; read them as :attr:`dtype` and :attr:`device`.
         seed: the scenario's seed.
         availability_cycle_s: length of one availability cycle of the devices in seconds; a day unless the trace has
             a longer one.
@@ -59,11 +58,20 @@ class MethodContext:
     samples: npt.NDArray[np.int64]
     learning_rate: Callable[[int, float], float]
     local_steps: npt.NDArray[np.int64]
-    dtype: torch.dtype
-    device: torch.device
+    tensors: Callable[[], tuple[torch.dtype, torch.device]]
     seed: int
     availability_cycle_s: float = 86_400.0
     optimizer: Optimizer = field(default_factory=lambda: Sgd(SgdParams()))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of all vectors."""
+        return self.tensors()[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the vectors."""
+        return self.tensors()[1]
 
     @property
     def sgd_momentum(self) -> tuple[float, bool]:
@@ -133,10 +141,13 @@ class Prologue:
 
     Attributes:
         download, upload: the vectors that are sent, in place of those of a round.
+        updates: number of updates to wait for, from clients that come online at any time; None for those online at the
+            start.
     """
 
     download: Sequence[Vector]
     upload: Sequence[Vector]
+    updates: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +334,7 @@ class Method(Component, ABC):
         only_synchronous: why the method is meaningless under asynchronous schedules; empty if it is not.
         needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not.
         needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not.
+        needs_no_momentum: why local steps must be SGD without momentum; empty if they need not.
         personal: whether clients keep a part of the model for themselves.
     """
 
@@ -331,6 +343,7 @@ class Method(Component, ABC):
     only_synchronous: str = ""
     needs_plain_sgd: str = ""
     needs_sgd: str = ""
+    needs_no_momentum: str = ""
     personal: ClassVar[bool] = False
 
     def __init__(self, params: Any, context: MethodContext) -> None:

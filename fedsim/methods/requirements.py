@@ -58,6 +58,13 @@ def unmet_requirements(method: Method, schedule: type[ScheduleTraits]) -> list[U
             "training.optimizer",
             "use sgd, with or without momentum",
         ),
+        (
+            method.needs_no_momentum
+            and not (isinstance(optimizer, Sgd) and not optimizer.params.momentum),
+            f"{title} needs SGD without momentum: {method.needs_no_momentum}",
+            "training.optimizer",
+            "use sgd without momentum; weight_decay is allowed",
+        ),
     )
     return [
         UserError(message, where=where, hint=hint) for unmet, message, where, hint in needs if unmet

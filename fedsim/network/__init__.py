@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fedsim.components import discover
 from fedsim.network.base import Direction, Network, NetworkContext, NetworkKind
 from fedsim.units import NEVER
@@ -9,6 +11,6 @@ from fedsim.units import NEVER
 __all__ = ["NEVER", "Direction", "Network", "NetworkContext", "NetworkKind", "registry"]
 
 
-def registry() -> dict[str, type[NetworkKind]]:
+def registry() -> Mapping[str, type[NetworkKind]]:
     """The kinds of network that ship with fedsim, by name."""
     return discover("fedsim.network.kinds", NetworkKind)

@@ -14,7 +14,16 @@ from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_d
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.schema import AGGREGATIONS, CLIENTS, DISPATCHES, METRICS, ONLINE, PARTITION, Table
+from fedsim.runs.schema import (
+    AGGREGATIONS,
+    CLIENTS,
+    DISPATCHES,
+    METRICS,
+    ONLINE,
+    PARTITION,
+    PRESENCE,
+    Table,
+)
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
 
@@ -29,10 +38,16 @@ class Run:
     """One run folder. Tables are read on first use and then kept.
 
     A run that is still in progress, or was killed, has the rows that reached the disk.
+
+    Args:
+        folder: the run folder.
+        scenario: its resolved scenario, if that is known already; otherwise it is read on first use.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, scenario: dict[str, Any] | None = None) -> None:
         self.folder = folder
+        if scenario is not None:
+            self.scenario = scenario
         self.info: dict[str, Any] = folder.read_info()
         """``run.json``: status, versions, hardware, seed, wall seconds, summary."""
 
@@ -125,6 +140,12 @@ class Run:
     def online(self) -> pd.DataFrame | None:
         """Clients online over simulated time (``time_s``, ``online``); None if it was not recorded."""
         return self._read(ONLINE) if self._recorded(ONLINE) else None
+
+    @functools.cached_property
+    def presence(self) -> pd.DataFrame | None:
+        """When the clients of :func:`~fedsim.runs.clients.sampled_clients` were online (``client_id``, ``from_s``,
+        ``to_s``); None if it was not recorded."""
+        return self._read(PRESENCE) if self._recorded(PRESENCE) else None
 
     @functools.cached_property
     def partition(self) -> pd.DataFrame | None:

@@ -45,7 +45,8 @@ def read_parquet(path: Path) -> pa.Table:
         UserError: the file is damaged.
     """
     try:
-        return pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            return file.read()
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
         raise UserError(
             f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",

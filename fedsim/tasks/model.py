@@ -31,11 +31,13 @@ class Outline:
         parameters: names and shapes, in the module's order.
         buffers: names and shapes of the floating-point buffers that are part of the model.
         batch_statistics: whether training may need several samples, as batch normalization does.
+        activations: numbers per sample kept for the backward pass; None if running the module must show them.
     """
 
     parameters: NamedShapes
     buffers: NamedShapes = ()
     batch_statistics: bool = False
+    activations: int | None = None
 
 
 def linear(name: str, inputs: int, outputs: int) -> NamedShapes:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedsim import bundled
 from fedsim.checksums import file_sha256, is_unchanged, stamped
 from fedsim.durable import replacing_folder, write_text
 from fedsim.errors import UserError
@@ -49,7 +50,7 @@ def american(values: Any) -> Any:
 class Eligibility(BaseModel):
     """What "available" means in a bundle."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid")
 
     words: str
     """The rule in words."""
@@ -60,9 +61,7 @@ class Eligibility(BaseModel):
 class Manifest(BaseModel):
     """Where a bundle comes from and how it is to be read."""
 
-    model_config = ConfigDict(
-        extra="forbid", use_attribute_docstrings=True, populate_by_name=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     format: Literal["fedsim.trace/1"] = Field("fedsim.trace/1", alias="schema")
     """Version of the format."""
@@ -454,6 +453,9 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         raise UserError(
             "no such trace bundle" + (": the symbolic link leads nowhere" if loop else ""),
             where=str(folder),
+            hint=f"built in: {', '.join(bundled.traces())}"
+            if folder.parent == bundled.folder("traces")
+            else None,
         )
     if not file.is_file():
         raise UserError(
@@ -479,7 +481,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:
     """The table in the bytes of a Parquet file; without a digest that vouches for it, every value is checked."""
     try:
-        table = pq.read_table(pa.BufferReader(content))
+        table = pq.ParquetFile(pa.BufferReader(content)).read()  # read_table imports pandas
         if not trusted:
             table.validate(full=True)
     # Damaged files make the decoder fail in many ways: IndexError, ValueError, OverflowError ...

@@ -151,8 +151,7 @@ def make_context(
         samples=task.samples,
         learning_rate=learning_rate(training),
         local_steps=np.broadcast_to(np.asarray(local_steps, dtype=np.int64), task.clients),
-        dtype=execution.dtype,
-        device=execution.device,
+        tensors=lambda: (execution.dtype, execution.device),
         seed=seed,
         optimizer=training.optimizer.create(),
     )

@@ -75,8 +75,7 @@ def make(given: Mapping[str, Any], samples: Sequence[int], elements: int = 1) ->
             samples=np.array(samples, dtype=np.int64),
             learning_rate=lambda round_, time: 0.1,
             local_steps=np.ones(len(samples), dtype=np.int64),
-            dtype=torch.float64,
-            device=torch.device("cpu"),
+            tensors=lambda: (torch.float64, torch.device("cpu")),
             seed=0,
         ),
     )

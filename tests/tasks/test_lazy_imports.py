@@ -42,6 +42,7 @@ task = SupervisedTask(dataset, dealt, part(models, "mlp"))
 training = Training(batch_size=8)
 task.check(training, Evaluation())
 assert task.local_steps(training).sum() and task.layout.size and task.partition_rows()
+assert task.memory_bytes(training, 0).all()
 """
 
 

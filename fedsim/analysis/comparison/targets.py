@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from fedsim.analysis.comparison.facts import COSTS, RunFacts
 from fedsim.errors import UserError
@@ -138,6 +137,8 @@ def _interval(
     """
     if min(int(np.isfinite(values).sum()) for values in samples) < INTERVAL_RUNS:
         return math.nan, math.nan
+    from scipy import stats
+
     with warnings.catch_warnings():
         # Raised for resamples in which no run reached the target; they are left out below.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)

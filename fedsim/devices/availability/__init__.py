@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fedsim.components import discover
 from fedsim.devices.availability.base import AvailabilityModel
 
 
-def registry() -> dict[str, type[AvailabilityModel]]:
+def registry() -> Mapping[str, type[AvailabilityModel]]:
     """The availability models that ship with fedsim, by name."""
     return discover("fedsim.devices.availability", AvailabilityModel)

@@ -5,7 +5,7 @@ Nothing here imports torch, so that metrics can be checked and described before 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fedsim.components import discover
 from fedsim.learning.metrics.base import Metric as Metric
@@ -30,7 +30,7 @@ OBJECTIVE_METRICS = tuple(
 """What training minimizes; see :class:`fedsim.learning.objective.Objective`."""
 
 
-def registry() -> dict[str, type[Metric]]:
+def registry() -> Mapping[str, type[Metric]]:
     """The metrics that ship with fedsim, by name."""
     return discover("fedsim.learning.metrics", Metric)
 
@@ -40,7 +40,7 @@ def default_metrics(next_character: bool, others: Iterable[Metric] = ()) -> list
 
     Args:
         next_character: whether the task is to predict the next character.
-        others: metrics that a scenario asks for.
+        others: metrics that a scenario requests.
     """
     names = (*_DEFAULT, "perplexity") if next_character else _DEFAULT
     parts = registry()

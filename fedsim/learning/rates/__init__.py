@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fedsim.components import discover
 from fedsim.learning.rates.base import RateSchedule as RateSchedule
 from fedsim.scenario.training import Training
 
 
-def registry() -> dict[str, type[RateSchedule]]:
+def registry() -> Mapping[str, type[RateSchedule]]:
     """The learning-rate schedules that ship with fedsim, by name."""
     return discover("fedsim.learning.rates", RateSchedule)
 

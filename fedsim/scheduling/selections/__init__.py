@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fedsim.components import discover
 from fedsim.scheduling.base import Selection
 
 
-def registry() -> dict[str, type[Selection]]:
+def registry() -> Mapping[str, type[Selection]]:
     """The selections that ship with fedsim, by name."""
     return discover("fedsim.scheduling.selections", Selection)

@@ -25,11 +25,12 @@ class _LinearStack(ModelComponent):
         return LinearStack(self._widths(dataset))
 
     def outline(self, dataset: Dataset) -> Outline:
-        """Weight and bias of each layer, in order."""
+        """Weight and bias of each layer, in order; kept are each layer's input, the log-softmax and the label."""
         tensors: NamedShapes = ()
-        for number, (inputs, outputs) in enumerate(pairwise(self._widths(dataset))):
+        widths = self._widths(dataset)
+        for number, (inputs, outputs) in enumerate(pairwise(widths)):
             tensors += linear(f"layers.{number}", inputs, outputs)
-        return Outline(tensors)
+        return Outline(tensors, activations=sum(widths) + 1)
 
     def _widths(self, dataset: Dataset) -> list[int]:
         return [self.feature_count(dataset), *self._hidden(), dataset.classes]

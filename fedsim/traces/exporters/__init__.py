@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,6 +71,6 @@ class Exporter(Component, ABC):
         return counts
 
 
-def registry() -> dict[str, type[Exporter]]:
+def registry() -> Mapping[str, type[Exporter]]:
     """The exporters that ship with fedsim, by the name of their format."""
     return discover("fedsim.traces.exporters", Exporter)

@@ -118,7 +118,7 @@ class Importer(Component, ABC):
         """
 
 
-def registry() -> dict[str, type[Importer]]:
+def registry() -> Mapping[str, type[Importer]]:
     """The importers that ship with fedsim, by the name of their format."""
     return discover("fedsim.traces.importers", Importer)
 

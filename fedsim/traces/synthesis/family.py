@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -55,7 +55,7 @@ class Family(Component):
         """
 
 
-def known_families() -> dict[str, type[Family]]:
+def known_families() -> Mapping[str, type[Family]]:
     """All families by name."""
     return discover("fedsim.traces.synthesis.families", Family)
 

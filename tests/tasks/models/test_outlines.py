@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -16,6 +17,7 @@ from fedsim.tasks.dataset import Dataset, deferred
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.models.cnn import Cnn
+from fedsim.tasks.modules.counting import count_activations
 from fedsim.tasks.modules.dropout import key_dropout
 from tests.tasks.toys import task, toy_dataset
 
@@ -85,6 +87,9 @@ def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> No
     assert Layout.of(outline.parameters, outline.buffers) == Layout.of_module(module)
     norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
     assert outline.batch_statistics == bool(norms)
+    if outline.activations is not None:
+        inputs, labels = torch.rand(2, *shape), torch.arange(2)
+        assert outline.activations == count_activations(module, model.loss(dataset), inputs, labels)
 
 
 @pytest.mark.parametrize("name", sorted(set(models.registry()) - {"resnet18", "resnet20"}))

@@ -1,0 +1,61 @@
+"""What commands may import: heavy libraries only where they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedsim
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+HEAVY = {"torch", "sklearn", "scipy", "scipy.stats", "networkx", "matplotlib", "pandas", "pyarrow", "ray"}  # fmt: skip
+
+
+def imported_by(*arguments: str | Path) -> set[str]:
+    """The heavy libraries that a new process has imported at the end of a command."""
+    code = (
+        "import sys\n"
+        "from fedsim.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"print('imported:', *[name for name in {sorted(HEAVY)} if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("imported:")[2].split())
+
+
+@pytest.fixture(scope="module")
+def timing_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a short run without learning."""
+    folder = tmp_path_factory.mktemp("imports") / "run"
+    overrides = ["task.clients=100", "stop.simulated_time=1h", "server.selection.cohort=5"]
+    fedsim.run(SCENARIOS / "timing_million.yaml", folder, overrides=overrides)
+    return folder
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    assert not imported_by("--help")
+    assert not imported_by("run", "--help")
+    assert not imported_by("--version")
+
+
+def test_a_check_of_built_in_parts_imports_arrow_alone() -> None:
+    # Arrow itself imports pandas where it is installed.
+    assert imported_by("scenario", "check", SCENARIOS / "quickstart.yaml") <= {"pandas", "pyarrow"}
+
+
+def test_a_run_without_learning_and_its_report_import_no_torch(
+    timing_run: Path, tmp_path: Path
+) -> None:
+    # The report computes with sparse matrices.
+    assert imported_by("report", timing_run) <= {"pandas", "pyarrow", "scipy"}
+    run = ["run", timing_run / "scenario.yaml", "-o", tmp_path / "again"]
+    assert imported_by(*run) <= {"pandas", "pyarrow", "scipy"}
+
+
+def test_the_libraries_are_seen() -> None:
+    assert imported_by("methods", "show", "fedavg") >= {"torch"}
