@@ -126,7 +126,7 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
     problem = None
     with (
-        mock.patch.object(fl.message_module, "now", lambda: delivered),
+        mock.patch.object(fl.message_module, "now", return_value=delivered),
         fl.identity(message.metadata.run_id, job.node_id),
     ):
         try:

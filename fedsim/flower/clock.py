@@ -46,7 +46,7 @@ def _reading(name: str) -> Callable[[], float]:
     def read() -> float:
         clock = _clock()
         if clock is None:
-            return float(host()) if not whole else host()  # type: ignore[no-any-return]
+            return float(host()) if not whole else host()
         now_ns = start_ns + clock.now_ns()
         return now_ns if whole else now_ns / NS_PER_S
 

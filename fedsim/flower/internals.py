@@ -148,8 +148,10 @@ if VERSION.rpartition(".")[0] not in SUPPORTED:
 
 def identity(run_id: int, node_id: int) -> AbstractContextManager[Any]:
     """Who sends the messages that are made while the context lasts."""
-    values = {"_task_id": 1, "_run_id": run_id, "_node_id": node_id}
-    return mock.patch.multiple(TaskIdentity, **values)
+    patch: AbstractContextManager[Any] = mock.patch.multiple(
+        TaskIdentity, _task_id=1, _run_id=run_id, _node_id=node_id
+    )
+    return patch
 
 
 def project_config(folder: Path) -> dict[str, Any]:

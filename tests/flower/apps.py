@@ -181,9 +181,15 @@ def numpy_client() -> ClientApp:
             return [parameters[0] + self.partition], 10, {"shift": float(self.partition)}
 
         def evaluate(self, parameters: Any, config: Any) -> Any:
-            return float(np.square(parameters[0] - 1).sum()), 10, {"mean": float(parameters[0].mean())}
+            return (
+                float(np.square(parameters[0] - 1).sum()),
+                10,
+                {"mean": float(parameters[0].mean())},
+            )
 
-    return ClientApp(client_fn=lambda context: Client(context.node_config["partition-id"]).to_client())
+    return ClientApp(
+        client_fn=lambda context: Client(context.node_config["partition-id"]).to_client()
+    )
 
 
 def legacy_server(rounds: int = 2, histories: list[Any] | None = None) -> ServerApp:

@@ -18,7 +18,9 @@ HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out modules that import Flower; test_absent.py says why."""
-    needs_flower = collection_path.name.startswith("test_") and collection_path.stem != "test_absent"
+    needs_flower = (
+        collection_path.name.startswith("test_") and collection_path.stem != "test_absent"
+    )
     return True if needs_flower and not HAS_FLOWER else None
 
 

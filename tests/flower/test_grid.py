@@ -49,7 +49,9 @@ def ask(node: int, kind: str = "train", **settings: Any) -> Message:
     return Message(RecordDict({"arrays": arrays, "config": config}), node, kind, **settings)
 
 
-def test_waiting_for_nodes_takes_simulated_time(run_app: Callable[..., Any], tmp_path: Path) -> None:
+def test_waiting_for_nodes_takes_simulated_time(
+    run_app: Callable[..., Any], tmp_path: Path
+) -> None:
     """The third node comes at 10.5 s; an app that looks every second sees it at 11 s."""
     always = [(0.0, 1000.0)]
     availability = coming_and_going(tmp_path / "t", always, always, [(10.5, 1000.0)])
@@ -116,7 +118,12 @@ def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: P
     def main(grid: Grid, context: Context) -> None:
         nodes = list(grid.get_node_ids())
         replies = list(grid.send_and_receive([ask(node) for node in nodes], timeout=12))
-        seen.append((time.monotonic(), {nodes.index(r.metadata.src_node_id) for r in replies if not r.has_error()}))
+        seen.append(
+            (
+                time.monotonic(),
+                {nodes.index(r.metadata.src_node_id) for r in replies if not r.has_error()},
+            )
+        )
         seen.append([reply.error.code for reply in replies if reply.has_error()])
         late = list(grid.send_and_receive([ask(nodes[0], ttl=3)]))
         seen.append((time.monotonic(), late[0].error.code))
@@ -279,7 +286,9 @@ def test_clipping_on_the_clients(run_app: Callable[..., Any]) -> None:
     assert not any(np.array_equal(a, b) for a, b in zip(start, ours, strict=True))
 
 
-def test_errors_of_clientapps(run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_clientapps(
+    run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
     found = run_app(apps.strategy_server(rounds=2), apps.failing_client())
     assert found.info["client_errors"] == 16
     shown = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]

@@ -87,12 +87,13 @@ def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
     from flwr.simulation.run_simulation import _run_simulation
     from flwr.supercore.telemetry import EventType
 
-    ids = iter(nodes.ids)
     stand_in = types.SimpleNamespace(RayBackend=_Backend)
     name = "flwr.server.superlink.fleet.vce.backend.raybackend"
     with (
         mock.patch.dict(sys.modules, {name: stand_in}),
-        mock.patch.object(in_memory_linkstate, "generate_rand_int_from_bytes", lambda *_, **__: next(ids)),
+        mock.patch.object(
+            in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=nodes.ids
+        ),
     ):
         _run_simulation(
             num_supernodes=len(nodes.ids),

@@ -14,6 +14,7 @@ def _data(context: Context):
 
 @app.train()
 def train_message(message: Message, context: Context) -> Message:
+    """Train on the images of this node."""
     model = make_model()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     x, y = _data(context)
@@ -26,6 +27,7 @@ def train_message(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate_message(message: Message, context: Context) -> Message:
+    """Measure the model on the images of this node."""
     model = make_model()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     x, y = _data(context)

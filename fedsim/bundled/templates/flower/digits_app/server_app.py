@@ -12,6 +12,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
+    """Train the model in rounds."""
     torch.manual_seed(0)
     config = context.run_config
     strategy = FedAvg(
@@ -29,6 +30,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+    """Measure the model on the test images."""
     model = make_model()
     model.load_state_dict(arrays.to_torch_state_dict())
     loss, accuracy = test(model, *load_data())
