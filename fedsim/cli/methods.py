@@ -177,10 +177,15 @@ def _traffic(method: Any) -> dict[str, Any]:
 
     state = built.initial_state(torch.zeros(layout.size))
     memories, prologue = built.memories(), built.prologue()
-    passes = built.compute_factor()
+    passes, operations = built.compute_factor(), built.vector_operations()
+    extra = built.extra_passes()
     before = [] if prologue is None else [("down", prologue.download), ("up", prologue.upload)]
     return {
-        "local_step_takes": [] if passes == 1 else [f"{passes:g} forward and backward passes"],
+        "local_step_takes": [
+            *([] if passes == 1 else [f"{passes:g} forward and backward passes"]),
+            *([f"{operations:g} more operations per parameter"] if operations else []),
+            *([f"{extra:g} more pass per dispatch"] if extra else []),
+        ],
         "before_the_rounds": [
             f"all clients: {sized(vector.name, vector.elements)} {way}"
             for way, vectors in before

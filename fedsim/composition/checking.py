@@ -14,10 +14,13 @@ def check(
 ) -> list[UserError]:
     """Check everything that a run refuses before its first event, without running.
 
+    Returns:
+        Warnings: settings that are legal but probably not intended.
+
     Args:
         loaded: the scenario.
         shared: traces and data sets already loaded.
-        timing_only: leave the learning out.
+        timing_only: simulate time only.
 
     Returns:
         Warnings: what is probably not meant.

@@ -33,6 +33,8 @@ from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, raise_all
 from fedsim.metrics import DEFINITIONS_KEY, to_document
+from fedsim.network.base import Network
+from fedsim.network.shared import SharedNetwork
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -46,7 +48,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
@@ -119,7 +121,7 @@ def execute(
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         live: update the report page during the run; an open page reloads itself.
         on_progress: called several times a second during the run.
-        on_warning: called with what is probably not meant, before the run begins.
+        on_warning: called with each warning about the scenario before the run begins.
 
     Raises:
         UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
@@ -139,8 +141,9 @@ def execute(
     with loaded.locating_errors():
         require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        for warning in check_server(assembly, _MANY):
-            on_warning(loaded.located(warning))
+        warnings = check_server(assembly, _MANY)
+    for warning in warnings:
+        on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -153,6 +156,7 @@ def execute(
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
+                **({"notes": [warning.message for warning in warnings]} if warnings else {}),
                 **environment(),
             },
         )
@@ -484,6 +488,7 @@ class _Execution:
             bytes_down_per_dispatch=down_bytes,
             bytes_up_per_dispatch=up_bytes,
             prologue=assembly.rules.prologue_bytes is not None,
+            **_flows(assembly.population.network),
             metrics=dict(self._metrics),
             wall_s=wall_s,
             wall_learning_s=self._learning.seconds,
@@ -538,3 +543,21 @@ class _TimedPlane:
         self.asked_for_losses = True
         with self._stopwatch:
             return self._learner.training_losses(dispatch_ids)
+
+
+def _flows(network: Network) -> dict[str, Any]:
+    """The other traffic of a shared network, for ``run.json``."""
+    if not isinstance(network, SharedNetwork) or not network.flows:
+        return {}
+    return {
+        "flows": [
+            {
+                "source": flow.source,
+                "target": flow.target,
+                "size_bytes": flow.size_bytes,
+                "start_s": flow.start_ns / NS_PER_S,
+                "arrived_s": None if end_ns >= NEVER else end_ns / NS_PER_S,
+            }
+            for flow, end_ns in zip(network.flows, network.flow_ends_ns, strict=True)
+        ]
+    }

@@ -7,16 +7,21 @@ its ``Params`` or its constructor; what the clients cannot do, by :mod:`fedsim.c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fedsim.errors import UserError, nearest, raise_all
+from fedsim.formatting import format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Server
+from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
+from fedsim.units import to_ns
+
+_FEW_ONLINE = 0.5
 
 
 class _Need(NamedTuple):
@@ -29,6 +34,15 @@ class _Need(NamedTuple):
 
     def error(self) -> UserError:
         return UserError(self.message, where=self.where, hint=self.hint)
+
+
+def refuse(errors: Iterable[UserError]) -> None:
+    """Raise these errors as one, if there are any.
+
+    Raises:
+        UserError: there are.
+    """
+    raise_all(list(errors))
 
 
 def unmet_requirements(
@@ -51,7 +65,7 @@ def unmet_requirements(
 
 
 def doubts(method: Method, server: Server) -> list[UserError]:
-    """What is legal but probably not meant: a schedule that the method's paper does not use."""
+    """A warning if the method's paper does not use the scenario's schedule."""
     schedule, named = server.schedule.type.name, method.paper_schedules
     if not named or not schedule or schedule in named:
         return []
@@ -63,6 +77,25 @@ def doubts(method: Method, server: Server) -> list[UserError]:
             f"{title} was not designed for the {schedule} schedule; its paper uses {' or '.join(named)}",
             where="server.schedule",
             hint=f"results are not those of {title} as published",
+        )
+    ]
+
+
+def population_doubts(method: Method, availability: AvailabilityIndex) -> list[UserError]:
+    """A warning if updates are weighted by shares of the whole population, of which few clients are online."""
+    if not method.weights_population:
+        return []
+    end_ns = min(to_ns(method.context.availability_cycle_s), availability.horizon_ns)
+    share = float(availability.online_between_ns(0, end_ns).mean()) / max(1, end_ns)
+    if share >= _FEW_ONLINE:
+        return []
+    return [
+        UserError(
+            f"{method.title} weights each update by its client's share of the whole population, but on average only "
+            f"{format_share(share)} of the clients are online, so the model moves slowly",
+            where="server.method",
+            hint="use a method that averages over the received updates, such as fedavg or fedbuff with scale: mean, or "
+            "a trace with more clients online",
         )
     ]
 

@@ -19,7 +19,7 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
-from fedsim.methods.local_rules import proximal_rule
+from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
 
 
 class FedATParams(WeightedParams):
@@ -69,6 +69,10 @@ class FedAT(Method):
             "tiers": model.unsqueeze(0).clone(),
             "tier_updates": torch.zeros(1, dtype=torch.int64),
         }
+
+    def vector_operations(self) -> float:
+        """The proximal term."""
+        return PROXIMAL_OPERATIONS if self.params.proximal else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Local training with the proximal term, if there is one."""

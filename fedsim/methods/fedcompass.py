@@ -45,6 +45,7 @@ class FedCompass(Method):
     )
     paper_schedules = ("compass",)
     companions = {"schedule": {"name": "compass"}}
+    weights_population = True
     Params = FedCompassParams
 
     def initial_state(self, model: Tensor) -> ServerState:

@@ -53,6 +53,10 @@ class FedDyn(Method):
         """The model and h = 0."""
         return {"model": model, "h": model.new_zeros(model.shape)}
 
+    def vector_operations(self) -> float:
+        """The pull (a difference, a product, a sum) and g_i."""
+        return 4.0
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Steps on the regularized objective, and the new g_i."""
         start, gradient = cohort.down["model"], cohort.memory["gradient"]

@@ -92,6 +92,10 @@ class FedLga(Method):
             return {"model": model}
         return {"model": model, "full": model.new_full(model.shape, math.nan)}
 
+    def extra_passes(self) -> float:
+        """The gradient at the last local model, with ``last_grad``."""
+        return 1.0 if self.params.grad_source == "last_grad" else 0.0
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Plain local training; with ``last_grad`` also a gradient at its end, at the next mini-batch."""
         start = cohort.down["model"]

@@ -82,6 +82,10 @@ class Scaffold(Method):
         """x and c = 0."""
         return {"model": model, "control": model.new_zeros(model.shape)}
 
+    def vector_operations(self) -> float:
+        """The correction, and the sum of the gradients."""
+        return 2.0
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Corrected local steps."""
         start = cohort.down["model"]

@@ -111,6 +111,10 @@ class UplinkMerge(Method):
             {"delta": delta}, trained.loss, {"gradient": mean, **self.remember(cohort)}
         )
 
+    def vector_operations(self) -> float:
+        """The correction, the division by N, and the sum of the gradients."""
+        return 3.0
+
     def _corrected(self, correction: Tensor, total: Tensor | None) -> LocalRule:
         """The step of Algorithms 2 and 3: direction (gradient + ``correction``) / N, with y_i (B, P).
 

@@ -2,8 +2,9 @@
 
 All kinds share one convention: **bytes leave at once and arrive one latency later**. A transfer puts its last byte on
 the wire once the links have carried its size, and ends one path latency after that; a cut-off counts the bytes put on
-the wire by then. A transfer of zero bytes still pays the latency. Times are integer nanoseconds: the time on the wire
-and the latency are each rounded to the nearest.
+the wire by then. On shared links the latency comes first, because a transfer that has just begun takes no share yet
+(:mod:`fedsim.network.shared`). A transfer of zero bytes still pays the latency. Times are integer nanoseconds: the time
+on the wire and the latency are each rounded to the nearest.
 """
 
 from __future__ import annotations

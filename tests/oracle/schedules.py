@@ -214,7 +214,7 @@ class Sync(Schedule):
                 update.outcome = "discarded"
         server.count_round()
         pause = self.duration("pause") or 0
-        if server.finished:
+        if server.finished or server.over:
             return
         server.timer(server.now + pause, self.begin)
 
