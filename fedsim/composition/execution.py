@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -54,11 +55,19 @@ if TYPE_CHECKING:
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
+_MANY = 0.5
+"""Share of the clients that must be too slow for a deadline, so that a run says so."""
 REFRESH_S = 10
 """Wall seconds between two versions of the page of a run in progress."""
 
 
 OnProgress = Callable[[Progress], None]
+OnWarning = Callable[[UserError], None]
+
+
+def log_warning(warning: UserError) -> None:
+    """Write a warning to the log (logger ``fedsim``)."""
+    logging.getLogger("fedsim").warning("warning: %s", warning)
 
 
 def default_folder(loaded: LoadedScenario) -> Path:
@@ -97,6 +106,7 @@ def execute(
     threads: int | None = None,
     live: bool = False,
     on_progress: OnProgress | None = None,
+    on_warning: OnWarning = log_warning,
 ) -> Run:
     """Run a scenario.
 
@@ -111,6 +121,7 @@ def execute(
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         live: update the report page during the run; an open page reloads itself.
         on_progress: called several times a second during the run.
+        on_warning: called with each warning about the scenario before the run begins.
 
     Raises:
         UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
@@ -130,7 +141,9 @@ def execute(
     with loaded.locating_errors():
         require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        check_server(assembly)
+        warnings = check_server(assembly, _MANY)
+    for warning in warnings:
+        on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -143,6 +156,7 @@ def execute(
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
+                **({"notes": [warning.message for warning in warnings]} if warnings else {}),
                 **environment(),
             },
         )
@@ -220,7 +234,6 @@ def resume(
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-        check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=assembly.task.clients) as writer:
             return _Execution(

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.requirements import require_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
@@ -89,6 +90,8 @@ class World:
         rows = self._device_rows(main)
         memory = _memory_of(main, rows, devices)
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
+        for part in get_args(_PartName):
+            require_tables(getattr(devices, part).params, self._bundle(part), f"devices.{part}")
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
         )

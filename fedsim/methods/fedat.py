@@ -51,6 +51,7 @@ class FedAT(Method):
         "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
         "Asynchronous Tiers, SC 2021, Algorithm 1 and equation 4"
     )
+    paper_schedules = ("tiered",)
     companions = {"schedule": {"name": "tiered"}}
     Params = FedATParams
 

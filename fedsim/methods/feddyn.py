@@ -41,6 +41,7 @@ class FedDyn(Method):
     name = "feddyn"
     title = "FedDyn"
     paper = "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, Algorithm 1 and equation 1"
+    paper_schedules = ("sync",)
     only_synchronous = "the server averages models that were trained from one version"
     Params = FedDynParams
 

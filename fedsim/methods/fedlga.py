@@ -71,6 +71,7 @@ class FedLga(Method):
         "Li et al., FedLGA: Towards System-Heterogeneity of Federated Learning via Local Gradient Approximation, "
         "IEEE Transactions on Cybernetics 54(1), 2024, Algorithms 1 and 2"
     )
+    paper_schedules = ("sync",)
     Params = FedLgaParams
 
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:

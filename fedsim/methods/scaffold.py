@@ -52,6 +52,7 @@ class Scaffold(Method):
         "(option II); one vector up: Huang, Li and Li, Stochastic Controlled Averaging for Federated Learning with "
         "Communication Compression, arXiv:2308.08165"
     )
+    paper_schedules = ("sync",)
     Params = ScaffoldParams
 
     def __init__(self, params: ScaffoldParams, context: MethodContext) -> None:

@@ -57,6 +57,7 @@ class UplinkMerge(Method):
     Weight decay is part of the objective: a gradient is that of the loss plus weight_decay x w, wherever it occurs.
     """
 
+    paper_schedules = ("sync",)
     needs_no_momentum = "the server steps along the mean of all clients' gradients, in which momentum does not occur"
 
     Params = UplinkMergeParams

@@ -110,6 +110,10 @@ class Network(abc.ABC):
         rate: float = self._rates[direction][client]
         return rate
 
+    def latencies_ns(self, direction: Direction) -> IntArray:
+        """The one-way latencies of all clients, shape ``(clients,)``; see :meth:`latency_ns`."""
+        return np.array(self._latency_ns[direction])
+
     def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
         """Duration of a transfer at the client's nominal rate, without its latency; infinite at a rate of 0."""
         rate: float = self._rates[direction][client]

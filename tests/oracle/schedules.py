@@ -216,10 +216,7 @@ class Sync(Schedule):
         pause = self.duration("pause") or 0
         if server.finished or server.over:
             return
-        if pause:
-            server.timer(server.now + pause, self.begin)
-        else:
-            self.begin()
+        server.timer(server.now + pause, self.begin)
 
 
 class Continuous(Schedule):

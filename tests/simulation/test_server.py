@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.errors import UserError
 from tests.simulation.harness import Book, online, simulate
 
 SCRIPT = {"name": "scripted", "rounds": [[0, 1, 2]]}
@@ -264,12 +263,6 @@ def test_partial_work_is_sent_in_time_for_the_deadline() -> None:
     assert [book.row(i)["steps_done"] for i in range(3)] == [10, 10, 6]
     assert [book.row(i)["arrived"] for i in range(3)] == [12.0, 22.0, 20.0]
     assert set(book.outcomes().values()) == {"aggregated"}
-
-
-def test_failures_that_are_never_noticed_need_a_deadline() -> None:
-    """Waiting forever is refused before the run."""
-    with pytest.raises(UserError, match="deadline"):
-        simulate(step_s=[1], failure_detection="never", rounds=1)
 
 
 def test_a_lost_client_is_noticed_after_the_detection_time() -> None:

@@ -22,7 +22,6 @@ from fedsim.network.columns import (
 from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import Flow, SharedNetwork
 from fedsim.randomness import Purpose
-from fedsim.traces.parameters import require_tables
 from fedsim.units import Duration, Rate, Size, to_ns
 
 
@@ -71,7 +70,6 @@ class Shared(NetworkKind):
     def build(self, context: NetworkContext) -> SharedNetwork:
         """The links of the topology and of all clients."""
         params = self.params
-        require_tables(params, context.bundle, "devices.network")
         topology = params.topology.topology(context)
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
         flows = [Flow(flow.source, flow.target, flow.size, to_ns(flow.at)) for flow in params.flows]
