@@ -545,12 +545,12 @@ class OnlineSampler:
     # Populations from this size on are not listed while this share of them is online, as some of them show.
     _LARGE = 1 << 14
     _FAIR_SHARE = 0.05
-    _PROBES = 1 << 10
+    _PROBES = 1 << 8
     _PROBES_FROM = 1 << 41
     _ATTEMPTS_ON_ALL = 1 << 8
     _MOST_DRAWS_AHEAD = 1 << 8
     # A sweep of everybody costs about as much as looking up one client in so many.
-    _SWEEP_WORTH = 32
+    _SWEEP_WORTH = 128
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -718,7 +718,7 @@ class OnlineSampler:
         """Make the attempts of the next draws at once; what is drawn does not depend on how many these are."""
         self._attempts_ahead = min(int(2 / self._share) + 2, self._ATTEMPTS_ON_ALL)
         # More each time within a bin: a bin that ends makes what was prepared useless.
-        self._draws_ahead = min(max(16, 2 * self._draws_ahead), self._MOST_DRAWS_AHEAD)
+        self._draws_ahead = min(max(4, 2 * self._draws_ahead), self._MOST_DRAWS_AHEAD)
         draws = np.arange(draw, draw + self._draws_ahead)[:, None]
         clients = self._attempts(draws, 0, self._attempts_ahead)
         if (
