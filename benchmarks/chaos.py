@@ -1,11 +1,12 @@
 """Kills, damages and starves runs, and counts the results that are wrong.
 
-``python -m benchmarks.chaos [--minutes M] [--seed S]`` prints one row per kind of disturbance:
+``python -m benchmarks.chaos [--minutes M | --rounds N] [--seed S]`` prints one row per kind of disturbance. In 70 rounds,
+runs of all kinds are killed 210 times, and every file is damaged in every way:
 
 - **kill**: kill -9 at a random moment, then ``resume`` (or ``run`` if the run had not begun), as often as it takes;
 - **kill twice**: the resumed run is killed, too;
-- **damage**: a random file of a complete run, a sweep, an interrupted run or a bundle loses a bit, its end, or goes
-  altogether;
+- **damage**: a bit of a file is flipped, its end is cut off, or it is deleted: in a complete run, a sweep and a bundle,
+  which are then read, and in an interrupted run, which is then resumed;
 - **two processes**: ``resume`` and ``run --overwrite`` beside a run that is going on;
 - **no room**: a limit on the size of files (and a small file system, if one can be mounted) in the middle of a run.
 
@@ -16,8 +17,8 @@ Outcomes: *survived* (the result has the bits of the undisturbed run), *detected
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
+import itertools
 import multiprocessing
 import os
 import random
@@ -30,6 +31,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTCOMES = ("survived", "detected", "wrong", "traceback")
+PHONES = ROOT / "traces" / "phones_mostly_on_week"
+DAMAGES_PER_ROUND = 4
 UNCHECKED = ("report.html", ".lock", ".owner.json")
 _FORK = multiprocessing.get_context("fork")
 
@@ -72,7 +76,6 @@ def scenarios() -> dict[str, dict[str, Any]]:
         return {**base, "server": parts}
 
     concurrent = {"concurrency": 4}
-    phones = str(ROOT / "traces" / "phones_mostly_on_week")
     return {
         "sync": digits,
         "deadline": variant(digits, server={"schedule": {"name": "sync", "deadline": "0.9s"}}),
@@ -85,7 +88,7 @@ def scenarios() -> dict[str, dict[str, Any]]:
         "personal": server(digits, method={"name": "fedavg_p"}),
         "adaptive server": server(digits, method={"name": "fedadam"}),
         "oort": variant(digits, server={"selection": {"name": "oort", "cohort": 4}}),
-        "phones": variant(digits, devices={"trace": phones}, stop={"rounds": 30}),
+        "phones": variant(digits, devices={"trace": str(PHONES)}, stop={"rounds": 30}),
         "failures": variant(digits, devices={"failures": {"crash_rate": 200, "upload_loss": 0.2}}),
         "timing": timing,
         "timing async": server(timing, schedule={"name": "async", "concurrency": 50}),
@@ -279,45 +282,36 @@ class Chaos:
             return resume, path
         return run, scenarios()[name], path
 
-    def damage(self, row: str, original: Path, read: Callable[[Path], None], file: Path) -> None:
-        """Damage one file of a folder in a random way, and read the folder."""
-        way = self.random.choice(("flip", "flip", "flip", "truncate", "delete"))
+    def damage(self, damage: Damage, expected: str) -> None:
+        """Damage one file of a folder, and read the folder, or resume the run in it.
+
+        Args:
+            damage: what is done to which file.
+            expected: the digest of the result if the run in the folder is resumed.
+        """
         path = self.fresh("damaged")
-        shutil.copytree(original, path, symlinks=True)
-        target = path / file
+        shutil.copytree(damage.folder, path, symlinks=True)
+        target = path / damage.file
         before = target.read_bytes()
-        if way == "delete":
+        if damage.way == "delete":
             target.unlink()
-        elif way == "truncate" or not before:
+        elif damage.way == "truncate" or not before:
             target.write_bytes(before[: self.random.randrange(max(1, len(before)))])
         else:
             changed = bytearray(before)
             changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
             target.write_bytes(changed)
-        ended = call(read, path, errors=self.errors)
-        note = f"{file} ({way}): {ended}"
+        ended = call(damage.act, path, errors=self.errors)
+        row = f"damage, {damage.folder.name}"
+        note = f"{damage.file} ({damage.way}): {ended}"
         if ended.startswith("detected"):
             self.count(row, "detected", note)
-        elif ended == "done":
-            self.count(row, "wrong", note)
-        else:
-            self.count(row, "traceback", note)
-
-    def damage_checkpoint(self, original: Path, file: Path, expected: str) -> None:
-        """Damage one file of an interrupted run; resuming must give the same bits, or refuse."""
-        path = self.fresh("damaged")
-        shutil.copytree(original, path, symlinks=True)
-        changed = bytearray((path / file).read_bytes())
-        changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
-        (path / file).write_bytes(changed)
-        ended = call(resume, path, errors=self.errors)
-        row = "flip, interrupted run"
-        if ended.startswith("detected"):
-            self.count(row, "detected")
         elif ended != "done":
-            self.count(row, "traceback", f"{file}: {ended}")
+            self.count(row, "traceback", note)
+        elif damage.act is resume and content(path) == expected:
+            self.count(row, "survived")
         else:
-            self.count(row, "survived" if content(path) == expected else "wrong", str(file))
+            self.count(row, "wrong", note)
 
     def two_processes(self, name: str) -> None:
         """Start a second process in the folder of a run that is going on."""
@@ -389,19 +383,49 @@ class Chaos:
         return "\n".join(lines)
 
 
-@contextlib.contextmanager
-def originals(chaos: Chaos) -> Iterator[dict[str, Path]]:
-    """A complete run, an interrupted run, a sweep and a bundle to damage."""
+@dataclass(frozen=True)
+class Damage:
+    """What is done to a file, and with what its folder is opened.
+
+    Attributes:
+        folder: the undamaged folder.
+        file: the file, relative to the folder.
+        way: flip (a bit), truncate (at a random place) or delete.
+        act: what reads the folder.
+    """
+
+    folder: Path
+    file: Path
+    way: str
+    act: Callable[[Path], None]
+
+
+def damages(chaos: Chaos) -> list[Damage]:
+    """Every way to damage every file of a complete run, an interrupted run, a sweep and a bundle, in random order."""
     sync = scenarios()["sync"]
-    paths = {name: chaos.fresh(name) for name in ("complete", "interrupted", "sweep")}
-    assert (
-        call(run, {**sync, "stop": {"rounds": 6}}, paths["complete"], errors=chaos.errors) == "done"
-    )
-    assert call(interrupt, sync, paths["interrupted"], 0.5, errors=chaos.errors) == "interrupted"
-    swept = {**sync, "stop": {"rounds": 3}, "sweep": {"seeds": [0, 1]}}
+    paths = {name: chaos.fresh(name) for name in ("complete run", "interrupted run", "sweep")}
+    short, swept = {**sync, "stop": {"rounds": 6}}, {**sync, "stop": {"rounds": 3}}
+    errors = chaos.errors
     # Never in this process: threads that torch has started would not survive a fork.
-    assert call(sweep, swept, paths["sweep"], errors=chaos.errors) == "done"
-    yield paths
+    assert call(run, short, paths["complete run"], errors=errors) == "done"
+    assert call(interrupt, sync, paths["interrupted run"], 0.5, errors=errors) == "interrupted"
+    swept["sweep"] = {"seeds": [0, 1]}
+    assert call(sweep, swept, paths["sweep"], errors=errors) == "done"
+    paths["bundle"] = shutil.copytree(PHONES, chaos.fresh("bundle"))
+    acts = {
+        "complete run": read_run,
+        "interrupted run": resume,
+        "sweep": read_sweep,
+        "bundle": read_bundle,
+    }
+    found = [
+        Damage(folder, file, way, acts[name])
+        for name, folder in paths.items()
+        for file in files(folder)
+        for way in ("flip", "truncate", "delete")
+    ]
+    chaos.random.shuffle(found)
+    return found
 
 
 def files(folder: Path) -> list[Path]:
@@ -418,38 +442,41 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=5.0)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--minutes", type=float, default=5.0)
+    length.add_argument("--rounds", type=int, help="each disturbance so many times")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         chaos = Chaos(Path(folder), options.seed)
         ends = time.monotonic() + 60 * options.minutes
-        disturb(chaos, lambda: time.monotonic() < ends)
+        for done in disturb(chaos):
+            if done == options.rounds or (options.rounds is None and time.monotonic() >= ends):
+                break
         print(chaos.table())
         for note in chaos.notes:
             print(note)
         return 1 if chaos.notes else 0
 
 
-def disturb(chaos: Chaos, go_on: Callable[[], bool]) -> None:
-    """Make one disturbance of each kind after the other, while ``go_on`` says so."""
+def disturb(chaos: Chaos) -> Iterator[int]:
+    """Make each disturbance once per round, each round to another kind of run; yields the rounds done."""
     import fedsim.composition.execution  # noqa: F401 - what the forked processes need is imported once
 
     names = list(scenarios())
-    with originals(chaos) as paths:
-        expected, _ = chaos.undisturbed("sync")
-        while go_on():
-            name = chaos.random.choice(names)
-            chaos.kill(name)
-            chaos.kill(name, 2)
-            for row, read in (("complete", read_run), ("sweep", read_sweep)):
-                file = chaos.random.choice(files(paths[row]))
-                chaos.damage(f"damage, {row}", paths[row], read, file)
-            file = chaos.random.choice(files(paths["interrupted"]))
-            chaos.damage_checkpoint(paths["interrupted"], file, expected)
-            chaos.two_processes(name)
-            chaos.no_room(name)
-            chaos.small_file_system(name)
+    chaos.random.shuffle(names)
+    to_do = itertools.cycle(damages(chaos))
+    expected, _ = chaos.undisturbed("sync")
+    for done in itertools.count(1):
+        name = names[done % len(names)]
+        chaos.kill(name)
+        chaos.kill(name, 2)
+        for damage in itertools.islice(to_do, DAMAGES_PER_ROUND):
+            chaos.damage(damage, expected)
+        chaos.two_processes(name)
+        chaos.no_room(name)
+        chaos.small_file_system(name)
+        yield done
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ KINDS = {
     "compute": "Compute models (`devices.compute`)",
     "availability": "Availability (`devices.availability`)",
     "network": "Networks (`devices.network`)",
+    "transport": "Transports (`devices.network.transport`)",
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
@@ -65,7 +66,7 @@ def scenario_page() -> str:
         model = alternatives(info.annotation)[0]
         lines += [f"## `{section}`\n", f"{_prose(model)}\n", *_table(model)]
         if section == "devices":
-            lines += _parts("compute", "availability", "network")
+            lines += _parts("compute", "availability", "network", "transport")
         if section == "server":
             lines += ["Methods have a [page of their own](methods.md).\n"]
             lines += _parts("selection", "schedule")

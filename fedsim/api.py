@@ -1,4 +1,4 @@
-"""fedsim in Python: run a scenario, finish a run, load one, run many, compare."""
+"""The Python interface: run, resume, load, sweep and compare."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.execution import resume as resume_run
 from fedsim.errors import UserError
+from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ PathLike = str | os.PathLike[str]
 def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario, overrides: Iterable[str] = ()
 ) -> LoadedScenario:
-    """A checked scenario from a file, a mapping as a YAML file would hold it, or one already checked."""
+    """A loaded scenario from a file, from a mapping with the same content, or one that is already loaded."""
     if isinstance(scenario, LoadedScenario):
         return scenario
     if isinstance(scenario, Mapping):
@@ -39,20 +40,23 @@ def run(
     overwrite: bool = False,
     timing_only: bool = False,
     timeline: PathLike | Run | None = None,
+    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario into a run folder.
 
     Args:
-        scenario: a YAML file, or nested mappings as it would hold them (relative paths are then relative to the working
-            directory), in which a part may also be a class or an instance: ``{"method": MyMethod}``.
-        output: the run folder; ``runs/<name>-seed<seed>`` when None.
+        scenario: a YAML file, the name of a built-in scenario (``"quickstart"``), or nested mappings with the same
+            content as a file (relative paths then refer to the working directory), in which a part may also be a class
+            or an instance: ``{"method": MyMethod}``.
+        output: the run folder; ``runs/<name>-seed<seed>`` if None.
         overrides: values by dotted path, such as ``"training.optimizer.lr=0.1"``.
-        overwrite: replace a run that is there.
-        timing_only: simulate time alone, without learning.
-        timeline: a complete run (or its folder) on whose timeline to learn: who worked when, for how many steps, and
-            what was aggregated together stay as recorded.
-        on_progress: called now and then while the run goes on.
+        overwrite: replace an existing run; a failed one is always replaced.
+        timing_only: simulate time only, without training.
+        timeline: a complete run (or its folder) whose timeline is used: which clients worked when, for how many
+            steps, and which updates were aggregated together are as recorded.
+        live: update ``report.html`` during the run; an open page reloads itself.
+        on_progress: called several times a second during the run. If it is None, a notebook shows a progress bar.
 
     Returns:
         The finished run; its tables are pandas DataFrames.
@@ -60,31 +64,39 @@ def run(
     Raises:
         UserError: the scenario or the folder cannot be used; the message says where and why.
     """
-    return execute(
-        read_scenario(scenario, overrides),
-        None if output is None else Path(output),
-        overwrite=overwrite,
-        timing_only=timing_only,
-        timeline=load_run(timeline) if isinstance(timeline, str | os.PathLike) else timeline,
-        on_progress=on_progress,
-    )
+    loaded = read_scenario(scenario, overrides)
+    with notebook_bar(loaded.scenario.name) as bar:
+        return execute(
+            loaded,
+            None if output is None else Path(output),
+            overwrite=overwrite,
+            timing_only=timing_only,
+            timeline=load_run(timeline) if isinstance(timeline, str | os.PathLike) else timeline,
+            live=live,
+            on_progress=on_progress or bar,
+        )
 
 
 def resume(
-    path: PathLike, *, overrides: Iterable[str] = (), on_progress: OnProgress | None = None
+    path: PathLike,
+    *,
+    overrides: Iterable[str] = (),
+    live: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> Run:
-    """Finish a run that was killed or interrupted; the result is the one it would have had, bit for bit.
+    """Finish a run that was killed or interrupted; the result is bit for bit that of an uninterrupted run.
 
     Args:
         path: the run folder.
-        overrides: other workers to go on with, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
+        overrides: settings to change, such as ``"training.threads=2"``: ``training.workers``, ``threads``,
             ``memory`` and ``cuda_graphs``, which never change a result.
-        on_progress: called now and then while the run goes on.
+        live, on_progress: as for :func:`run`.
 
     Raises:
-        UserError: the folder holds no run or a damaged one, or more is to change than may.
+        UserError: the folder holds no run or a damaged one, or an override is not allowed.
     """
-    return resume_run(Path(path), tuple(overrides), on_progress=on_progress)
+    with notebook_bar(Path(path).name) as bar:
+        return resume_run(Path(path), tuple(overrides), live=live, on_progress=on_progress or bar)
 
 
 def load(path: PathLike) -> Run:
@@ -106,7 +118,7 @@ def compare(
 
     Args:
         paths: run folders, folders of sweeps, or runs; one or several.
-        targets: such as ``"accuracy=0.9"``; those the scenarios state when none are given.
+        targets: such as ``"accuracy=0.9"``; by default those of the scenarios.
         baseline: variant that times are relative to; the first when None.
 
     Raises:

@@ -18,12 +18,12 @@ from fedsim.errors import UserError, nearest
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of part. The callables are used only when a part of this kind is.
+    """One kind of part. The callables are called on first use of a part of this kind.
 
     Attributes:
         registry: returns the parts that ship with fedsim, by name.
         base: returns the class that a user's part derives from.
-        adapt: turns a user's class that is not a component itself (a torch module) into one.
+        adapt: turns a user's class that is not a component (a torch module) into one.
     """
 
     registry: Callable[[], Mapping[str, type[Component]]]
@@ -53,7 +53,7 @@ class Catalog:
         if name not in registry:
             raise UserError(
                 f"there is no {kind} named '{name}'",
-                hint=f"{nearest(name, registry)}known: {', '.join(sorted(registry))}, or file.py:ClassName of your own",
+                hint=f"{nearest(name, registry)}known: {', '.join(sorted(registry))}, or file.py:ClassName",
             )
         return registry[name]
 
@@ -124,6 +124,8 @@ CATALOG = Catalog(
         ),
         "metric": _kind("fedsim.learning.metrics", "fedsim.learning.metrics.base:Metric"),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
+        "logging": _kind("fedsim.tracking", "fedsim.tracking.base:Tracker"),
+        "transport": _kind("fedsim.network.transports", "fedsim.network.transport:Transport"),
         "importer": _kind("fedsim.traces.importers", "fedsim.traces.importers:Importer"),
     }
 )

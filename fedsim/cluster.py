@@ -1,4 +1,4 @@
-"""The way to a Ray cluster, for sweeps and for local training. Ray is an extra, imported when it is asked for."""
+"""Connects to a Ray cluster, for sweeps and local training. Ray is an optional extra, imported on first use."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ANSWER_S = 5.0
 
 
 def require_ray(where: str) -> None:
-    """Whether Ray is installed, without importing it.
+    """Check that Ray is installed, without importing it.
 
     Args:
-        where: what has asked for it.
+        where: the option or key that requests it.
 
     Raises:
-        UserError: it is not.
+        UserError: it is not installed.
     """
     if importlib.util.find_spec("ray") is None:
         raise UserError(
@@ -30,13 +30,13 @@ def require_ray(where: str) -> None:
 
 
 def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
-    """Connect this process to a cluster; ``ray.shutdown()`` ends that, and the cluster if it was started here.
+    """Connect this process to a cluster; ``ray.shutdown()`` disconnects, and stops a cluster that was started here.
 
     Args:
-        address: of a cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); starts one on
-            this machine where None.
-        where: what has asked for it.
-        options: of ``ray.init``; those of a new cluster alone must only be given where ``address`` is None.
+        address: of the cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); None starts
+            one on this machine.
+        where: the option or key that requests it.
+        options: of ``ray.init``; options of a new cluster require that ``address`` is None.
 
     Returns:
         The module ``ray``.
@@ -62,13 +62,13 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
         raise UserError(
             f"cannot connect to Ray: {error}",
             where=where,
-            hint="start a cluster with `ray start --head`, or leave the address out to use this machine",
+            hint="start a cluster with 'ray start --head', or omit the address to use this machine",
         ) from error
     return ray
 
 
 def _require_answer(address: str, where: str) -> None:
-    """Ray itself asks for ever where nobody answers.
+    """Check that a host answers, because Ray itself would retry forever.
 
     Raises:
         UserError: the address names a host and a port, and nothing answers there.
@@ -82,5 +82,5 @@ def _require_answer(address: str, where: str) -> None:
         raise UserError(
             f"no Ray cluster answers at {address}: {error}",
             where=where,
-            hint="give the address that `ray start --head` printed, or leave it out to use this machine",
+            hint="give the address that 'ray start --head' printed, or omit it to use this machine",
         ) from error

@@ -1,8 +1,8 @@
 """Named, replaceable parts of a scenario: methods, schedules, selections, datasets, models and the like.
 
-A part is a class with a ``name`` and a ``Params`` model. It lives in a file of its own in the package of its kind,
-where it is
-found without being listed anywhere, or in a file of the user's (``name: my_method.py:MyMethod``).
+A part is a class with a ``name`` and a ``Params`` model. It is defined in a separate file in the
+package of its kind, where it is found without being listed anywhere, or in a user's file
+(``name: my_method.py:MyMethod``).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Component:
     Attributes:
         name: how a scenario names the part.
         Params: its parameters.
-        companions: parts of other kinds in the same section that belong to this one, where the scenario gives none:
-            kind to a part as a scenario writes it, such as ``{"schedule": {"name": "buffered"}}``.
+        companions: default parts of other kinds in the same section, if the scenario gives none: a part as in a
+            scenario by kind, such as ``{"schedule": {"name": "buffered"}}``.
     """
 
     name: ClassVar[str] = ""
@@ -96,19 +96,19 @@ def discover(package: str, base: type[ComponentType]) -> Mapping[str, type[Compo
 
 
 def is_user_reference(name: str) -> bool:
-    """Whether ``name`` names a class in a file of the user's: ``path/to/file.py:ClassName``."""
+    """Whether ``name`` names a class in a user's file: ``path/to/file.py:ClassName``."""
     return ".py:" in name
 
 
 NO_USER_CODE = "FEDSIM_NO_USER_CODE"
-"""Environment variable that refuses to import files of users; processes that are started inherit it."""
+"""Environment variable that forbids importing users' files; child processes inherit it."""
 
 _LOGGER = logging.getLogger("fedsim")
 _USER_MODULE = "fedsim_user_"
 
 
 def users_traceback(error: BaseException) -> TracebackType | None:
-    """Where ``error`` passed through a file of the user's: its traceback from there on; None where it did not."""
+    """The traceback of ``error`` from the first frame in a user's file on; None if it passed through none."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
@@ -118,7 +118,7 @@ def users_traceback(error: BaseException) -> TracebackType | None:
 
 
 def users_line(error: BaseException) -> str | None:
-    """The innermost line of a file of the user's that ``error`` passed through, as ``file:line``; None where none."""
+    """The innermost line of a user's file that ``error`` passed through, as ``file:line``; None if there is none."""
     trace, found = users_traceback(error), None
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):

@@ -1,7 +1,7 @@
-"""Errors that fedsim reports to people.
+"""Errors that fedsim reports.
 
-A :class:`UserError` is the user's mistake: the command line prints its message alone and exits with 2.
-Anything else that escapes is ours and exits with 1.
+A :class:`UserError` is a mistake in the user's input: the command line prints its message without a traceback and exits
+with code 2. Any other error is a defect of fedsim; the exit code is 1.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class FedsimError(Exception):
 
 
 class UserError(FedsimError):
-    """A mistake in what the user gave: says where, what is wrong, and how to mend it.
+    """A mistake in the user's input: its location, what is wrong, and how to fix it.
 
     Args:
-        message: one sentence saying what is wrong.
+        message: what is wrong, in one sentence.
         where: the file, ``file:line:column``, table row or option concerned.
-        hint: how to mend it, or what would be allowed.
+        hint: how to fix it, or which values are allowed.
     """
 
     exit_code = 2
@@ -39,18 +39,24 @@ class UserError(FedsimError):
 
 
 class UserErrors(UserError):
-    """Several mistakes found together, so that they can be mended together."""
+    """Several mistakes, reported together."""
 
     def __init__(self, errors: Sequence[UserError]) -> None:
         self.errors = tuple(errors)
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
+def raise_all(errors: Sequence[UserError]) -> None:
+    """Raise the errors as one; return if there are none."""
+    if errors:
+        raise errors[0] if len(errors) == 1 else UserErrors(errors)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``"did you mean 'x'? "`` for a known word like ``word``, else nothing."""
+    """``"did you mean 'x'? "`` if a known word is similar to ``word``, else an empty string."""
     close = difflib.get_close_matches(word, [str(item) for item in known], n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'? " if close else ""
 
 
 class InvariantViolation(FedsimError):
-    """A finished run contradicts itself; a defect of fedsim, never of the scenario."""
+    """A finished run is inconsistent: a defect of fedsim, not of the scenario."""

@@ -15,7 +15,7 @@ Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
 """What a value is: seconds, a whole number, a share of 1, any number, bytes, joules, or text."""
 
 ABSENT = "–"
-"""Written where there is no value."""
+"""Text for a missing value."""
 
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 _SMALL_UNITS = (("s", 1.0, 0.1), ("ms", 1e3, 1e-4), ("µs", 1e6, 1e-7), ("ns", 1e9, 0.0))

@@ -75,6 +75,22 @@ def _myself() -> dict[str, object]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
 
 
+def is_owned(folder: Path) -> bool:
+    """Whether a process works in a folder, without touching its lock.
+
+    A process of another host counts as alive if it has not released the folder.
+    """
+    try:
+        owner = json.loads((folder / LOCK_NAMES[1]).read_text(encoding="utf-8"))
+        if owner["host"] == socket.gethostname():
+            os.kill(int(owner["pid"]), 0)
+    except PermissionError:
+        return True  # It is alive, and somebody else's.
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
 def _owner(path: Path) -> str:
     try:
         owner = json.loads(path.read_text(encoding="utf-8"))

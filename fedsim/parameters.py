@@ -1,4 +1,4 @@
-"""Parameter models: frozen, strict about their keys, and able to say what is wrong with them.
+"""Parameter models: frozen, without unknown keys, with helpful error messages.
 
 Every section of a scenario and the ``Params`` of every part derive from :class:`Parameters`. While a scenario is
 loaded, paths in them become absolute, whatever the type that holds them: ``Path``, ``FilePath | None``,
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     GetJsonSchemaHandler,
@@ -32,6 +33,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
+from fedsim import bundled
 from fedsim.errors import nearest
 
 
@@ -48,7 +50,7 @@ class Parameters(BaseModel):
     def _read(
         cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """Prepare what was written, and explain what pydantic finds wrong with it."""
+        """Prepare the value for pydantic, and explain pydantic's errors."""
         if isinstance(value, Mapping):
             value = _prepared(cls, value, getattr(info.context, "folder", None))
         try:
@@ -66,12 +68,15 @@ class Parameters(BaseModel):
         for key, text in descriptions(cls).items():
             if key in properties:
                 properties[key].setdefault("description", text)
+        for key, former_keys in _former_keys(cls).items():
+            for former in former_keys:
+                properties[former] = {**properties[key], "deprecated": True}
         return schema
 
 
 @functools.cache
 def descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """The docstrings below the fields of a model, by key as a file has it; read from the source on first use."""
+    """The docstrings below the fields of a model, by key in a file; read from the source on first use."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
@@ -83,13 +88,23 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
     }
 
 
+def _former_keys(model: type[BaseModel]) -> dict[str, list[str]]:
+    """The other keys, such as British spellings, under which a file may give a field, by its key."""
+    return {
+        str(choices[0]): [str(choice) for choice in choices[1:]]
+        for info in model.model_fields.values()
+        if isinstance(info.validation_alias, AliasChoices)
+        and (choices := info.validation_alias.choices)
+    }
+
+
 def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields of a model by their key in a file."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """The types an annotation allows: the members of a union, without what ``Annotated`` adds to them."""
+    """The types that an annotation allows: the members of a union, without the metadata of ``Annotated``."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return alternatives(get_args(annotation)[0])
@@ -125,13 +140,13 @@ def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     }
 
 
-# -- preparing what was written -----------------------------------------------------------------------------------
+# -- preparing values ---------------------------------------------------------------------------------------------
 
 _Preparer = Callable[[Any, Path | None], Any]
 
 
 class _Truth:
-    """``true`` or ``false`` where a number belongs; pydantic would read it as 1 or 0."""
+    """``true`` or ``false`` in place of a number, which pydantic would read as 1 or 0."""
 
     def __init__(self, value: bool) -> None:
         self._value = value
@@ -146,7 +161,7 @@ def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | N
         if key not in result:
             continue
         if result[key] is None and omits_null:
-            # A section whose keys are all left out, or commented out, is absent.
+            # A section without keys, for example with all of them commented out, is absent.
             del result[key]
         elif preparer is not None:
             result[key] = preparer(result[key], folder)
@@ -155,17 +170,17 @@ def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | N
 
 @functools.cache
 def _preparers(model: type[Parameters]) -> list[tuple[str, _Preparer | None, bool]]:
-    found = []
+    preparers = []
     for key, info in fields_by_key(model).items():
         omits_null = bool(info.validate_default) or isinstance(info.default, BaseModel)
         preparer = _preparer(info.annotation)
         if preparer is not None or omits_null:
-            found.append((key, preparer, omits_null))
-    return found
+            preparers.append((key, preparer, omits_null))
+    return preparers
 
 
 def _preparer(annotation: Any) -> _Preparer | None:
-    """What has to happen to values of a type before pydantic checks them; None if nothing has to."""
+    """Function that prepares values of a type for pydantic; None if they need no preparation."""
     types_ = alternatives(annotation)
     plain = [item for item in types_ if isinstance(item, type)]
     is_path = any(issubclass(item, Path) for item in plain)
@@ -192,6 +207,8 @@ def _preparer(annotation: Any) -> _Preparer | None:
         if isinstance(value, bool):
             return _Truth(value) if refuses_truth else value
         if isinstance(value, str | Path):
+            if is_path and str(value).startswith(bundled.PREFIX):
+                return bundled.resolved(value)
             if is_path and folder is not None and value not in choices:
                 return (folder / Path(value).expanduser()).resolve()
             return value
@@ -211,11 +228,11 @@ def _first(preparers: Sequence[_Preparer | None]) -> _Preparer | None:
     return next((preparer for preparer in preparers if preparer is not None), None)
 
 
-# -- explaining what is wrong -------------------------------------------------------------------------------------
+# -- explaining errors --------------------------------------------------------------------------------------------
 
 
 def _explained(model: type[BaseModel], error: ValidationError) -> ValidationError:
-    """The error with the words that only the model knows: its other keys, the descriptions of its fields."""
+    """The error with the model's known keys and the descriptions of its fields."""
     details = [
         InitErrorDetails(
             type=_explanation(model, item),

@@ -46,6 +46,7 @@ class Purpose(enum.IntEnum):
     AUGMENTATION = 19
     LIMITED_WORK = 20
     METHOD = 21
+    FLOWER = 22
 
 
 def mix64(value: int) -> int:

@@ -1,4 +1,4 @@
-"""Stopping a process that a scheduler or a closed terminal tells to end: SIGTERM and SIGHUP.
+"""Stops a process that receives SIGTERM or SIGHUP, from a scheduler or a closed terminal.
 
 By default the signal raises :class:`Stopped` at once, as Ctrl-C raises ``KeyboardInterrupt``. Work that can be left in
 a good state runs inside :func:`grace`: the signal is then noted, and the work ends at its next good moment. A second

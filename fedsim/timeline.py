@@ -1,4 +1,4 @@
-"""The timeline: what the time plane decided, for the learning plane to execute.
+"""The timeline: the instructions of the time plane to the learning plane.
 
 An append-only list of small immutable instructions. The time plane writes them in the order of simulated time. The
 learning plane may execute them later, in any order that respects two rules: a model version exists once its
@@ -27,7 +27,7 @@ class Train:
         version: model version it started from.
         round: round (synchronous schedules) or version at dispatch (asynchronous ones).
         steps: local steps done.
-        steps_assigned: local steps asked for; more than ``steps`` for partial work.
+        steps_assigned: local steps requested; more than ``steps`` for partial work.
         dispatched_s: simulated time of the dispatch, for learning rates that follow time.
         used: whether an aggregation will use the update. An update that is not used is trained only for what the client
             keeps of it (:attr:`fedsim.methods.base.Memory.kept_when_lost`), and is forgotten at once.
@@ -97,7 +97,7 @@ class LearningPlane(Protocol):
     """Executes the timeline of a time plane."""
 
     def hold(self, version: int) -> None:
-        """Keep what a dispatch of ``version`` has been sent, until it is trained or dropped."""
+        """Keep the vectors that a dispatch of ``version`` was sent, until it is trained or dropped."""
 
     def drop(self, version: int) -> None:
         """Release the hold of a dispatch that will not be trained; a :class:`Train` releases its own."""

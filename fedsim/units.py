@@ -1,4 +1,4 @@
-"""Units at the edges of fedsim: durations, sizes and rates as people write them.
+"""Units of fedsim's input and output: durations, sizes and rates.
 
 Inside, time is integer nanoseconds (``_ns``) so that ties are real ties; files and pages carry seconds (``_s``),
 bytes (``_bytes``), SI bits per second (``_bps``) and joules (``_j``) as float64.

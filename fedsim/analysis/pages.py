@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from fedsim.analysis.palette import LOOKS
 from fedsim.durable import write_text
 from fedsim.errors import UserError
 from fedsim.formatting import (
@@ -78,6 +79,7 @@ def environment() -> jinja2.Environment:
     made.filters["format_value"] = format_value
     made.filters["unbroken"] = unbroken
     made.globals["zip"] = zip
+    made.globals["LOOKS"] = LOOKS
 
     def inlined(name: str) -> Markup:
         return Markup((TEMPLATES / name).read_text(encoding="utf-8"))

@@ -60,13 +60,17 @@ def render(run: Run) -> str:
     )
 
 
-def write_report(run: Run, path: Path) -> None:
-    """Write the page to ``path``.
+def write_report(run: Run, path: Path, refresh_s: int | None = None) -> None:
+    """Write the page to ``path``; if ``refresh_s`` is given, it loads itself again after so many seconds.
 
     Raises:
         UserError: the run folder is damaged, or the page cannot be written.
     """
-    write_page(path, render(run))
+    page = render(run)
+    if refresh_s is not None:
+        head = '<meta charset="utf-8">'
+        page = page.replace(head, f'{head}\n<meta http-equiv="refresh" content="{refresh_s}">', 1)
+    write_page(path, page)
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:

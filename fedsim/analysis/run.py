@@ -21,12 +21,19 @@ class Run(RunTables):
     A run that is still in progress, or was killed, has the rows that reached the disk.
     """
 
-    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the report page (by default ``report.html`` in the run folder) and return its path."""
+    def report(
+        self, path: str | os.PathLike[str] | None = None, *, refresh_s: int | None = None
+    ) -> Path:
+        """Write the report page and return its path.
+
+        Args:
+            path: the file; ``report.html`` in the run folder if None.
+            refresh_s: seconds after which an open page loads itself again; never if None.
+        """
         from fedsim.analysis.report import write_report
 
         target = Path(path) if path is not None else self.folder.report
-        write_report(self, target)
+        write_report(self, target, refresh_s)
         return target
 
     def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:

@@ -12,19 +12,24 @@ from typing import Any
 
 import click
 
+from fedsim.cli.options import Suggesting
 from fedsim.durable import is_disk_full
 from fedsim.errors import FedsimError, UserError, UserErrors
 from fedsim.stopping import Stopped, install
 
 # The short help stands here, so that listing the commands imports none of them (and no torch).
 COMMANDS = {
+    "init": "Write a project to start from.",
     "run": "Run a scenario.",
     "resume": "Finish a run that was interrupted.",
+    "watch": "Follow a run or a sweep.",
     "report": "Write a run's report page anew.",
     "compare": "Compare runs on one page.",
+    "flower": "Run a Flower app on simulated devices.",
     "sweep": "Run every combination of a scenario's sweep.",
     "verify": "Check the files of runs, sweeps and trace bundles.",
     "scenario": "Check, show and describe scenarios.",
+    "describe": "Describe a part: parameters, defaults, units, paper, example.",
     "methods": "List and describe the methods.",
     "traces": "Import, synthesize, inspect and validate traces.",
     "data": "List and prepare data sets.",
@@ -38,7 +43,7 @@ EXIT_SIGNAL = 128
 EXIT_INTERRUPTED = EXIT_SIGNAL + 2
 
 
-class Commands(click.Group):
+class Commands(Suggesting):
     """The group of all commands, each the ``command`` of a module of this package with its name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -148,7 +153,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def cli() -> None:
     """Simulate federated learning on devices as they really are: in simulated time, with real training.
 
-    Start with `fedsim run scenarios/quickstart.yaml`; `fedsim scenario list` shows what else there is.
+    Start with `fedsim run quickstart`, or write a project of your own with `fedsim init`; `fedsim scenario list` shows
+    what else there is.
     """
 
 

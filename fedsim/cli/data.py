@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import json_option
+from fedsim.cli.options import Suggesting, json_option
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedsim.tasks.dataset import Dataset
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def command() -> None:
     """List and prepare data sets."""
 

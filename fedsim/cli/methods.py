@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import json_option
+from fedsim.cli.options import Suggesting, json_option
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def command() -> None:
     """List and describe the methods."""
 

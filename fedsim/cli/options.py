@@ -9,6 +9,25 @@ from pathlib import Path
 import click
 
 from fedsim.components import NO_USER_CODE
+from fedsim.errors import nearest
+
+
+class Suggesting(click.Group):
+    """A group of commands that suggests the nearest one for a name it does not know."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"there is no command '{args[0]}'; {nearest(args[0], known)}"
+                f"see {ctx.command_path} --help",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
+
 
 scenario_argument = click.argument("scenario", type=click.Path(path_type=Path))
 """The scenario file; missing files are reported by the loader, with what lies beside them."""
@@ -20,6 +39,10 @@ override_option = click.option(
     multiple=True,
     metavar="PATH=VALUE",
     help="Set a value by its dotted path, such as -s training.optimizer.lr=0.05; may be repeated.",
+)
+
+live_option = click.option(
+    "--live", is_flag=True, help="Keep report.html up to date: an open page loads itself again."
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON for scripts.")
@@ -42,6 +65,6 @@ user_code_option = click.option(
     expose_value=False,
     is_eager=True,
     callback=_refuse_user_code,
-    help=f"Refuse scenarios that run code of their own (file.py:Class); also {NO_USER_CODE}=1.",
+    help=f"Refuse to import code that a scenario names (file.py:Class); also {NO_USER_CODE}=1.",
 )
 """For the commands that import users' files."""

@@ -1,23 +1,24 @@
-"""Progress of a run on a terminal; silent elsewhere."""
+"""Progress of a run: a bar on a terminal, a line every half minute elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
-import time
+import shlex
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
-from fedsim.formatting import format_duration
-
-if TYPE_CHECKING:
-    from fedsim.composition.execution import Progress as RunProgress
+from fedsim.runs.progress import Pace, Progress, progress_text
 
 _REFRESH_S = 0.2
+LINE_S = 30.0
+"""Seconds between two lines of progress where there is no terminal."""
 
 
 def bar_columns() -> tuple[ProgressColumn, ...]:
@@ -31,39 +32,82 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
     )
 
 
+def same_command(*more: str) -> str:
+    """The command line that is being executed, to be pasted."""
+    return shlex.join(["fedsim", *sys.argv[1:], *more])
+
+
 @contextlib.contextmanager
-def resumable(folder: Path, command: str) -> Iterator[None]:
-    """Print the command that continues the work in ``folder`` if an interruption or a signal stops it."""
+def next_command(folder: Path, command: str) -> Iterator[None]:
+    """Print what to type next if the work in ``folder`` is interrupted (``command``), or fails."""
     try:
         yield
     except KeyboardInterrupt:
         if folder.is_dir():
             click.echo(f"continue with: {command}", err=True)
         raise
+    except Exception as error:
+        if (folder / "run.json").is_file():
+            error.add_note(
+                f"after correcting the cause, give the same command again: {same_command()}"
+            )
+        raise
 
 
 @contextlib.contextmanager
-def following(title: str, *, quiet: bool) -> Iterator[Callable[[RunProgress], None] | None]:
-    """A function to tell of progress, shown as a bar while the context lasts; None where nobody watches."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+def following(
+    title: str, folder: Path, *, quiet: bool
+) -> Iterator[Callable[[Progress], None] | None]:
+    """A function that shows progress as long as the context lasts: a bar on a terminal, else lines; None if quiet."""
+    if quiet:
         yield None
         return
-    with Progress(*bar_columns(), console=console, transient=True) as bar:
-        task = bar.add_task(title, total=1.0, text="")
-        shown_at = 0.0
+    console = Console(stderr=True)
+    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
+    pace, newest = Pace(), None
 
-        def show(progress: RunProgress) -> None:
-            nonlocal shown_at
-            now = time.monotonic()
-            if now - shown_at < _REFRESH_S:
-                return
-            shown_at = now
-            parts = [
-                f"simulated {format_duration(progress.simulated_s)}",
-                f"version {progress.version}",
-            ]
-            parts += [f"{name} {value:.3f}" for name, value in list(progress.metrics.items())[:1]]
-            bar.update(task, completed=min(1.0, progress.share), text=", ".join(parts))
+    def show(progress: Progress) -> None:
+        nonlocal newest
+        newest = progress
 
-        yield show
+    def state() -> tuple[float, str]:
+        if newest is None:
+            return 0.0, ""
+        return newest.share, progress_text(newest, pace.left_s(newest.share))
+
+    if not console.is_terminal:
+        with repeated(LINE_S, lambda: _print_line(console, title, *state())):
+            yield show
+        return
+    with Bars(*bar_columns(), console=console, transient=True) as bars:
+        task = bars.add_task(title, total=1.0, text="")
+
+        def refresh() -> None:
+            share, text = state()
+            bars.update(task, completed=share, text=text)
+
+        with repeated(_REFRESH_S, refresh):
+            yield show
+
+
+def _print_line(console: Console, title: str, share: float, text: str) -> None:
+    line = f"{title}: {share:.0%}, {text}" if text else f"{title}: starting"
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+@contextlib.contextmanager
+def repeated(interval_s: float, action: Callable[[], None]) -> Iterator[None]:
+    """Do something every few seconds, on a thread of its own, until the context ends."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(interval_s):
+            action()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

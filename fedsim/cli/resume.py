@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option, user_code_option
-from fedsim.cli.progress import following, resumable
+from fedsim.cli.options import json_option, live_option, user_code_option
+from fedsim.cli.progress import following, next_command
 
 
 @click.command(name="resume")
@@ -23,8 +24,9 @@ from fedsim.cli.progress import following, resumable
     " -s training.threads=2; may be repeated.",
 )
 @user_code_option
+@live_option
 @json_option
-def command(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.
 
     The result is the one the run would have had, bit for bit, also with other workers (-s). A complete run is left as
@@ -34,10 +36,10 @@ def command(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     from fedsim.composition.execution import resume
 
     with (
-        resumable(run, f"fedsim resume {run}"),
-        following(run.name, quiet=as_json) as on_progress,
+        next_command(run, f"fedsim resume {shlex.quote(str(run))}"),
+        following(run.name, run, quiet=as_json) as on_progress,
     ):
-        finished = resume(run, overrides, on_progress=on_progress)
+        finished = resume(run, overrides, live=live, on_progress=on_progress)
     if as_json:
         click.echo(json.dumps({"path": str(finished.path), **finished.info}))
     else:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
-from fedsim.cli.progress import following, resumable
+from fedsim.cli.options import (
+    json_option,
+    live_option,
+    override_option,
+    scenario_argument,
+    user_code_option,
+)
+from fedsim.cli.progress import following, next_command
 
 
 @click.command(name="run")
@@ -21,7 +28,11 @@ from fedsim.cli.progress import following, resumable
     type=click.Path(path_type=Path),
     help="Run folder; runs/<name>-seed<seed> by default.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a run that is there.")
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace a run that is there; one that failed is replaced anyway.",
+)
 @click.option(
     "--timeline",
     type=click.Path(path_type=Path),
@@ -29,6 +40,7 @@ from fedsim.cli.progress import following, resumable
     help="Learn on the recorded timeline of this run folder instead of simulating time again.",
 )
 @click.option("--timing-only", is_flag=True, help="Simulate time alone, without learning.")
+@live_option
 @json_option
 def command(
     scenario: Path,
@@ -37,9 +49,10 @@ def command(
     overwrite: bool,
     timeline: Path | None,
     timing_only: bool,
+    live: bool,
     as_json: bool,
 ) -> None:
-    """Run SCENARIO (a YAML file) and write a run folder with tables, model and report.
+    """Run SCENARIO (a YAML file, or a built-in name) and write a run folder with tables, model and report.
 
     With --timeline, the recorded days of another run are learned anew: method, optimizer and the seed of the learning
     may differ; devices, schedule, traffic and numbers of steps may not, and a run whose schedule depended on learned
@@ -56,8 +69,8 @@ def command(
     loaded = read_scenario(scenario, overrides)
     folder = output or default_folder(loaded)
     with (
-        resumable(folder, f"fedsim resume {folder}"),
-        following(loaded.scenario.name, quiet=as_json) as on_progress,
+        next_command(folder, f"fedsim resume {shlex.quote(str(folder))}"),
+        following(loaded.scenario.name, folder, quiet=as_json) as on_progress,
     ):
         run = execute(
             loaded,
@@ -65,6 +78,7 @@ def command(
             overwrite=overwrite,
             timing_only=timing_only,
             timeline=None if timeline is None else load_run(timeline),
+            live=live,
             on_progress=on_progress,
         )
     if as_json:

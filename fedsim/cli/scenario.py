@@ -8,14 +8,20 @@ from pathlib import Path
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
+from fedsim.cli.options import (
+    Suggesting,
+    json_option,
+    override_option,
+    scenario_argument,
+    user_code_option,
+)
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def command() -> None:
     """Check, show and describe scenarios."""
 

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 from rich.console import Console
+from rich.progress import Progress as Bars
+from rich.progress import TaskID
 
 from fedsim.cli.options import json_option, override_option, scenario_argument, user_code_option
-from fedsim.cli.progress import bar_columns
+from fedsim.cli.progress import LINE_S, bar_columns, next_command, repeated, same_command
+from fedsim.errors import UserError
+from fedsim.formatting import format_duration
+from fedsim.runs.folder import RunFolder
+from fedsim.runs.progress import Pace, Snapshot, progress_text, snapshot
 
 if TYPE_CHECKING:
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress
@@ -60,12 +66,16 @@ def command(
     Exit code 2 says that runs failed for something in the scenario, 1 that one failed for a defect of fedsim.
     """
     from fedsim.api import read_scenario
-    from fedsim.sweeps.execution import sweep
+    from fedsim.sweeps.execution import default_sweep_folder, sweep
 
     loaded = read_scenario(scenario, overrides)
-    with _following(loaded.scenario.name, quiet=as_json) as on_progress:
+    folder = output or default_sweep_folder(loaded)
+    with (
+        next_command(folder, same_command()),
+        _following(loaded.scenario.name, folder, quiet=as_json) as on_progress,
+    ):
         outcome = sweep(
-            loaded, output, jobs=jobs, engine=engine, address=address, on_progress=on_progress
+            loaded, folder, jobs=jobs, engine=engine, address=address, on_progress=on_progress
         )
     _print(outcome, as_json)
     if not outcome.failures:
@@ -92,30 +102,85 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     if outcome.failures:
         parts.append(f"{len(outcome.failures)} failed")
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
+    if outcome.failures:
+        click.echo(f"after correcting the cause, try the failed runs again: {same_command()}")
     click.echo(f"compare them with: fedsim compare {path}")
 
 
-@contextlib.contextmanager
-def _following(title: str, *, quiet: bool) -> Iterator[Callable[[SweepProgress], None] | None]:
-    """A bar over all runs where somebody watches; failures are told at once whether somebody does or not."""
-    from rich.progress import Progress
+class _Follower:
+    """Shows a sweep: a bar over all runs and one per run in progress; lines where there is no terminal."""
 
+    def __init__(self, title: str, bars: Bars) -> None:
+        self._title, self._bars = title, bars
+        self._newest: SweepProgress | None = None
+        self._all = bars.add_task(title, total=1.0, text="")
+        self._active: dict[Path, TaskID] = {}
+        self._pace = Pace()
+
+    def __call__(self, progress: SweepProgress) -> None:
+        """Take progress; a failure is shown at once."""
+        self._newest = progress
+        if progress.failure is not None:
+            failed = f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"
+            self._bars.console.print(failed, markup=False, highlight=False, soft_wrap=True)
+
+    def refresh(self) -> None:
+        """Show the newest progress."""
+        progress = self._newest
+        if progress is None:
+            return
+        self._bars.update(self._all, completed=progress.share, text=self._text(progress))
+        for folder in [path for path in self._active if path not in progress.active]:
+            self._bars.remove_task(self._active.pop(folder))
+        for folder in progress.active:
+            if folder not in self._active:
+                self._active[folder] = self._bars.add_task(folder.name, total=1.0, text="")
+            shown = _snapshot(folder)
+            if shown is not None:
+                text = progress_text(shown.progress, definitions=shown.definitions)
+                task = self._active[folder]
+                self._bars.update(task, completed=shown.progress.share, text=text)
+
+    def print_line(self) -> None:
+        """Print the newest progress."""
+        progress = self._newest
+        if progress is None:
+            return
+        lines = [f"{self._title}: {progress.share:.0%}, {self._text(progress)}"]
+        for folder in progress.active:
+            shown = _snapshot(folder)
+            if shown is not None:
+                text = progress_text(shown.progress, definitions=shown.definitions)
+                lines.append(f"  {folder.name}: {shown.progress.share:.0%}, {text}")
+        self._bars.console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+    def _text(self, progress: SweepProgress) -> str:
+        text = f"{progress.complete} of {progress.runs} runs"
+        if progress.failed:
+            text += f", {progress.failed} failed"
+        left_s = self._pace.left_s(progress.share)
+        return text if left_s is None else f"{text}, about {format_duration(left_s)} left"
+
+
+def _snapshot(folder: Path) -> Snapshot | None:
+    try:
+        return snapshot(RunFolder(folder))
+    except UserError:
+        return None  # It has not begun, or is writing its files just now.
+
+
+@contextlib.contextmanager
+def _following(
+    title: str, folder: Path, *, quiet: bool
+) -> Iterator[Callable[[SweepProgress], None] | None]:
     if quiet:
         yield None
         return
     console = Console(stderr=True)
-    with Progress(
-        *bar_columns(), console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(title, total=1.0, text="")
-
-        def show(progress: SweepProgress) -> None:
-            text = f"{progress.complete} of {progress.runs} runs"
-            if progress.failed:
-                text += f", {progress.failed} failed"
-            bar.update(task, completed=progress.share, text=text)
-            if progress.failure is not None:
-                failed = f"failed: {progress.failure.task.folder}\n  {progress.failure.error}"
-                bar.console.print(failed, markup=False, highlight=False, soft_wrap=True)
-
-        yield show
+    console.print(f"sweep folder: {folder}", soft_wrap=True, highlight=False)
+    shown = console.is_terminal
+    with Bars(*bar_columns(), console=console, transient=True, disable=not shown) as bars:
+        follower = _Follower(title, bars)
+        interval_s, action = (1.0, follower.refresh) if shown else (LINE_S, follower.print_line)
+        with repeated(interval_s, action):
+            yield follower

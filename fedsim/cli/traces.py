@@ -17,7 +17,8 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedsim.cli.options import json_option
+from fedsim import bundled
+from fedsim.cli.options import Suggesting, json_option
 from fedsim.errors import UserError
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
@@ -28,7 +29,17 @@ if TYPE_CHECKING:
     from fedsim.traces.importers import Importer
 
 path_type = click.Path(path_type=Path)
-bundle_argument = click.argument("bundle", type=path_type)
+
+
+class _BundlePath(click.Path):
+    """A path of a trace bundle, or ``builtin:NAME``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(bundled.resolved(value), param, ctx)
+
+
+bundle_type = _BundlePath(path_type=Path)
+bundle_argument = click.argument("bundle", type=bundle_type)
 output_option = click.option(
     "-o", "--output", type=path_type, help="Folder of the new trace bundle."
 )
@@ -47,7 +58,7 @@ settings_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def command() -> None:
     """Import, synthesize, inspect and validate traces of devices.
 
@@ -297,7 +308,7 @@ def _importer(
 
 @command.command()
 @click.argument("format_", metavar="FORMAT", required=False)
-@click.argument("bundle", type=path_type, required=False)
+@click.argument("bundle", type=bundle_type, required=False)
 @settings_option
 @click.option("-o", "--output", type=path_type, help="File or folder to write.")
 @force_option
@@ -402,7 +413,7 @@ def _warn(bundle: TraceBundle) -> None:
 
 
 @command.command()
-@click.argument("bundles", nargs=-1, required=True, type=path_type)
+@click.argument("bundles", nargs=-1, required=True, type=bundle_type)
 @click.option(
     "--plot",
     type=path_type,

@@ -68,7 +68,7 @@ class Assembly:
         down, up = self.rules.traffic_bytes
         transfers = sum(
             network.latency_ns(client, direction) / NS_PER_S
-            + size * 8 / network.rate_bps(client, direction)
+            + network.nominal_wire_s(client, direction, size)
             for direction, size in ((Direction.DOWN, down), (Direction.UP, up))
             if size
         )
@@ -83,19 +83,18 @@ def assemble(
     timing_only: bool = False,
     world_seed: int | None = None,
 ) -> Assembly:
-    """Put a scenario together: everything but the server and the learner.
+    """Build everything of a scenario but the server and the learner.
 
-    Neither parameter values nor samples are made or loaded, unless a model of the user's or the counting of operations
-    needs them.
+    No parameter values are created and no samples loaded, unless a user's model or the counting of FLOPs needs them.
 
     Args:
         loaded: the scenario.
         shared: traces and data sets already loaded, to share them between runs.
-        timing_only: leave the learning out.
-        world_seed: seed of the devices and of who holds which data, if it is not the scenario's own.
+        timing_only: simulate time only.
+        world_seed: seed of devices and data split, if it is not the scenario's.
 
     Raises:
-        UserError: parts of the scenario do not fit together.
+        UserError: parts of the scenario are not compatible.
     """
     world = build_world(loaded, shared, world_seed)
     rules = build_rules(loaded.scenario, world, timing_only=timing_only)
@@ -117,10 +116,10 @@ def build_server(
     recorder: Recorder,
     on_progress: Callable[[], None] | None = None,
 ) -> Server:
-    """The time plane of a run, ready to go.
+    """The server of a run.
 
     Raises:
-        UserError: schedule, selection, method and devices do not fit together.
+        UserError: schedule, selection, method and devices are not compatible.
     """
     scenario = assembly.scenario
     stop, evaluation = scenario.stop, scenario.evaluation
@@ -163,13 +162,14 @@ def _clients(assembly: Assembly) -> Clients:
 
 def _server_rules(assembly: Assembly) -> ServerRules:
     section = assembly.scenario.server
-    detection = section.failure_detection
+    detection, prologue = section.failure_detection, assembly.rules.method.prologue()
     return ServerRules(
         section.selection.create,
         section.schedule.create,
         failure_detection_ns=None if detection == "never" else to_ns(detection),
         aggregation_ns=to_ns(section.aggregation_time),
-        has_prologue=assembly.rules.prologue_bytes is not None,
+        has_prologue=prologue is not None,
+        prologue_updates=None if prologue is None else prologue.updates,
         trains_lost_work=assembly.rules.keeps_lost_work,
     )
 
@@ -182,6 +182,7 @@ def _workloads(assembly: Assembly) -> Workloads:
         assembly.population,
         scenario.devices.failures,
         send_partial_work=section.partial_work == "send",
+        foresight=section.foresight,
         seed=scenario.seed,
         partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
         drawn=_drawn_work(scenario, epochs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedsim.composition.assembly import assemble, check_server
+from fedsim.composition.extras import require_trackers
 from fedsim.composition.shared import Shared
 from fedsim.scenario.loading import LoadedScenario
 
@@ -21,6 +22,7 @@ def check(
         UserError: the one that :func:`fedsim.composition.execution.execute` would raise.
     """
     with loaded.locating_errors():
+        require_trackers(loaded)
         assembly = assemble(loaded, shared, timing_only=timing_only)
         check_server(assembly)
         task, rules, scenario = assembly.task, assembly.rules, loaded.scenario

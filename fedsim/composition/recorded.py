@@ -1,9 +1,8 @@
-"""A recorded timeline in the place of the time plane: the same days, learned another way.
+"""Trains a scenario on the recorded timeline of another run, in place of the simulation of time.
 
-The instructions of :mod:`fedsim.timeline` are rebuilt from the tables of a run: which dispatch started from which
-version, how many steps it did, and which dispatches entered which server update together. Nothing is simulated, so
-this only holds for a scenario in which nothing that decides about time has changed; :func:`check_timeline` refuses
-all others.
+The instructions of :mod:`fedsim.timeline` are rebuilt from the tables of the run: from which version each dispatch
+started, how many steps it did, and which dispatches entered which server update. This is valid only if nothing that
+affects time differs between the two scenarios; :func:`check_timeline` and :func:`check_assembly` refuse all others.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pandas as pd
 
 from fedsim.composition.assembly import Assembly
 from fedsim.composition.world import full_work
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
@@ -32,27 +31,26 @@ from fedsim.units import to_ns, to_s
 
 OPTION = "option --timeline"
 LEARNED_VALUES = "schedule_used_learned_values"
-"""Entry of ``run.json``: whether selection or schedule asked for a learned value."""
+"""Entry of ``run.json``: whether selection or schedule used a learned value."""
 
 
 def world_seed(run: Run) -> int:
-    """The seed that the devices and the data split of a run came from."""
+    """The seed of a run's devices and data split."""
     timeline = run.info.get("timeline")
     return int(timeline["seed"] if timeline else run.info["seed"])
 
 
 def check_timeline(run: Run, loaded: LoadedScenario) -> None:
-    """Whether a scenario may learn on the timeline of a run, as far as the scenario alone tells.
+    """Check that a scenario may use the timeline of a run, without building the scenario.
 
     Raises:
-        UserError: the run has not ended, its schedule depended on learned values, or something that decides about
-            time differs.
+        UserError: the run is not complete, its schedule used learned values, or a key that affects time differs.
     """
     if run.status is not Status.COMPLETE:
         raise UserError(
-            f"the run is {run.status}; a timeline is complete when its run is",
+            f"the run is {run.status}; --timeline needs a complete run",
             where=str(run.path),
-            hint="finish it with fedsim resume",
+            hint=f"finish it: fedsim resume {run.path}",
         )
     recorded = run.scenario
     problems: list[UserError] = []
@@ -63,15 +61,15 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
         if target:
             problems.append(
                 UserError(
-                    f"{owner} ends at a target ({', '.join(target)}), which depends on what is learned",
+                    f"{owner} ends at a target ({', '.join(target)}), which depends on the training",
                     where=f"{OPTION}: stop.target",
-                    hint="leave the target out (-s stop.target={}) and let fedsim compare find when it was reached",
+                    hint="remove the target (-s stop.target={}); fedsim compare shows when it was reached",
                 )
             )
     if run.info.get(LEARNED_VALUES):
         problems.append(
             UserError(
-                "the recorded selection or schedule asked for learned values, so other learning means other days",
+                "the recorded selection or schedule used learned values, so its timeline depends on the training",
                 where=OPTION,
                 hint="run the scenario without --timeline",
             )
@@ -80,26 +78,32 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
     if every_s is not None and run.simulated_s / every_s > MOST_EVALUATIONS:
         problems.append(
             UserError(
-                f"{every_s:g} s between evaluations makes {run.simulated_s / every_s:,.0f} of them in the recorded run",
+                f"{every_s:g} s between evaluations gives {run.simulated_s / every_s:,.0f} of them in the recorded run",
                 where="evaluation.every",
-                hint=f"a run makes {MOST_EVALUATIONS:,} at the most: measure less often",
+                hint=f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often",
             )
         )
     if run.info.get("timing_only") and not loaded.scenario.task.type.learns:
-        problems.append(UserError("the scenario's task learns nothing", where=OPTION))
+        problems.append(
+            UserError(
+                "the scenario's task only simulates time, so there is nothing to train",
+                where=OPTION,
+                hint="use a scenario that trains a model",
+            )
+        )
     for path, here, there in differences(_about_time(recorded), _about_time(loaded.resolved())):
         problems.append(
             UserError(
-                f"{path} decides about time: the recorded run has {_shown(here)}, the scenario {_shown(there)}",
+                f"{path} affects time: the recorded run has {_shown(here)}, the scenario {_shown(there)}",
                 where=OPTION,
                 hint="run the scenario without --timeline",
             )
         )
-    _raise(problems)
+    raise_all(problems)
 
 
 def check_assembly(run: Run, assembly: Assembly) -> None:
-    """Whether what was built of a scenario takes the time that the recorded run took.
+    """Check that the built scenario would take the same time as the recorded run.
 
     Raises:
         UserError: sizes, traffic, speeds or amounts of work differ.
@@ -121,17 +125,16 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     samples = clients["samples"].to_numpy()
     require(
         np.array_equal(samples, assembly.task.samples),
-        "the clients hold other numbers of samples than in the recorded run",
+        "the numbers of samples per client differ from the recorded run",
     )
     for name, here in zip(("down", "up"), assembly.rules.traffic_bytes, strict=True):
         there = float(run.info[f"bytes_{name}_per_dispatch"])
         require(
             there == here,
-            f"a dispatch sends {here:,.0f} bytes {name}, in the recorded run {there:,.0f}: transfers would take "
-            "another time",
+            f"a dispatch transfers {here:,.0f} bytes {name}, but {there:,.0f} in the recorded run",
         )
     speeds = np.array_equal(clients["step_s"].to_numpy(), assembly.population.compute.step_s)
-    require(speeds, "a local step takes another time than in the recorded run")
+    require(speeds, "the durations of local steps differ from the recorded run")
     training = Training.model_validate(
         run.scenario["training"], context=Reading(user_code="describe")
     )
@@ -140,31 +143,26 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     require(
         np.array_equal(recorded.steps, work.steps)
         and recorded.time_budget_ns == work.time_budget_ns,
-        "clients are given other numbers of local steps than in the recorded run",
+        "the numbers of local steps per dispatch differ from the recorded run",
     )
     require(
         run.info.get("prologue", False) == (assembly.rules.prologue_bytes is not None),
-        "only one of the two methods begins with work of all clients",
+        "only one of the two methods begins with a round of all clients",
     )
     require(
         not assembly.rules.keeps_lost_work,
-        "clients keep what they learned in work that was lost, which a recorded run does not tell",
+        "the method's clients keep what they learned in lost work, which a recorded run does not contain",
     )
     ineligible = int(np.count_nonzero(~assembly.population.eligible))
     require(
         ineligible == run.info["ineligible_clients"],
-        "another number of clients is short of memory than in the recorded run",
+        "the number of clients with too little memory differs from the recorded run",
     )
-    _raise(problems)
-
-
-def _raise(problems: list[UserError]) -> None:
-    if problems:
-        raise problems[0] if len(problems) == 1 else UserErrors(problems)
+    raise_all(problems)
 
 
 def _about_time(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections that the time plane reads, without the method and what does not move time."""
+    """The sections that affect time, without the method."""
     server = {key: value for key, value in scenario["server"].items() if key != "method"}
     ignored = ("target", "stalled_after")
     stop = {key: value for key, value in scenario["stop"].items() if key not in ignored}
@@ -176,15 +174,15 @@ def _shown(value: Any) -> str:
 
 
 class RecordedTimeline:
-    """Hands the instructions of a recorded run to the learning plane, and its rows to the recorder.
+    """Sends the instructions of a recorded run to the learning plane, and its rows to the recorder.
 
-    Stands where :class:`fedsim.simulation.server.Server` stands in a run that simulates.
+    It takes the place of :class:`fedsim.simulation.server.Server`.
 
     Args:
         run: a complete run that passed :func:`check_timeline`.
         plane: executes the instructions.
         recorder: takes the rows.
-        scenario: of the new run; says when to evaluate where that differs from the recorded run.
+        scenario: scenario of the new run, which may evaluate at other times than the recorded run.
         on_progress: called after every server update.
     """
 
@@ -208,7 +206,7 @@ class RecordedTimeline:
         self._on_progress = on_progress
 
     def run(self) -> None:
-        """Submit everything, in the order in which the time plane did."""
+        """Submit all instructions in the order of the recorded run."""
         self._write_dispatches()
         end_ns, self.now_ns = self.now_ns, 0
         evaluations = self._evaluations()
@@ -228,7 +226,7 @@ class RecordedTimeline:
         self.now_ns = end_ns
 
     def _open(self, version: int, holds: Mapping[int, int], evaluations: list[Evaluate]) -> None:
-        """What happens while a version is the newest: dispatches start from it, evaluations measure it."""
+        """Submit what happens while a version is the newest: dispatches start from it, and it is evaluated."""
         for _ in range(holds.get(version, 0)):
             self._plane.hold(version)
         for evaluation in evaluations:
@@ -295,23 +293,23 @@ class RecordedTimeline:
     # -- evaluations ------------------------------------------------------------------------------------------------
 
     def _evaluations(self) -> dict[int, list[Evaluate]]:
-        """The evaluations by version: the recorded ones, or where the scenario wants others, those it asks for."""
-        recorded, wanted = self._run.scenario["evaluation"], self._scenario.evaluation
+        """The evaluations by version: the recorded ones, unless the scenario evaluates at other times."""
+        recorded, evaluation = self._run.scenario["evaluation"], self._scenario.evaluation
         when = ("every", "every_rounds", "at_start")
         table = self._run.metrics
-        if len(table) and all(recorded[key] == getattr(wanted, key) for key in when):
+        if len(table) and all(recorded[key] == getattr(evaluation, key) for key in when):
             rows = table[["version", "time_s", "round"]].itertuples(index=False, name=None)
             planned = [Evaluate(int(v), float(time_s), int(r)) for v, time_s, r in rows]
         else:
             planned = self._planned()
         by_version: dict[int, list[Evaluate]] = {}
-        for evaluation in planned:
-            by_version.setdefault(evaluation.version, []).append(evaluation)
+        for instruction in planned:
+            by_version.setdefault(instruction.version, []).append(instruction)
         return by_version
 
     def _planned(self) -> list[Evaluate]:
-        """When the time plane would have evaluated."""
-        wanted, aggregations = self._scenario.evaluation, self._run.aggregations
+        """The evaluations that a simulation of the scenario would have made."""
+        evaluation, aggregations = self._scenario.evaluation, self._run.aggregations
         times_ns = [to_ns(time_s) for time_s in aggregations["time_s"]]
         rounds = self._rounds_after(aggregations)
         planned: list[Evaluate] = []
@@ -319,22 +317,22 @@ class RecordedTimeline:
         def evaluate(version: int, time_ns: int) -> None:
             planned.append(Evaluate(version, to_s(time_ns), rounds[version]))
 
-        if wanted.at_start:
+        if evaluation.at_start:
             evaluate(0, 0)
         end_ns = self._end_ns
-        if wanted.every is not None:
-            every = to_ns(wanted.every)
-            # What is due at the very end comes after the event that ended the run, unless time was up.
+        if evaluation.every is not None:
+            every = to_ns(evaluation.every)
+            # An evaluation due at the last instant comes after the event that ended the run, unless the time limit did.
             until = self._scenario.stop.simulated_time
             last_ns = end_ns if until is not None and to_ns(until) == end_ns else end_ns - 1
             made = np.searchsorted(times_ns, np.arange(every, last_ns + 1, every), side="right")
             for number, version in enumerate(made.tolist(), start=1):
                 evaluate(version, number * every)
-        every_versions = wanted.every_rounds or (1 if wanted.every is None else None)
+        every_versions = evaluation.every_rounds or (1 if evaluation.every is None else None)
         if every_versions is not None:
             for version in range(every_versions, len(times_ns) + 1, every_versions):
                 evaluate(version, times_ns[version - 1])
-        # At one instant the model is measured after it was made and before the next is.
+        # Several versions may be made at one instant; each is evaluated before the next is made.
         planned.sort(key=lambda item: (item.version, item.time_s))
         if not planned or planned[-1].version != len(times_ns):
             evaluate(len(times_ns), end_ns)
@@ -345,7 +343,7 @@ class RecordedTimeline:
         return to_ns(self._run.simulated_s)
 
     def _rounds_after(self, aggregations: pd.DataFrame) -> list[int]:
-        """The round at which the server stood once it had made each version, from version 0."""
+        """The round of the server after each version, from version 0."""
         rounds = aggregations["round"].tolist()
         following = [*rounds[1:], int(self._run.info["rounds"])]
         return [0, *(r + 1 if n > r else r for r, n in zip(rounds, following, strict=True))]

@@ -1,4 +1,4 @@
-"""The learning of a run, built anew in another process."""
+"""Builds the learning plane of a run in other processes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fedsim.scenario.training import RayWorkers, Training
 
 @dataclass(frozen=True)
 class Recipe:
-    """What it takes to build task, kernel and method; plain data, to be sent to other processes.
+    """Plain data from which another process builds task, kernel and method.
 
     Attributes:
-        scenario: resolved, with absolute paths; its training section as it is to be followed there.
-        world_seed: seed of who holds which data.
+        scenario: resolved, with absolute paths; with the training section of that process.
+        world_seed: seed of the data split.
         cycle_s: length of one availability cycle of the devices in seconds.
     """
 
@@ -32,12 +32,12 @@ class Recipe:
     cycle_s: float
 
     def __call__(self) -> Station:
-        """Build them here.
+        """Build task, kernel and method in this process.
 
         Raises:
-            UserError: data or files are missing here.
+            UserError: data or files are missing on this machine.
         """
-        # Resolved paths are absolute, so that no folder is needed to read them.
+        # Resolved paths are absolute, so no folder is needed.
         loaded = load_scenario_dict(self.scenario, Path("/"))
         scenario, training = loaded.scenario, loaded.scenario.training
         world = scenario.model_copy(update={"seed": self.world_seed})
@@ -54,8 +54,8 @@ def remote_workers(
 
     Args:
         assembly: the run.
-        training: the training section with the run's own settings.
-        world_seed: seed of who holds which data, if it is not the scenario's own.
+        training: the training section of the run.
+        world_seed: seed of the data split, if it is not the scenario's.
     """
     workers, execution = training.workers, assembly.rules.execution
     if not isinstance(workers, RayWorkers) or execution is None:
@@ -69,6 +69,6 @@ def remote_workers(
     }
     seed = assembly.scenario.seed if world_seed is None else world_seed
     recipe = Recipe(scenario, seed, assembly.method.context.availability_cycle_s)
-    # On CUDA a process has a device, and one thread for it.
+    # On CUDA each process has one device and one thread.
     on_cuda = execution.device.type == "cuda"
     return RemoteWorkers(recipe, workers, 1 if on_cuda else threads, execution.device)

@@ -1,4 +1,4 @@
-"""The rules of a run: method, schedule and selection, what they send, and whether they fit together."""
+"""The rules of a run: method, schedule and selection, the bytes they transfer, and whether they are compatible."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rules:
-    """How the clients learn.
+    """The rules of a run.
 
     Attributes:
         scenario: the scenario.
-        learns: whether anything is learned; otherwise only time is simulated.
+        learns: whether a model is trained; otherwise only time is simulated.
         method: the learning rules.
-        metrics: what is measured besides the metrics of every run.
+        metrics: metrics besides those of every run.
     """
 
     scenario: Scenario
@@ -64,12 +64,12 @@ class Rules:
 
     @property
     def keeps_lost_work(self) -> bool:
-        """Whether clients keep something of work that the server never uses."""
+        """Whether clients keep state from work that the server never uses."""
         return any(memory.kept_when_lost for memory in self.method.memories().values())
 
     @property
     def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
-        """Whether metrics meet the target at which the run stops; None without a target."""
+        """Function that returns whether metrics meet the target of the run; None without a target."""
         target = self.scenario.stop.target
         if not target:
             return None
@@ -82,9 +82,9 @@ class Rules:
                 raise UserError(
                     f"there is no metric '{unknown[0]}' to stop at",
                     where="stop.target",
-                    hint=f"this task measures: {', '.join(sorted(metrics))}"
+                    hint=f"metrics of this task: {', '.join(sorted(metrics))}"
                     if metrics
-                    else "the data set has no test samples; give it some",
+                    else "the data set has no test samples, which every metric needs",
                 )
             return all(
                 bool(definition(name, own).reached(metrics[name], value))
@@ -105,17 +105,17 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
     Args:
         scenario: the scenario.
         world: its clients.
-        timing_only: leave the learning out.
+        timing_only: simulate time only.
 
     Raises:
-        UserError: the rules do not fit the task or each other.
+        UserError: the rules are not compatible with the task or each other.
     """
     timing = timing_only or not world.task.learns
     if timing and scenario.stop.target:
         raise UserError(
-            "a target needs training, but this run simulates time alone",
+            "a target needs training, but this run only simulates time",
             where="stop.target",
-            hint="leave out the target, or run without --timing-only on a task that learns",
+            hint="remove stop.target, or run a task that trains a model without --timing-only",
         )
     if not timing and _asks_for_hardware(scenario.training):
         _execution(scenario.training)
@@ -145,12 +145,12 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
 
     Args:
         scenario: the scenario.
-        task: what is learned.
+        task: the task.
         cycle_s: length of one availability cycle of the devices in seconds.
-        learns: whether anything is learned; otherwise only time is simulated.
+        learns: whether a model is trained; otherwise only time is simulated.
 
     Raises:
-        UserError: the method cannot work on such a model.
+        UserError: the method does not support the model.
     """
     training = scenario.training
 

@@ -1,4 +1,4 @@
-"""What the runs of one process share, so that a sweep reads each trace and each data set once."""
+"""Traces and data sets that the runs of a process share, so that a sweep reads each of them once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.validation import require_sound
 
 KEPT_DATASETS = 4
-"""Data sets held at a time; a sweep over more of them loads the one used longest ago again."""
+"""Maximum number of data sets in memory; the least recently used one is dropped."""
 
 
 class Bundles:
@@ -24,7 +24,7 @@ class Bundles:
         """The bundle in ``path``.
 
         Raises:
-            UserError: it is missing or damaged, or its tables contradict themselves.
+            UserError: it is missing, damaged or inconsistent.
         """
         path = path.resolve()
         if path not in self._loaded:
@@ -35,13 +35,13 @@ class Bundles:
 
 
 class Datasets:
-    """Data sets by name, parameters and folder, each loaded once while it is among the last few used."""
+    """Data sets by name, parameters and folder; the most recently used ones are kept."""
 
     def __init__(self) -> None:
         self._loaded: OrderedDict[tuple[type, str, Path], Dataset] = OrderedDict()
 
     def load(self, component: DatasetComponent, folder: Path) -> Dataset:
-        """What ``component.load(folder)`` gives.
+        """The data set that ``component.load(folder)`` returns.
 
         Raises:
             UserError: the data is missing or damaged.
@@ -58,7 +58,7 @@ class Datasets:
 
 @dataclass(frozen=True)
 class Shared:
-    """Traces and data sets that are loaded already.
+    """Traces and data sets that have been loaded.
 
     Attributes:
         bundles: trace bundles by folder.

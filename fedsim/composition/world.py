@@ -1,4 +1,4 @@
-"""The world of a run: the clients' traces, their task and data, and their devices, before anything happens."""
+"""The world of a run: traces, task and data, and devices of the clients, before the first event."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fedsim.units import to_ns
 
 Int64Array = npt.NDArray[np.int64]
 
-# In the order in which their bundles are searched for what all parts share.
+# The bundles of these parts are searched in this order for tables that all parts share.
 _PartName = Literal["compute", "availability", "network"]
 
 _DAY_S = 86_400.0
@@ -41,14 +41,14 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class World:
-    """Who the clients are.
+    """The clients of a run.
 
     Attributes:
-        scenario: the scenario, with the seed of the devices and of who holds which data.
-        folder: folder that relative paths referred to.
+        scenario: the scenario, with the seed of devices and data split.
+        folder: the folder that relative paths refer to.
         shared: trace bundles and data sets.
-        task: what is learned, or timed.
-        work: what a full dispatch asks of each client.
+        task: the task.
+        work: local work of a dispatch, for each client.
     """
 
     scenario: Scenario
@@ -59,9 +59,9 @@ class World:
 
     @cached_property
     def availability_cycle_s(self) -> float:
-        """One cycle of the devices' availability in seconds.
+        """Length of one cycle of the devices' availability in seconds.
 
-        A day, or the period after which their trace repeats if that is shorter.
+        It is a day, or the period of the trace if that is shorter.
         """
         bundle = self._bundle("availability")
         if bundle is None or "availability" not in bundle.tables:
@@ -74,10 +74,10 @@ class World:
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
     def population(self, method: Method) -> Population:
-        """The clients' devices, as far as they can do the work of ``method``.
+        """The clients' devices, with their eligibility for the work of ``method``.
 
         Raises:
-            UserError: the scenario's devices and the traces do not fit the clients.
+            UserError: the scenario's devices or traces do not match the clients.
         """
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
@@ -86,14 +86,22 @@ class World:
         rows = self._device_rows(main)
         memory = _memory_of(main, rows, devices)
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
-        compute = devices.compute.create(self._device_context("compute", everybody, method))
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
+        )
+        offset_ns = availability.offset_ns()
+        compute = devices.compute.create(
+            self._device_context("compute", everybody, method, offset_ns)
         )
         bundle = self._bundle("network")
         network = devices.network.create().build(
             NetworkContext(
-                clients, bundle, self._device_rows(bundle), self.scenario.seed, self.folder
+                clients,
+                bundle,
+                self._device_rows(bundle),
+                self.scenario.seed,
+                self.folder,
+                offset_ns=self._offset_ns(bundle, offset_ns),
             )
         )
         return Population(
@@ -107,11 +115,21 @@ class World:
             eligible=eligible,
         )
 
+    def _offset_ns(
+        self, bundle: TraceBundle | None, offset_ns: Int64Array | int
+    ) -> Int64Array | int:
+        """The offset of a part's traces: that of availability if both replay one bundle."""
+        return offset_ns if bundle is not None and bundle is self._bundle("availability") else 0
+
     def _device_context(
-        self, part: _PartName, eligible: npt.NDArray[np.bool_], method: Method
+        self,
+        part: _PartName,
+        eligible: npt.NDArray[np.bool_],
+        method: Method,
+        offset_ns: Int64Array | int = 0,
     ) -> DeviceContext:
         bundle, task = self._bundle(part), self.task
-        # Counting may take a forward and a backward pass, so it is done only for a compute model that needs it.
+        # Counting FLOPs may take a forward and a backward pass, so it is done only if the compute model needs them.
         counted = self.scenario.devices.compute.type.needs_flops or not task.learns
         return DeviceContext(
             clients=task.clients,
@@ -123,16 +141,17 @@ class World:
             flops_per_sample=task.flops_per_sample() if counted else None,
             eligible=eligible,
             compute_factor=method.compute_factor(),
+            offset_ns=self._offset_ns(bundle, offset_ns),
         )
 
     def _memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
-        """Bytes that training needs on each client's device, (N,), with what the method keeps there."""
+        """Bytes that training needs on each client's device, (N,), including the method's state."""
         memories = method.memories().values()
         kept = sum(memory.elements for memory in memories if memory.keeper != "server")
         return self.task.memory_bytes(self.scenario.training, kept)
 
     def _bundle(self, part: _PartName) -> TraceBundle | None:
-        """The bundle that a part of the devices reads: its own, or that of all devices."""
+        """The trace bundle of a part of the devices: its own, or that of all devices."""
         devices = self.scenario.devices
         params = {
             "compute": devices.compute,
@@ -147,12 +166,12 @@ class World:
             raise UserError(
                 f"no such trace bundle: {path}",
                 where="devices.trace" if own is None else f"devices.{part}.trace",
-                hint="'fedsim traces import' and 'fedsim traces synthesize' make them",
+                hint="create one with 'fedsim traces import' or 'fedsim traces synthesize'",
             )
         return self.shared.bundles.read(path)
 
     def _device_rows(self, bundle: TraceBundle | None) -> Int64Array:
-        """Row of each client's device in a bundle; client i is the same device in every bundle that has it."""
+        """Row of each client's device in a bundle; a client is the same device in every bundle that contains it."""
         if bundle is None:
             return np.empty(0, dtype=np.int64)
         count, clients = bundle.device_count, self.task.clients
@@ -176,12 +195,12 @@ def build_world(
     Args:
         loaded: the scenario.
         shared: traces and data sets already loaded, to share them between runs.
-        seed: seed of the devices and of who holds which data, if it is not the scenario's own.
+        seed: seed of devices and data split, if it is not the scenario's.
 
     Raises:
-        UserError: the parts of the task do not fit together, or data is missing.
+        UserError: the parts of the task are not compatible, or data is missing.
     """
-    # Traces are read when the population is built or their cycle is needed.
+    # Traces are read when the population is built, or when the length of their cycle is needed.
     scenario, shared = loaded.scenario, shared or Shared()
     if seed is not None:
         scenario = scenario.model_copy(update={"seed": seed})
@@ -191,10 +210,10 @@ def build_world(
 
 
 def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
-    """What is learned from which data, or timed.
+    """The task of a scenario.
 
     Raises:
-        UserError: its parts do not fit together, or data is missing.
+        UserError: its parts are not compatible, or data is missing.
     """
     context = TaskContext(scenario.training, scenario.seed, folder, datasets.load)
     task: Task = scenario.task.type.build(scenario.task.params, context)
@@ -202,7 +221,7 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
 
 
 def full_work(task: Task, training: Training) -> Work:
-    """What a full dispatch asks of each client."""
+    """Local work of a dispatch, for each client."""
     budget = training.time_budget
     return Work(task.local_steps(training), None if budget is None else to_ns(budget))
 
@@ -210,7 +229,7 @@ def full_work(task: Task, training: Training) -> Work:
 def _memory_of(
     bundle: TraceBundle | None, rows: Int64Array, devices: Devices
 ) -> npt.NDArray[np.float64] | None:
-    """Memory of each client's device in bytes, endless where it is not known; None where it is of no device."""
+    """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
     memory = np.inf if devices.memory is None else devices.memory
     table = None if bundle is None else bundle.tables.get("compute")
     if bundle is None or table is None or "ram_bytes" not in table.column_names:
@@ -231,17 +250,17 @@ def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients
     where = "devices.energy.classes"
     if bundle is None or "kind" not in bundle.devices.column_names:
         raise UserError(
-            "power by kind of device needs a trace bundle that tells the kinds", where=where
+            "power by kind of device needs a trace bundle that gives the kinds", where=where
         )
     codes, kinds = text_codes(bundle.devices, "kind")
     unknown = [kind for kind in energy.classes if kind not in kinds]
     if unknown:
         raise UserError(
-            f"no device of the trace bundle is a '{unknown[0]}'",
+            f"the trace bundle has no device of the kind '{unknown[0]}'",
             where=where,
             hint=f"its devices are: {', '.join(map(str, kinds)) or 'of no kind'}",
         )
     order = list(energy.classes)
-    # The last entry is for devices whose kind is not known.
+    # The last entry is for devices of unknown kind.
     class_of_kind = [1 + order.index(kind) if kind in order else 0 for kind in kinds] + [0]
     return Power(watts, np.array(class_of_kind, dtype=np.uint8)[codes[rows]])

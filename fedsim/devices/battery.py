@@ -1,16 +1,27 @@
-"""Batteries: a device whose charge is low takes no work until it has recharged."""
+"""Batteries: a device whose charge is low takes no work until it has recharged, and one that is empty stops.
+
+Energy is conserved: the charge is the capacity, less what work has used, plus what recharging between dispatches has
+added, and is never negative.
+"""
 
 from __future__ import annotations
 
+import math
+
 from fedsim.scenario.model import Energy
 from fedsim.units import NS_PER_S
+
+ROUNDING_NS = 1e-3
+"""Duration below which a difference of energies is rounding."""
+_LEAST_SHARE = 0.01
+"""Share of its battery that a device needs to start, whatever the floor."""
 
 
 class Batteries:
     """Charge of every client's battery, full at time 0.
 
-    A battery recharges at a constant power while its device is idle, and work discharges it. A client's charge is
-    updated only when it starts or stops working.
+    A battery recharges at a constant power between dispatches, and work discharges it. A client's charge is updated
+    only when it starts or stops working.
 
     Args:
         energy: capacity, floor and recharging power; the capacity must be given.
@@ -20,7 +31,7 @@ class Batteries:
     def __init__(self, energy: Energy, clients: int) -> None:
         assert energy.battery_j is not None
         self._capacity_j = energy.battery_j
-        self._floor_j = energy.battery_j * energy.battery_floor
+        self._floor_j = energy.battery_j * max(energy.battery_floor, _LEAST_SHARE)
         self._recharge_w = energy.recharge_w
         self._charge_j = [energy.battery_j] * clients
         self._since_ns = [0] * clients
@@ -29,13 +40,19 @@ class Batteries:
         """Record that the client starts working."""
         self._charge_j[client] = self.charge_j(client, now_ns)
 
+    def left_j(self, client: int) -> float:
+        """Charge in joules at the start of the client's dispatch."""
+        return self._charge_j[client]
+
     def end(self, client: int, now_ns: int, used_j: float) -> int:
         """Record that the client has stopped working; returns when it may work again."""
+        # Below zero only by rounding: a device stops when its battery is empty.
         charge = max(0.0, self._charge_j[client] - used_j)
         self._charge_j[client], self._since_ns[client] = charge, now_ns
         if charge >= self._floor_j:
             return now_ns
-        return now_ns + round((self._floor_j - charge) / self._recharge_w * NS_PER_S)
+        missing_ns = (self._floor_j - charge) / self._recharge_w * NS_PER_S
+        return now_ns + math.ceil(missing_ns - ROUNDING_NS)
 
     def charge_j(self, client: int, now_ns: int) -> float:
         """Charge in joules of an idle client."""

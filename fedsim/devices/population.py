@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,9 +55,7 @@ class Population:
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:
         """Duration of the client's upload, estimated from its link's nominal rate."""
-        rate = self.network.rate_bps(client, Direction.UP)
-        if rate <= 0:
+        wire_s = self.network.nominal_wire_s(client, Direction.UP, size_bytes)
+        if wire_s == math.inf:
             return NEVER
-        return self.network.latency_ns(client, Direction.UP) + round(
-            size_bytes * 8 / rate * NS_PER_S
-        )
+        return self.network.latency_ns(client, Direction.UP) + round(wire_s * NS_PER_S)

@@ -1,4 +1,4 @@
-"""Random crops and mirror images of training samples, drawn on the device without a loop over samples."""
+"""Random crops and flips of training samples, drawn on the device without a loop over samples."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ IntArray = npt.NDArray[np.int64]
 # Sorting keys hold the number of a permutation above this many bits of its hashes.
 _HASH_BITS = 43
 _MOST_PERMUTATIONS = 1 << (63 - _HASH_BITS)
+# Bits of the hash of an independent draw; its product with a number of samples fits into 63 bits.
+_DRAW_BITS = 31
 # Products of one sample are summed in a different order, so that a batch of one would differ between groups.
 _NARROWEST = 8
 
@@ -42,8 +44,10 @@ class BatchOrder:
     """The order in which clients go through their samples.
 
     Every epoch of a dispatch visits all samples of its client once, in an order drawn from (seed, client, sequence,
-    phase, epoch). Batches are consecutive pieces of that order; the last batch of an epoch may be short. The order
-    depends on nothing else: neither on the group nor on the device or the number of workers.
+    phase, epoch). Batches are consecutive pieces of that order; the last batch of an epoch may be short. With
+    replacement, every sample of a batch is instead drawn uniformly from all of the client's, from (seed, client,
+    sequence, phase, step, position). The order depends on nothing else: neither on the group nor on the device or the
+    number of workers.
 
     Args:
         seed: the scenario's seed.
@@ -52,6 +56,7 @@ class BatchOrder:
         batch_size: samples of a mini-batch.
         device: device on which the orders are computed.
         augmenter: augments the samples of each step; None for no augmentation.
+        with_replacement: whether samples are drawn independently instead of epoch by epoch.
     """
 
     def __init__(
@@ -62,8 +67,11 @@ class BatchOrder:
         batch_size: int,
         device: torch.device,
         augmenter: Augmenter | None = None,
+        *,
+        with_replacement: bool = False,
     ) -> None:
         self.seed = seed
+        self._with_replacement = with_replacement
         self.augmenter = augmenter
         self._key = signed(Stream(seed, Purpose.DATA_ORDER).key)
         self._offsets = offsets
@@ -91,6 +99,8 @@ class BatchOrder:
     ) -> Batches:
         """The mini-batches of steps ``first <= step < last``; all clients must have equal :meth:`widths`."""
         width = int(self.widths(clients[:1])[0])
+        if self._with_replacement:
+            return self._independent(clients, sequences, first, last, phase, width)
         samples, per_epoch = self.samples[clients], self.steps_per_epoch[clients]
         first_epoch = first // per_epoch
         epochs = -(-last // per_epoch) - first_epoch
@@ -107,6 +117,32 @@ class BatchOrder:
         position = torch.arange(width, device=self._device)
         rows = begin.unsqueeze(2) + torch.where(position < counts.unsqueeze(2), position, 0)
         return Batches(first, order[rows], counts)
+
+    def _independent(
+        self,
+        clients: IntArray,
+        sequences: IntArray,
+        first: int,
+        last: int,
+        phase: int,
+        width: int,
+    ) -> Batches:
+        """Batches of independent draws, of ``batch_size`` samples, or of as many as a smaller client has."""
+        columns = np.stack([clients, sequences, self.samples[clients], self._offsets[clients]])
+        client, sequence, samples, offset = torch.from_numpy(columns).to(self._device)
+        keys = self._dispatch_keys(client, sequence, phase)
+        step = torch.arange(first, last, device=self._device).view(-1, 1, 1)
+        counts = samples.clamp(max=self.batch_size).expand(last - first, -1)
+        position = torch.arange(width, device=self._device)
+        position = torch.where(position < counts.unsqueeze(2), position, 0)
+        hashes = fold(fold(keys.view(1, -1, 1), step), position)
+        draws = (shift(hashes, 64 - _DRAW_BITS) * samples.view(1, -1, 1)) >> _DRAW_BITS
+        return Batches(first, self._rows[offset.view(1, -1, 1) + draws], counts)
+
+    def _dispatch_keys(self, client: Tensor, sequence: Tensor, phase: int) -> Tensor:
+        """Keys of the streams of dispatches, (B,)."""
+        keys = fold(torch.full_like(client, self._key), client)
+        return fold(fold(keys, sequence), torch.full_like(client, phase))
 
     def _orders(
         self,
@@ -137,8 +173,7 @@ class BatchOrder:
             )
         ).to(device)
         client, sequence, samples, epoch_0, permutation_0, offset, start, length = columns
-        keys = fold(torch.full_like(client, self._key), client)
-        keys = fold(fold(keys, sequence), torch.full_like(client, phase))
+        keys = self._dispatch_keys(client, sequence, phase)
 
         total = int(starts[-1])
         per_element = torch.repeat_interleave(

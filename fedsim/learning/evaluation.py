@@ -1,6 +1,6 @@
 """Metrics of models: on the shared test samples, on each client's own, and exact ones of analytic tasks.
 
-A metric depends on the model alone, not on what is evaluated with it or on how many threads.
+A metric depends only on the model, not on other models evaluated with it or on the number of threads.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class SupervisedEvaluator:
     """Metrics of models on test samples, whose predictions are gathered batch by batch.
 
     Args:
-        task: whose test samples they are.
+        task: the task with the test samples.
         execution: device and dtype.
-        batch: samples per batch; by device when None.
-        metrics: measured besides :func:`fedsim.learning.metrics.default_metrics`.
+        batch: samples per batch; by device if None.
+        metrics: measured in addition to :func:`fedsim.learning.metrics.default_metrics`.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class SupervisedEvaluator:
 
     @torch.no_grad()
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
-        """Accuracy and loss on each client's own test samples, of the model (P,) that ``model_of`` gives.
+        """Accuracy and loss on each client's own test samples, of the model (P,) that ``model_of`` returns.
 
         None if clients have no test samples of their own.
         """
@@ -152,7 +152,7 @@ class SupervisedEvaluator:
     def _predictions(
         self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
     ) -> Predictions:
-        """What a model says about the samples ``rows``, or about all; with its outputs if it ``gathers``."""
+        """Predictions of a model for the samples ``rows``, or for all; with its outputs if ``gathers``."""
         task, loss = self._task, self._task.loss
         classes = task.dataset.classes if loss.kind == "cross_entropy" else 2
         count = len(samples) if rows is None else len(rows)
@@ -180,12 +180,12 @@ class SupervisedEvaluator:
 
 
 class Measurement:
-    """Everything that a run measures about a version.
+    """All measurements of a version.
 
     Args:
         station: task, method and training samples.
-        evaluation: what the scenario asks for.
-        metrics: measured on test samples besides those of every run.
+        evaluation: the scenario's evaluation section.
+        metrics: metrics on test samples in addition to those of every run.
         store: the clients' memories, for personal models.
     """
 
@@ -244,7 +244,7 @@ class Measurement:
         return self._evaluator.measure_clients(self._model_of(server))
 
     def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
-        """The model that a client would use for itself, (P,), by client; the global one if none is personal."""
+        """Function from a client to the model that it would use, (P,); the global one if none is personal."""
         if not self._method.personal:
             return lambda client: server["model"]
 

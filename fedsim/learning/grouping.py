@@ -35,7 +35,7 @@ class Grouping:
         for shape in np.unique(shapes):
             members = order[shapes[order] == shape]
             pieces = -(-len(members) // largest)
-            # Every worker gets a share worth its while; where groups matter to the bits they must not follow the
+            # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the
             # number of workers.
             if self._on_cuda:
                 shares = len(members) * self._step_flops // _CUDA_SHARE_FLOPS

@@ -48,16 +48,18 @@ class Learner:
     trained. With ``training.verify: eager`` every instruction is executed when it is submitted, one dispatch at a time.
 
     Args:
-        station: what is learned, by which method, on which device.
+        station: task, method and device.
         evaluation: the scenario's evaluation section.
-        metrics: measured on test samples besides those of every run.
-        workers: who trains; workers of this process if None.
+        metrics: metrics on test samples in addition to those of every run.
+        workers: workers that train; those of this process if None.
         folder: for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its
             beginning; instructions that the checkpoint contains are not executed again, their metrics are delivered
             again.
         on_metrics: receives the result of every submitted evaluation, in order.
         on_rest: called with the learner whenever everything submitted was executed; the moment for a checkpoint.
+        on_version: called with every aggregation when it has been executed, and the learner, which is then at that
+            version; without the learner if the checkpoint contains it.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
@@ -76,10 +78,12 @@ class Learner:
             None
         ),
         on_rest: Callable[[Learner], None] = lambda learner: None,
+        on_version: Callable[[Aggregate, Learner | None], None] = lambda instruction, learner: None,
     ) -> None:
         self.station = station
         self._on_metrics = on_metrics
         self._on_rest = on_rest
+        self._on_version = on_version
         self._eager = station.training.verify == "eager"
         on_cuda = station.execution.device.type == "cuda"
         self._most_pending = _CUDA_PENDING if on_cuda else _CPU_PENDING
@@ -109,11 +113,11 @@ class Learner:
     # -- the timeline -------------------------------------------------------------------------------------------------
 
     def hold(self, version: int) -> None:
-        """Keep what was sent of ``version`` for a dispatch that was handed out."""
+        """Keep the vectors of ``version`` that a dispatch was sent."""
         self._side.versions.hold(version)
 
     def drop(self, version: int) -> None:
-        """Note that a dispatch of ``version`` has ended and will not be trained."""
+        """Record that a dispatch of ``version`` has ended and will not be trained."""
         self._side.versions.release(version)
 
     def submit(self, instruction: Instruction) -> None:
@@ -178,7 +182,7 @@ class Learner:
             return
         with reproducible():
             while pending:
-                # Step 1: train what the waiting instructions need, as far as their versions exist.
+                # Step 1: train the dispatches that the waiting instructions need and whose versions exist.
                 wave = self._wave(pending.needed())
                 if wave:
                     self._train(wave)
@@ -195,7 +199,7 @@ class Learner:
         """Start the workers; otherwise the first wave does.
 
         Raises:
-            UserError: the scenario asks for workers that are not available.
+            UserError: the scenario requests workers that are not available.
         """
         if not self._started:
             self.workers.start(self.station.describe())
@@ -242,6 +246,7 @@ class Learner:
             elif all(item.dispatch_id in waiting for item in head.contributions):
                 trains = [pending.trains.pop(item.dispatch_id) for item in head.contributions]
                 self._side.aggregate(head, trains)
+                self._on_version(head, self)
             else:
                 break
             pending.pop()
@@ -286,6 +291,7 @@ class Learner:
         """Note an instruction that the checkpoint contains, without executing it."""
         if isinstance(instruction, Aggregate):
             self._side.versions.announce(instruction.version)
+            self._on_version(instruction, None)
         elif isinstance(instruction, Evaluate):
             self._on_metrics(instruction, self._answers[evaluation_key(instruction)])
         elif instruction.dispatch_id in self._untrained_before:

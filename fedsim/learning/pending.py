@@ -1,4 +1,4 @@
-"""Instructions that were submitted and not executed yet."""
+"""Instructions that have been submitted but not executed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from fedsim.timeline import Aggregate, Evaluate, Instruction, Train
 
 
 class Pending:
-    """The queue of the deferred learner: which instructions wait, and which dispatches can be trained next.
+    """The queue of the deferred learner: the waiting instructions, and the dispatches that can be trained next.
 
     Args:
         one_per_client: clients keep memories, so that the dispatches of a client are trained one by one, in the order
             of their submission.
-        evaluations_in_order: an evaluation must see the memories of its moment, so that no dispatch behind it is
-            trained before it.
+        evaluations_in_order: evaluations read clients' memories, so no later dispatch may be trained before them.
 
     Attributes:
         trains: submitted dispatches that are not aggregated, by number.
@@ -38,7 +37,7 @@ class Pending:
         return len(self._queue)
 
     def add(self, instruction: Instruction) -> None:
-        """Append an instruction. A used dispatch waits aside, until an aggregation or a question asks for it."""
+        """Append an instruction. A dispatch is trained once a waiting instruction needs its update."""
         if isinstance(instruction, Train):
             self.trains[instruction.dispatch_id] = instruction
             self._untrained[instruction.dispatch_id] = instruction
@@ -65,7 +64,7 @@ class Pending:
             self.contributions = self.evaluations = 0
 
     def needed(self) -> Iterator[int]:
-        """Dispatches that the waiting instructions use, in order, up to where a wave must stop."""
+        """Dispatches that the waiting instructions use, in order, up to the end of the next wave."""
         for instruction in self._queue:
             if isinstance(instruction, Train):
                 yield instruction.dispatch_id
@@ -76,10 +75,10 @@ class Pending:
                 return
 
     def wave(self, dispatch_ids: Iterable[int], versions: Versions, most: int) -> list[Train]:
-        """Those of the dispatches, and of what must precede them, that can be trained now.
+        """The dispatches among these, and among those that must precede them, that can be trained now.
 
         Args:
-            dispatch_ids: which are needed, in order.
+            dispatch_ids: needed dispatches, in order.
             versions: the model versions that exist.
             most: largest size of a wave.
         """
@@ -101,11 +100,11 @@ class Pending:
         return list(wave.values())
 
     def untrained(self) -> list[int]:
-        """Dispatches that were not trained yet, in the order of submission."""
+        """Dispatches that have not been trained, in order of submission."""
         return list(self._untrained)
 
     def mark_trained(self, train: Train) -> None:
-        """Note that a dispatch was trained."""
+        """Record that a dispatch has been trained."""
         del self._untrained[train.dispatch_id]
         if self._one_per_client:
             waiting = self._of_client[train.client]
@@ -115,5 +114,5 @@ class Pending:
 
 
 def evaluation_key(instruction: Evaluate) -> str:
-    """Names an evaluation among the answers of a run."""
+    """Key of an evaluation among the results of a run."""
     return f"{instruction.version}@{instruction.time_s!r}"

@@ -28,11 +28,11 @@ class ServerSide:
 
     Args:
         station: task, method and device.
-        folder: for rows that do not fit into memory; the system's temporary folder when None.
+        folder: for rows that do not fit into memory; the system's temporary folder if None.
 
     Attributes:
         current: the server state at :attr:`version`.
-        version: the newest version that was made.
+        version: the newest version.
         versions: states that dispatches and evaluations still need.
         waiting: vectors of trained dispatches.
         store: memories of the clients.

@@ -43,7 +43,7 @@ class SplitParams(Parameters):
     """What stays with each client: head (the last layer), body (all but the last layer), none, all, or a list of names
     of tensors or modules of the model, with wildcards."""
     gamma_u: float | None = Field(default=None, gt=0)
-    """Local step size of the shared part; the training section's learning rate when not given. It follows
+    """Local step size of the shared part; by default the training section's learning rate. It follows
     ``training.lr_schedule``."""
     gamma_v: float | None = Field(default=None, gt=0)
     """Local step size of the personal part; default and schedule as for ``gamma_u``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.methods.base import MethodContext, ServerState, Tensor, Updates, averaging_weights
 
@@ -59,3 +60,23 @@ def nominal_steps(context: MethodContext) -> float:
     In the papers K is the same for all clients; it is not with local epochs and unequal numbers of samples.
     """
     return float(context.local_steps.mean())
+
+
+def distance_covered(
+    context: MethodContext, steps: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Distance that this many local SGD steps cover along a constant unit gradient at learning rate 1, (C,).
+
+    The number of steps without momentum; with momentum the sum of the coefficients with which the gradients enter the
+    change (a_i of Wang et al., NeurIPS 2020, section 4).
+    """
+    momentum, nesterov = context.sgd_momentum
+    if not momentum:
+        return steps.astype(np.float64)
+    covered = np.zeros(int(steps.max()) + 1)
+    velocity = 0.0
+    for step in range(1, len(covered)):
+        velocity = momentum * velocity + 1
+        covered[step] = covered[step - 1] + (1 + momentum * velocity if nesterov else velocity)
+    result: npt.NDArray[np.float64] = covered[steps]
+    return result

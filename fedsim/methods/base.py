@@ -141,10 +141,13 @@ class Prologue:
 
     Attributes:
         download, upload: the vectors that are sent, in place of those of a round.
+        updates: number of updates to wait for, from clients that come online at any time; None for those online at the
+            start.
     """
 
     download: Sequence[Vector]
     upload: Sequence[Vector]
+    updates: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +334,7 @@ class Method(Component, ABC):
         only_synchronous: why the method is meaningless under asynchronous schedules; empty if it is not.
         needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not.
         needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not.
+        needs_no_momentum: why local steps must be SGD without momentum; empty if they need not.
         personal: whether clients keep a part of the model for themselves.
     """
 
@@ -339,6 +343,7 @@ class Method(Component, ABC):
     only_synchronous: str = ""
     needs_plain_sgd: str = ""
     needs_sgd: str = ""
+    needs_no_momentum: str = ""
     personal: ClassVar[bool] = False
 
     def __init__(self, params: Any, context: MethodContext) -> None:

@@ -28,6 +28,9 @@ class FedATParams(WeightedParams):
     cross_tier: Literal["reversed", "uniform"] = "reversed"
     """Weights of the tiers' models in the global model: ``reversed`` gives slow tiers the weights that fast tiers would
     have by their numbers of updates; ``uniform`` gives equal weights."""
+    silent_tiers: Literal["skip", "initial"] = "skip"
+    """Tiers that have not yet reported: left out of the global model, or counted with the initial model, as in the
+    paper read literally, so that the fastest tier has weight zero until the slowest tier's first update."""
     proximal: float = Field(default=0.0, ge=0)
     """Strength of the term that keeps local models near the received one (lambda)."""
 
@@ -36,8 +39,8 @@ class FedAT(Method):
     """Federated learning with asynchronous tiers.
 
     Inside a tier the clients' models are averaged, as in FedAvg, into the tier's model. The global model is the sum
-    over tiers k = 1..M of (updates of tier M + 1 - k) / (updates of all tiers) times tier k's model. All tiers'
-    models start as the initial model, so that the fastest tier has weight zero until the slowest tier's first update.
+    over tiers k = 1..M of (updates of tier M + 1 - k) / (updates of all tiers) times tier k's model, where the M tiers
+    are those that have reported.
 
     With one tier, or under a schedule without tiers, it is FedAvg.
     """
@@ -90,9 +93,13 @@ class FedAT(Method):
             "model", averaging_weights(updates, self.params.weights)
         )
         made[tier] += 1
+        counted = torch.arange(count)
+        if self.params.silent_tiers == "skip":
+            counted = counted[made > 0]
+        weights = torch.zeros(count, dtype=models.dtype)
         if self.params.cross_tier == "reversed":
-            weights = made.flip(0).to(models.dtype) / int(made.sum())
+            weights[counted] = made[counted].flip(0).to(models.dtype) / int(made.sum())
         else:
-            weights = torch.full((count,), 1 / count, dtype=models.dtype)
+            weights[counted] = 1 / len(counted)
         model = (weights.to(models.device).unsqueeze(1) * models).sum(0)
         return {"model": model, "tiers": models, "tier_updates": made}

@@ -25,6 +25,9 @@ class FedAvgParams(WeightedParams):
 
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate; 1 is the average of the clients' models."""
+    partial: Literal["average", "drop", "zero"] = "average"
+    """Updates of clients that did fewer steps than assigned: averaged like all others, left out of the average, or
+    averaged as if the client had not moved."""
 
 
 class FedAvg(Method):
@@ -62,5 +65,11 @@ class FedAvg(Method):
         return {"model": server["model"] + self.params.server_lr * change}
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """Factors on the clients' changes, (C,): the weights of the average, which sum to 1."""
-        return averaging_weights(updates, self.params.weights)
+        """Factors on the clients' changes, (C,): the weights of the average, which sum to 1 unless ``partial`` is zero
+        or every update is dropped."""
+        weights = averaging_weights(updates, self.params.weights)
+        partial = getattr(self.params, "partial", "average")
+        if partial == "average":
+            return weights
+        weights = weights * (updates.steps >= updates.steps_assigned)
+        return weights / (weights.sum() or 1.0) if partial == "drop" else weights

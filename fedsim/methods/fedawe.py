@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from pydantic import Field
 
@@ -28,6 +29,8 @@ class FedAweParams(Parameters):
     clip_norm: float | None = Field(default=None, gt=0)
     """Largest Euclidean norm of the mean amplified change (0.5 in the authors' code); unlimited when null, as in the
     paper."""
+    evaluated: Literal["newest", "client_average"] = "newest"
+    """The model that is measured: the newest one, or the mean of all clients' own models, as in the authors' code."""
 
 
 class FedAwe(Method):
@@ -89,9 +92,14 @@ class FedAwe(Method):
         if self.params.clip_norm is not None:
             norm = torch.linalg.vector_norm(change[:trainable])
             change[:trainable] *= (self.params.clip_norm / norm).clamp_(max=1)
-        model = own + change
-        version = torch.tensor([updates.version], device=model.device)
+        newest = model = own + change
+        version = torch.tensor([updates.version], device=newest.device)
+        if self.params.evaluated == "client_average":
+            model = server["model"].clone()
+            for index in range(len(updates)):
+                moved = newest - updates.memory("own", index)
+                model.add_(moved, alpha=1 / self.context.clients)
         for index in range(len(updates)):
-            updates.remember("own", index, model)
+            updates.remember("own", index, newest)
             updates.remember("version", index, version)
         return {"model": model}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Parameters
+from fedsim.methods.aggregation import distance_covered
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -43,6 +44,9 @@ class FedLgaParams(Parameters):
     """Sign of the correction: 1 as in Algorithm 2, -1 as in delay compensation of gradients."""
     lam: float = Field(default=1.0, ge=0)
     """Factor on the correction; 1 in the paper, 0 averages partial updates."""
+    unit_gradient: bool = False
+    """Scale g_i to unit length, so that the correction is never longer than the gap. Not in the paper, whose
+    correction grows with the square of the gradient."""
     clip: bool = False
     """Limit the correction to (S_full / S - 1) times the length of the client's change. Not in the paper."""
     k2_empty: Literal["skip", "last"] = "skip"
@@ -72,8 +76,6 @@ class FedLga(Method):
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._remembers = params.k2_empty == "last"
-        # With momentum a constant gradient carries 1 / (1 - momentum) times as far.
-        self._reach = 1 - context.sgd_momentum[0]
 
     def upload(self) -> Sequence[Vector]:
         """The change, and with ``last_grad`` a gradient."""
@@ -140,7 +142,11 @@ class FedLga(Method):
         change = updates.row("delta", index)
         gap = full - change
         gap[trainable:] = 0
-        correction = self._curve(self._gradient(updates, index, gap), gap)
+        gradient = self._gradient(updates, index, gap)
+        if self.params.unit_gradient:
+            length = torch.linalg.vector_norm(gradient[:trainable])
+            gradient = gradient / torch.where(length > 0, length, 1.0)
+        correction = self._curve(gradient, gap)
         correction *= self.params.sign * self.params.lam
         if self.params.clip:
             missing = updates.steps_assigned[index] / updates.steps[index] - 1
@@ -156,11 +162,12 @@ class FedLga(Method):
             return change
         if self.params.grad_source == "last_grad":
             return updates.row("gradient", index)
-        steps = int(updates.steps[index])
-        rate = float(updates.learning_rates[index]) / self._reach
+        steps = np.array([updates.steps[index], updates.steps_assigned[index]])
+        done, assigned = map(float, distance_covered(self.context, steps))
+        rate = float(updates.learning_rates[index])
         if self.params.grad_source == "mean_delta":
-            return change / -(rate * steps)
-        return gap / -(rate * (int(updates.steps_assigned[index]) - steps))
+            return change / -(rate * done)
+        return gap / -(rate * (assigned - done))
 
     def _curve(self, gradient: Tensor, gap: Tensor) -> Tensor:
         """G_i applied to the gap, (P,); the matrix is never formed."""

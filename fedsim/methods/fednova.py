@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from fedsim.methods.aggregation import distance_covered
 from fedsim.methods.base import Updates
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 
@@ -38,21 +39,8 @@ class FedNova(FedAvg):
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
         """(sum p_j a_j) p_i / a_i, (C,)."""
         weights = super().coefficients(updates)
-        lengths = self.lengths(updates.steps)
+        lengths = distance_covered(self.context, updates.steps)
         if (lengths == lengths[0]).all():
             # The factors cancel; without them, rounding does not set FedNova apart from FedAvg.
             return weights
         return float(weights @ lengths) * weights / lengths
-
-    def lengths(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """a_i, (C,): the distance covered by this many steps along a constant unit gradient with learning rate 1."""
-        momentum, nesterov = self.context.sgd_momentum
-        if not momentum:
-            return steps.astype(np.float64)
-        covered = np.zeros(int(steps.max()) + 1)
-        velocity = 0.0
-        for step in range(1, len(covered)):
-            velocity = momentum * velocity + 1
-            covered[step] = covered[step - 1] + (1 + momentum * velocity if nesterov else velocity)
-        result: npt.NDArray[np.float64] = covered[steps]
-        return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedsim.methods.base import Cohort, Trained, Trainer, Vector
+from fedsim.methods.base import Cohort, Tensor, Vector
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge
 
 
@@ -24,12 +24,6 @@ class FedSum(UplinkMerge):
         size = self.context.layout.size
         return (Vector("model", size), Vector("merged", size))
 
-    def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
-        """Local steps corrected by y - h_i."""
-        correction = cohort.down["merged"] - cohort.memory["gradient"]
-        return trainer.run(
-            cohort,
-            cohort.down["model"],
-            rule=self.corrected(correction),
-            collect=("mean_gradient",),
-        )
+    def correction(self, cohort: Cohort) -> Tensor:
+        """y - h_i."""
+        return cohort.down["merged"] - cohort.memory["gradient"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedsim.methods.base import Cohort, Trained, Trainer
+from fedsim.methods.base import Cohort
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge
 
 
@@ -18,6 +18,5 @@ class FedSumB(UplinkMerge):
     title = "FedSUM-B"
     paper = f"{PAPER}, Algorithm 1"
 
-    def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
-        """Gradients at the received model."""
-        return trainer.run(cohort, cohort.down["model"], move=False, collect=("mean_gradient",))
+    def correction(self, cohort: Cohort) -> None:
+        """None: there are no local steps."""

@@ -11,8 +11,6 @@ from fedsim.methods.base import (
     MethodContext,
     ServerState,
     Tensor,
-    Trained,
-    Trainer,
     Vector,
 )
 from fedsim.methods.uplink_merge import PAPER, UplinkMerge, UplinkMergeParams
@@ -86,8 +84,8 @@ class FedSumCr(UplinkMerge):
             )
         return memories
 
-    def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
-        """Local steps corrected by y_i."""
+    def correction(self, cohort: Cohort) -> Tensor:
+        """y_i, which contains -h_i."""
         model = cohort.down["model"]
         versions = cohort.column(cohort.versions, cohort.memory["version"])
         if self._sums:
@@ -97,10 +95,8 @@ class FedSumCr(UplinkMerge):
         # The same version: the difference is zero, whatever it is divided by.
         rates = rates.masked_fill(rates == 0, 1)
         scale = self.context.clients / (self.params.server_lr * self.steps * rates)
-        correction = scale * (cohort.memory["received"] - model) - cohort.memory["gradient"]
-        return trainer.run(
-            cohort, model, rule=self.corrected(correction), collect=("mean_gradient",)
-        )
+        recovered: Tensor = scale * (cohort.memory["received"] - model)
+        return recovered - cohort.memory["gradient"]
 
     def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
         """The received model and its version."""

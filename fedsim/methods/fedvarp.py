@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import Field
 
 from fedsim.components import Parameters
-from fedsim.methods.aggregation import with_mean_buffers
+from fedsim.methods.aggregation import local_rate, with_mean_buffers
 from fedsim.methods.base import Memory, Method, ServerState, Tensor, Updates, averaging_weights
 
 
@@ -16,6 +17,10 @@ class FedVarpParams(Parameters):
 
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
+    remembers: Literal["gradients", "changes"] = "changes"
+    """Remembered updates: the changes of the model, as in the paper, or the changes divided by the learning rate at
+    their time, so that old and new entries have the same unit while the rate decays. With a constant learning rate both
+    are equal."""
 
 
 class FedVarp(Method):
@@ -50,9 +55,14 @@ class FedVarp(Method):
         weights = averaging_weights(updates, "uniform").tolist()
         for index, weight in enumerate(weights):
             latest = updates.row("delta", index)[: layout.trainable]
+            if self.params.remembers == "gradients":
+                latest = latest / updates.learning_rates[index]
             fresh = latest - updates.memory("latest", index)
             change[: layout.trainable].add_(fresh, alpha=weight)
             mean[: layout.trainable].add_(fresh, alpha=1 / self.context.clients)
             updates.remember("latest", index, latest)
-        model = server["model"] + self.params.server_lr * change
+        step = self.params.server_lr
+        if self.params.remembers == "gradients":
+            step *= local_rate(self.context, updates)
+        model = server["model"] + step * change
         return {"model": with_mean_buffers(model, server, updates, layout), "mean": mean}

@@ -49,7 +49,8 @@ class GeneralizedFedAvg(Method):
     amplified. If every client has the same mean weight within a window, small local learning rates (little drift) do
     not slow down training.
 
-    With ``amplification`` 1, or windows longer than the run, it is FedAvg bit for bit. With one client it is Lookahead.
+    With ``amplification`` 1, or windows longer than the run, it is FedAvg with the same ``weights`` bit for bit (the
+    defaults differ: uniform here, samples there). With one client it is Lookahead.
     Buffers of the model are averaged, not amplified.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.learning.optimizers.sgd import Sgd
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def check_requirements(method: Method, schedule: type[ScheduleTraits]) -> None:
         UserError: they do not; one error for all unmet needs.
     """
     errors = unmet_requirements(method, schedule)
-    if errors:
-        raise errors[0] if len(errors) == 1 else UserErrors(errors)
+    raise_all(errors)
 
 
 def unmet_requirements(method: Method, schedule: type[ScheduleTraits]) -> list[UserError]:
@@ -57,6 +56,13 @@ def unmet_requirements(method: Method, schedule: type[ScheduleTraits]) -> list[U
             f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
             "training.optimizer",
             "use sgd, with or without momentum",
+        ),
+        (
+            method.needs_no_momentum
+            and not (isinstance(optimizer, Sgd) and not optimizer.params.momentum),
+            f"{title} needs SGD without momentum: {method.needs_no_momentum}",
+            "training.optimizer",
+            "use sgd without momentum; weight_decay is allowed",
         ),
     )
     return [

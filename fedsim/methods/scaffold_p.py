@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
@@ -28,6 +31,9 @@ class ScaffoldPParams(FedAvgPParams):
     """Initial control variates: each client's mean mini-batch gradient at the initial model, collected before the first
     round at a cost in time and bytes, or zero. Clients that are offline at the start, or whose update does not arrive,
     begin with zero in either case."""
+    c0_clients: float | None = Field(default=None, gt=0)
+    """Clients whose gradients the first round waits for, however long they take to come online: a share of all clients
+    (up to 1) or a number of clients (above 1). Default: the clients online at the start."""
     uplink: Literal[1, 2] = 2
     """Vectors sent up: the changes of u and of c_i, or the former alone, from which the server derives the latter. One
     vector needs plain SGD."""
@@ -50,7 +56,6 @@ class ScaffoldP(FedAvgP):
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
         "Personalization, arXiv:2309.17409, Algorithm 2"
     )
-    only_synchronous = "the control variate of a client refers to the server's of the same round"
     Params: ClassVar[type[FedAvgPParams]] = ScaffoldPParams
     params: ScaffoldPParams
 
@@ -60,6 +65,10 @@ class ScaffoldP(FedAvgP):
         if params.uplink == 1:
             self.needs_plain_sgd = (
                 "with uplink: 1 the server derives the clients' gradients from it"
+            )
+            self.only_synchronous = (
+                self.only_synchronous
+                or "with uplink: 1 the server needs the control variate that the client received"
             )
 
     def download(self) -> Sequence[Vector]:
@@ -78,7 +87,10 @@ class ScaffoldP(FedAvgP):
         if self.params.c0 == "zero":
             return None
         size = self.split.shared_size
-        return Prologue((Vector("shared", size),), (Vector("control", size),))
+        wanted, clients = self.params.c0_clients, self.context.clients
+        if wanted is not None:
+            wanted = min(clients, math.ceil((wanted * clients if wanted <= 1 else wanted) - 1e-9))
+        return Prologue((Vector("shared", size),), (Vector("control", size),), wanted)
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal part and c_i."""

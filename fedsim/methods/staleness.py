@@ -30,8 +30,9 @@ class PolynomialStaleness(Parameters):
 
     name: Literal["polynomial"] = "polynomial"
     """Kind of weight."""
-    exponent: float = Field(default=0.5, ge=0)
-    """How fast weights decrease (a)."""
+    exponent: float = Field(default=0.5, allow_inf_nan=False)
+    """How fast weights decrease (a). FedCompass's text gives 0.5; its published code computes (s + 1)^(+0.5), which
+    weights stale updates *more* and is written -0.5 here."""
 
     def factor(self, staleness: FloatArray) -> FloatArray:
         """Weights for staleness counted in versions, elementwise."""

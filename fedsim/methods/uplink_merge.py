@@ -23,7 +23,6 @@ from fedsim.methods.base import (
     ServerState,
     Step,
     Tensor,
-    Trained,
     Trainer,
     Updates,
 )
@@ -54,13 +53,19 @@ class UplinkMerge(Method):
     if they differ). A client drawn several times for a round has one h_i and counts once. Sums of gradients are
     collected directly: recovering them from models would multiply rounding errors by N / (eta_l K). Buffers of the
     model are averaged over the contributions.
+
+    Weight decay is part of the objective: a gradient is that of the loss plus weight_decay x w, wherever it occurs.
     """
+
+    needs_no_momentum = "the server steps along the mean of all clients' gradients, in which momentum does not occur"
 
     Params = UplinkMergeParams
 
     def __init__(self, params: UplinkMergeParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.steps = nominal_steps(context)
+        decay = getattr(context.optimizer.params, "weight_decay", 0.0)
+        self.weight_decay = float(decay)
 
     def memories(self) -> Mapping[str, Memory]:
         """h_i."""
@@ -71,8 +76,8 @@ class UplinkMerge(Method):
         return {"model": model, "merged": model.new_zeros(model.shape)}
 
     @abstractmethod
-    def train(self, cohort: Cohort, trainer: Trainer) -> Trained:
-        """Local training, with mean gradients collected."""
+    def correction(self, cohort: Cohort) -> Tensor | None:
+        """y_i - h_i of the local steps, (B, P); None for gradients at the received model, without local steps."""
 
     def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
         """Memories of the clients besides h_i, name to (B, elements)."""
@@ -80,9 +85,24 @@ class UplinkMerge(Method):
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The new mean gradient; its difference from the last one is sent."""
-        trained = self.train(cohort, trainer)
+        correction = self.correction(cohort)
+        total = None
+        if self.weight_decay and correction is not None:
+            total = correction.new_zeros(correction.shape)
+        trained = trainer.run(
+            cohort,
+            cohort.down["model"],
+            rule=None if correction is None else self._corrected(correction, total),
+            move=correction is not None,
+            collect=("mean_gradient",),
+        )
         mean = trained.mean_gradient
         assert mean is not None
+        if self.weight_decay:
+            weights = cohort.down["model"]
+            if total is not None:
+                weights = total / cohort.column(np.maximum(cohort.steps, 1), total)
+            mean.add_(weights, alpha=self.weight_decay)
         delta = mean - cohort.memory["gradient"]
         trainable = self.context.layout.trainable
         delta[:, trainable:] = trained.model[:, trainable:] - cohort.down["model"][:, trainable:]
@@ -90,11 +110,20 @@ class UplinkMerge(Method):
             {"delta": delta}, trained.loss, {"gradient": mean, **self.remember(cohort)}
         )
 
-    def corrected(self, correction: Tensor) -> LocalRule:
-        """The step of Algorithms 2 and 3: direction (gradient + ``correction``) / N, with y_i (B, P)."""
+    def _corrected(self, correction: Tensor, total: Tensor | None) -> LocalRule:
+        """The step of Algorithms 2 and 3: direction (gradient + ``correction``) / N, with y_i (B, P).
+
+        With weight decay it adds up the models in ``total``. The optimizer adds the decay to every direction, which
+        here belongs to the gradient, and so counts 1 / N times.
+        """
+        surplus = self.weight_decay * (1 - self.context.clients)
 
         def rule(step: Step) -> None:
-            step.gradient.add_(correction[step.rows]).div_(self.context.clients)
+            step.gradient.add_(correction[step.rows])
+            if total is not None:
+                step.gradient.add_(step.weights, alpha=surplus)
+                total[step.rows] += step.weights
+            step.gradient.div_(self.context.clients)
 
         return rule
 

@@ -20,6 +20,9 @@ class WaitParams(WeightedParams):
     step (section 5)."""
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
+    warm_up: int = Field(default=0, ge=0)
+    """Server updates before the first window, in which clients take local steps whatever ``local`` says; give the
+    schedule the same ``warm_up``."""
 
 
 class Wait(FedAvg):
@@ -42,7 +45,7 @@ class Wait(FedAvg):
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Local steps, or one step along the mean of the gradients at the received model."""
-        if self.params.local == "steps":
+        if self.params.local == "steps" or int(cohort.versions[0]) < self.params.warm_up:
             return super().local_update(cohort, trainer)
         start = cohort.down["model"]
         trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))

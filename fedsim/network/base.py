@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import abc
 import enum
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,7 @@ class Network(abc.ABC):
         size_bytes: float,
         start_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> int:
         """The time at which the last byte arrives; :data:`~fedsim.units.NEVER` if it never does.
 
@@ -75,6 +77,7 @@ class Network(abc.ABC):
             size_bytes: bytes to move, zero or more.
             start_ns: when the first byte leaves.
             sequence: number of earlier dispatches of the client; keys its rate if that is drawn per dispatch.
+            limit_bps: largest rate of the transfer itself, above 0.
         """
 
     def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
@@ -93,6 +96,7 @@ class Network(abc.ABC):
         start_ns: int,
         until_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> float:
         """Bytes put on the wire by a transfer that is cut off at ``until_ns``; between 0 and ``size_bytes``."""
 
@@ -104,6 +108,11 @@ class Network(abc.ABC):
         """The client's nominal rate: constant, or the mean over time of a traced rate."""
         rate: float = self._rates[direction][client]
         return rate
+
+    def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
+        """Duration of a transfer at the client's nominal rate, without its latency; infinite at a rate of 0."""
+        rate: float = self._rates[direction][client]
+        return size_bytes * 8 / rate if rate > 0 else math.inf
 
     def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
         """One-way latency between client and server; the mean over time where it varies."""
@@ -122,6 +131,7 @@ class NetworkContext:
             a bundle.
         seed: the scenario's seed.
         folder: folder of the scenario.
+        offset_ns: instant of the traces at simulated time 0, a number or one per client.
     """
 
     clients: int
@@ -129,6 +139,7 @@ class NetworkContext:
     device_rows: IntArray
     seed: int
     folder: Path
+    offset_ns: IntArray | int = field(default=0, kw_only=True)
 
     @property
     def traces(self) -> TraceBundle:

@@ -13,7 +13,9 @@ from pydantic import Discriminator, Field, Tag
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, FloatArray, NetworkContext
+from fedsim.network.transport import Transport
 from fedsim.randomness import Purpose
+from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration, Rate
 
@@ -120,11 +122,20 @@ LinkLatency = Annotated[
 """A latency for each link: one for all, or lognormal."""
 
 
+_Loss = Annotated[float, Field(ge=0, lt=0.5)]
+
+
 class LinkParams(TraceParameters):
     """Parameters of every kind of network."""
 
     up_ratio: float = Field(1.0, gt=0)
     """Uplink over downlink, for devices with only one known rate. About 0.2 on 4G, 0.5 on low-band 5G."""
+    transport: Annotated[Part[Any], OfKind("transport", "fluid")] = BY_DEFAULT
+    """How a transfer sends its bytes: fluid (at the rate of the links), or tcp (connection set-up, slow start, headers,
+    loss)."""
+    loss: _Loss | list[_Loss] = 0.0
+    """Share of packets lost on a client's link, each way: one for all, or one per client. Needs a transport that
+    accounts for loss, such as tcp."""
 
 
 class AccessParams(LinkParams):
@@ -152,6 +163,29 @@ def latency_tables(source: SeriesLatencySource) -> Mapping[str, str]:
     if isinstance(source, RttMatrix):
         return {"rtt_matrix": instead}
     return {"network": instead} if source == "bundle" else {}
+
+
+def transport_of(params: LinkParams, context: NetworkContext) -> Transport:
+    """The transport of a network.
+
+    Raises:
+        UserError: packets are lost, and it does not account for that; or there is not one loss per client.
+    """
+    transport: Transport = params.transport.create()
+    where = "devices.network.loss"
+    if isinstance(params.loss, list) and len(params.loss) != context.clients:
+        raise UserError(
+            f"there are {len(params.loss)} losses for {context.clients} clients",
+            where=where,
+            hint="give one per client, or one for all",
+        )
+    if np.any(params.loss) and not transport.loses:
+        raise UserError(
+            f"the transport {params.transport.name} does not account for lost packets",
+            where=where,
+            hint="add transport: tcp, or remove loss",
+        )
+    return transport
 
 
 def drawn(

@@ -104,7 +104,14 @@ class FairLinks:
         """Whether a flow is on the links, or has completed and not been popped."""
         return flow_id in self._slot or flow_id in self._completed
 
-    def start(self, flow_id: int, route: Sequence[int], size_bytes: float, now_ns: int) -> None:
+    def start(
+        self,
+        flow_id: int,
+        route: Sequence[int],
+        size_bytes: float,
+        now_ns: int,
+        limit_bps: float = np.inf,
+    ) -> None:
         """Put a flow on the links of ``route``.
 
         A flow of no bytes, or whose links are all infinite, completes at once.
@@ -114,6 +121,7 @@ class FairLinks:
             route: numbers of the links it passes, each once.
             size_bytes: bytes to move, zero or more.
             now_ns: the instant.
+            limit_bps: largest rate of the flow itself, above 0.
 
         Raises:
             ValueError: the number is in use, or a link comes twice.
@@ -124,18 +132,22 @@ class FairLinks:
             raise ValueError(f"the route of flow {flow_id} passes a link twice: {list(route)}")
         self._advance(now_ns)
         links = [link for link in route if self._capacity_of[link] < np.inf]
-        if size_bytes == 0 or not links:
+        limited = limit_bps < np.inf
+        if size_bytes == 0 or not (links or limited):
             self._completed[flow_id] = (now_ns, float(size_bytes))
             return
         slot = len(self._flow)
-        if slot == len(self._rate) or len(links) > len(self._routes):
-            self._make_room(len(links))
+        if slot == len(self._rate) or len(links) + limited > len(self._routes):
+            self._make_room(len(links) + limited)
         self._slot[flow_id] = slot
         self._flow.append(flow_id)
         column = self._routes[:, slot]
         column[:] = _NO_LINK
         for row, link in enumerate(links):
-            column[row] = self._join(link)
+            column[row] = self._join(link, self._capacity_of[link])
+        if limited:
+            # The limit is a link that no other flow passes; its number is below those of all links.
+            column[len(links)] = self._join(-2 - self._started, limit_bps)
         self._size_bytes[slot] = size_bytes
         self._work[slot] = size_bytes * BIT_NS_PER_BYTE
         self._rate[slot] = 0.0
@@ -218,7 +230,7 @@ class FairLinks:
             self._completed[flow_id] = (self._now_ns, float(self._size_bytes[slot]))
             self._remove(slot)
 
-    def _join(self, link: int) -> int:
+    def _join(self, link: int, capacity_bps: float) -> int:
         """Count one more user of ``link``; returns its position among the links in use."""
         position = self._position.get(link)
         if position is None:
@@ -231,7 +243,7 @@ class FairLinks:
                 if position == len(self._level):
                     self._lengthen("_capacity", "_level", "_users", "_touched")
             self._position[link] = position
-            self._capacity[position] = self._capacity_of[link]
+            self._capacity[position] = capacity_bps
             self._users[position] = 0
         self._users[position] += 1
         # A link with one user is a bottleneck at its capacity; a newly shared link is none until it is filled.

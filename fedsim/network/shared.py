@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
-from fedsim.network.topology import Topology
+from fedsim.network.topology import Topology, path_loss
+from fedsim.network.transport import Connection, Piece, Transport
+from fedsim.network.transports.fluid import Fluid
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """A transfer under way, and its current piece.
+
+    Attributes:
+        started: number of transfers started before it.
+        sent_bytes: bytes of its earlier pieces, headers included.
+    """
+
+    started: int
+    route: list[int]
+    latency_ns: int
+    size_bytes: float
+    wire_bytes: float
+    pieces: Generator[Piece, int, None]
+    piece: Piece
+    sent_bytes: float = 0.0
 
 
 class SharedNetwork(ConstantNetwork):
@@ -20,6 +44,8 @@ class SharedNetwork(ConstantNetwork):
     A transfer passes the client's own access link, the topology's links from the client's access node, and the server's
     own link; each is one link for each direction, and is shared max-min fairly. Bytes leave at once; a transfer is
     finished one latency (the client's and its route's) after the links have carried its last byte.
+
+    The transport divides a transfer into pieces, each of which is a flow; between two of them a transfer uses no link.
 
     The simulation keeps one event, at :meth:`next_event_ns`, moves it whenever it has started or cancelled transfers,
     and collects with :meth:`pop_finished` when it occurs. Computing the next event settles the rates, so call it once
@@ -33,6 +59,8 @@ class SharedNetwork(ConstantNetwork):
         latency_s: one-way latency of the clients' access links, a number or one per client.
         server_down_bps: capacity of the server's own link outwards (egress).
         server_up_bps: capacity of the server's own link inwards (ingress).
+        transport: how transfers send their bytes; default: all at once.
+        loss: share of packets lost on the clients' access links, each way, a number or one per client.
 
     Raises:
         UserError: negative or missing values, or an attachment that is not an access node.
@@ -48,6 +76,8 @@ class SharedNetwork(ConstantNetwork):
         latency_s: npt.ArrayLike,
         server_down_bps: float = np.inf,
         server_up_bps: float = np.inf,
+        transport: Transport | None = None,
+        loss: npt.ArrayLike = 0.0,
     ) -> None:
         nodes = np.asarray(attachment, dtype=np.int64)
         clients = len(nodes)
@@ -83,7 +113,14 @@ class SharedNetwork(ConstantNetwork):
             latency_ns=[own_ns + routes.latency_ns[nodes] for routes in topology.routes],
             rates_bps=rates_bps,
         )
-        self._under_way: dict[int, tuple[int, int, float]] = {}
+        self._transport = transport or Fluid(Parameters())
+        self._loss = [
+            column_view(path_loss(np.broadcast_to(loss, clients), routes.loss[nodes]))
+            for routes in topology.routes
+        ]
+        self._under_way: dict[int, _UnderWay] = {}
+        # (instant, order of start, transfer) of pieces that are to begin, and of transfers that are to arrive.
+        self._waiting: list[tuple[int, int, int]] = []
         self._arriving: list[tuple[int, int, int]] = []
         self._started = 0
 
@@ -101,10 +138,19 @@ class SharedNetwork(ConstantNetwork):
         """
         if transfer_id in self._under_way:
             raise ValueError(f"transfer {transfer_id} is already under way")
-        self._links.start(transfer_id, self.route(client, direction), size_bytes, now_ns)
-        latency_ns = self._latency_ns[direction][client]
-        self._under_way[transfer_id] = (self._started, latency_ns, float(size_bytes))
+        course = self._transport.course(size_bytes, self.connection(client, direction))
+        pieces = course.pieces(now_ns)
+        self._under_way[transfer_id] = transfer = _UnderWay(
+            started=self._started,
+            route=self.route(client, direction),
+            latency_ns=self._latency_ns[direction][client],
+            size_bytes=float(size_bytes),
+            wire_bytes=course.size_bytes,
+            pieces=pieces,
+            piece=next(pieces),
+        )
         self._started += 1
+        self._begin_piece(transfer_id, transfer, now_ns)
 
     def cancel(self, transfer_id: int, now_ns: int) -> float:
         """Stop a transfer.
@@ -115,31 +161,63 @@ class SharedNetwork(ConstantNetwork):
         Raises:
             KeyError: no such transfer is under way.
         """
-        size_bytes = self._under_way.pop(transfer_id)[2]
-        return self._links.cancel(transfer_id, now_ns) if transfer_id in self._links else size_bytes
+        transfer = self._under_way.pop(transfer_id)
+        sent_bytes = transfer.sent_bytes
+        if transfer_id in self._links:
+            sent_bytes += self._links.cancel(transfer_id, now_ns)
+        if transfer.wire_bytes == transfer.size_bytes:
+            return sent_bytes
+        return min(sent_bytes / transfer.wire_bytes, 1.0) * transfer.size_bytes
 
     def next_event_ns(self) -> int:
         """When to call :meth:`pop_finished` next; :data:`~fedsim.units.NEVER` if nothing is under way.
 
         It may return nothing then: a transfer also frees its links when its last byte leaves.
         """
-        while self._arriving and self._is_canceled(self._arriving[0]):
-            heapq.heappop(self._arriving)
         next_ns = self._links.next_completion_ns()
-        return min(next_ns, self._arriving[0][0]) if self._arriving else next_ns
+        for events in (self._arriving, self._waiting):
+            while events and self._is_canceled(events[0]):
+                heapq.heappop(events)
+            if events:
+                next_ns = min(next_ns, events[0][0])
+        return next_ns
 
     def pop_finished(self, now_ns: int) -> list[int]:
         """Transfers whose last byte has arrived by ``now_ns``, in order of arrival and then of their start."""
         for time_ns, transfer_id in self._links.pop_completed(now_ns):
-            started, latency_ns, _ = self._under_way[transfer_id]
-            heapq.heappush(self._arriving, (time_ns + latency_ns, started, transfer_id))
-        finished = []
-        while self._arriving and self._arriving[0][0] <= now_ns:
-            arrival = heapq.heappop(self._arriving)
-            if not self._is_canceled(arrival):
-                finished.append(arrival[2])
-                del self._under_way[arrival[2]]
+            transfer = self._under_way[transfer_id]
+            transfer.sent_bytes += transfer.piece.size_bytes
+            try:
+                transfer.piece = transfer.pieces.send(time_ns)
+            except StopIteration:
+                arrival = time_ns + transfer.latency_ns, transfer.started, transfer_id
+                heapq.heappush(self._arriving, arrival)
+            else:
+                self._begin_piece(transfer_id, transfer, now_ns)
+        for transfer_id in self._pop_due(self._waiting, now_ns):
+            self._begin_piece(transfer_id, self._under_way[transfer_id], now_ns)
+        finished = self._pop_due(self._arriving, now_ns)
+        for transfer_id in finished:
+            del self._under_way[transfer_id]
         return finished
+
+    def connection(self, client: int, direction: Direction) -> Connection:
+        """A client's path as the transport sees it."""
+        back = Direction.UP if direction is Direction.DOWN else Direction.DOWN
+        return Connection(
+            rtt_ns=self._latency_ns[direction][client] + self._latency_ns[back][client],
+            rate_bps=self._rates[direction][client],
+            back_bps=self._rates[back][client],
+            loss=self._loss[direction][client],
+            back_loss=self._loss[back][client],
+        )
+
+    def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
+        """Duration of a transfer alone on its links, without its latency."""
+        if isinstance(self._transport, Fluid):
+            return super().nominal_wire_s(client, direction, size_bytes)
+        course = self._transport.course(size_bytes, self.connection(client, direction))
+        return course.alone_s(self._rates[direction][client])
 
     def route(self, client: int, direction: Direction) -> list[int]:
         """Numbers of the links on a client's route."""
@@ -148,7 +226,23 @@ class SharedNetwork(ConstantNetwork):
             *self._routes[direction][self._node[client]],
         ]
 
-    def _is_canceled(self, arrival: tuple[int, int, int]) -> bool:
-        _, started, transfer_id = arrival
+    def _begin_piece(self, transfer_id: int, transfer: _UnderWay, now_ns: int) -> None:
+        start_ns, size_bytes, limit_bps = transfer.piece
+        if start_ns > now_ns:
+            heapq.heappush(self._waiting, (start_ns, transfer.started, transfer_id))
+        else:
+            self._links.start(transfer_id, transfer.route, size_bytes, now_ns, limit_bps)
+
+    def _pop_due(self, events: list[tuple[int, int, int]], now_ns: int) -> list[int]:
+        """Remove the events that are due; returns their transfers, without those that are canceled."""
+        due = []
+        while events and events[0][0] <= now_ns:
+            event = heapq.heappop(events)
+            if not self._is_canceled(event):
+                due.append(event[2])
+        return due
+
+    def _is_canceled(self, event: tuple[int, int, int]) -> bool:
+        _, started, transfer_id = event
         transfer = self._under_way.get(transfer_id)
-        return transfer is None or transfer[0] != started
+        return transfer is None or transfer.started != started

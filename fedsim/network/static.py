@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
@@ -77,13 +78,16 @@ class ConstantNetwork(Network):
         size_bytes: float,
         start_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> int:
         """Start plus latency plus size over rate."""
         rate = self._rates[direction][client]
         if rate > 0:
             # Half the rate is twice the bytes at the nominal one.
-            size_bytes = size_bytes / self.factor(client, direction, sequence)
-            wire_ns = size_bytes * BIT_NS_PER_BYTE / rate
+            slower_bytes = size_bytes / self.factor(client, direction, sequence)
+            wire_ns = max(
+                slower_bytes * BIT_NS_PER_BYTE / rate, size_bytes * BIT_NS_PER_BYTE / limit_bps
+            )
             if wire_ns < NEVER:
                 end_ns: int = start_ns + self._latency_ns[direction][client] + round(wire_ns)
                 return end_ns if end_ns < NEVER else NEVER
@@ -111,12 +115,14 @@ class ConstantNetwork(Network):
         start_ns: int,
         until_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> float:
         """Rate times time, up to the size."""
         if until_ns <= start_ns:
             return 0.0
         factor = self.factor(client, direction, sequence)
-        moved = self._rates[direction][client] * (until_ns - start_ns) / BIT_NS_PER_BYTE
+        rate = min(self._rates[direction][client], limit_bps / factor)
+        moved = rate * (until_ns - start_ns) / BIT_NS_PER_BYTE
         return float(size_bytes) if moved >= size_bytes / factor else moved * factor
 
     def factor(self, client: int, direction: Direction, sequence: int) -> float:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.base import Direction, FloatArray, IntArray
@@ -20,6 +21,7 @@ from fedsim.units import parse_duration_s, parse_rate_bps, to_ns
 
 CAPACITY = "capacity_bps"
 LATENCY = "latency_s"
+LOSS = "loss"
 
 _NS = 1 << 20
 _HOP = 1
@@ -33,10 +35,12 @@ class Routes:
     Attributes:
         links: numbers of the links of each access node's route, in the order of travel.
         latency_ns: latency of each access node's route; shape ``(access nodes,)``.
+        loss: share of packets lost on each access node's route; shape ``(access nodes,)``.
     """
 
     links: list[list[int]]
     latency_ns: IntArray
+    loss: FloatArray
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Topology:
 
         Args:
             graph: networkx graph, directed or not; its edges carry ``capacity_bps`` and ``latency_s``, numbers or
-                text with a unit.
+                text with a unit, and possibly ``loss``, the share of packets lost.
             server: name of the server's node.
             access: names of the access nodes.
             where: the file or section concerned, for messages.
@@ -96,6 +100,7 @@ class Topology:
         links = tuple(arcs.edges)
         number = {arc: index for index, arc in enumerate(links)}
         latency_ns = np.array([arcs.edges[arc][LATENCY] for arc in links], dtype=np.int64)
+        loss = np.array([arcs.edges[arc][LOSS] for arc in links], dtype=np.float64)
         down = nx.single_source_dijkstra_path(arcs, server, weight=_cost)
         if graph.is_directed():
             back = nx.single_source_dijkstra_path(arcs.reverse(copy=False), server, weight=_cost)
@@ -120,11 +125,14 @@ class Topology:
             capacity_bps=np.array([arcs.edges[arc][CAPACITY] for arc in links], dtype=np.float64),
             routes=(
                 _routes(
-                    [[number[arc] for arc in pairwise(down[name])] for name in access], latency_ns
+                    [[number[arc] for arc in pairwise(down[name])] for name in access],
+                    latency_ns,
+                    loss,
                 ),
                 _routes(
                     [[number[arc] for arc in pairwise(reversed(back[name]))] for name in access],
                     latency_ns,
+                    loss,
                 ),
             ),
         )
@@ -153,7 +161,9 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
         readers: tuple[tuple[str, Callable[[object], float]], ...] = (
             (CAPACITY, parse_rate_bps),
             (LATENCY, parse_duration_s),
+            (LOSS, _parse_loss),
         )
+        attributes = {LOSS: 0.0, **attributes}
         for key, read in readers:
             if key not in attributes:
                 errors.append(
@@ -176,8 +186,27 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
     return arcs, errors
 
 
-def _routes(links: list[list[int]], latency_ns: IntArray) -> Routes:
-    return Routes(links, np.array([latency_ns[route].sum() for route in links], dtype=np.int64))
+def _routes(links: list[list[int]], latency_ns: IntArray, loss: FloatArray) -> Routes:
+    return Routes(
+        links,
+        np.array([latency_ns[route].sum() for route in links], dtype=np.int64),
+        np.array([path_loss(*loss[route]) for route in links], dtype=np.float64),
+    )
+
+
+def path_loss(*losses: npt.ArrayLike) -> FloatArray:
+    """Share of packets lost on a path of links that lose packets independently."""
+    kept: FloatArray = np.array(1.0)
+    for loss in losses:
+        kept = kept * (1.0 - np.asarray(loss, dtype=np.float64))
+    return 1.0 - kept
+
+
+def _parse_loss(value: object) -> float:
+    loss = float(str(value))
+    if not 0 <= loss < 1:
+        raise ValueError(f"{value!r} is not a share of packets, 0 or more and below 1")
+    return loss
 
 
 def _some(names: Iterable[str]) -> str:

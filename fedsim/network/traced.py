@@ -6,8 +6,9 @@ any number of pieces and repetitions costs two bisections.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -213,6 +214,48 @@ class RateSeries:
         left: float = (self.starts[piece + 1] - local_ns) * rate
         return left + done - self.work[piece + 1]
 
+    def limited_wire_ns(self, series: int, local_ns: int, work: float, limit_bps: float) -> int:
+        """As :meth:`wire_ns`, at ``limit_bps`` at most."""
+        end_ns = self.wire_ns(series, local_ns, work)
+        if limit_bps == math.inf or end_ns >= NEVER:
+            return end_ns
+        passed_ns = 0
+        for length_ns, rate in self._pieces(series, local_ns, limit_bps):
+            if work <= rate * length_ns:
+                return passed_ns + round(work / rate)
+            work -= rate * length_ns
+            passed_ns += length_ns
+        return NEVER
+
+    def limited_work_between(
+        self, series: int, from_ns: int, until_ns: int, limit_bps: float
+    ) -> float:
+        """As :meth:`work_between`, at ``limit_bps`` at most."""
+        if limit_bps == math.inf:
+            return self.work_between(series, from_ns, until_ns)
+        done, left_ns = 0.0, until_ns - from_ns
+        for length_ns, rate in self._pieces(series, from_ns, limit_bps):
+            done += rate * min(length_ns, left_ns)
+            left_ns -= length_ns
+            if left_ns <= 0:
+                break
+        return done
+
+    def _pieces(self, series: int, local_ns: int, limit_bps: float) -> Iterator[tuple[int, float]]:
+        """Length and limited rate of each piece from an instant on; without end if the series repeats."""
+        piece, local_ns = self.locate(series, local_ns)
+        while True:
+            rate = self.rates[piece]
+            if rate < 0:
+                self._refuse(series)
+            yield self.starts[piece + 1] - local_ns, min(rate, limit_bps)
+            piece += 1
+            if piece == self.offsets[series + 1] - 1:
+                if not self.period[series]:
+                    return
+                piece = self.offsets[series]
+            local_ns = self.starts[piece]
+
     def _refuse(self, series: int) -> None:
         raise UserError(
             f"a transfer runs past the end of the network series '{self.names[series]}'",
@@ -343,6 +386,7 @@ class TracedNetwork(Network):
         size_bytes: float,
         start_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> int:
         """The integral of the rate gives the end.
 
@@ -355,7 +399,8 @@ class TracedNetwork(Network):
             scale = self._scale[direction][client]
             if scale == 0:
                 return NEVER
-            wire_ns = self._all.wire_ns(series, position_ns, size_bytes * BIT_NS_PER_BYTE / scale)
+            work = size_bytes * BIT_NS_PER_BYTE / scale
+            wire_ns = self._all.limited_wire_ns(series, position_ns, work, limit_bps / scale)
             if wire_ns >= NEVER:
                 return NEVER
         if self._follows_latency:
@@ -373,12 +418,16 @@ class TracedNetwork(Network):
         start_ns: int,
         until_ns: int,
         sequence: int = 0,
+        limit_bps: float = math.inf,
     ) -> float:
         """The integral of the rate, up to the size."""
         if until_ns <= start_ns:
             return 0.0
         offset_ns = self._offset[direction][client]
-        work = self._all.work_between(
-            self._series[direction][client], start_ns + offset_ns, until_ns + offset_ns
+        series, scale = self._series[direction][client], self._scale[direction][client]
+        if scale == 0:
+            return 0.0
+        work = self._all.limited_work_between(
+            series, start_ns + offset_ns, until_ns + offset_ns, limit_bps / scale
         )
-        return min(float(size_bytes), work * self._scale[direction][client] / BIT_NS_PER_BYTE)
+        return min(float(size_bytes), work * scale / BIT_NS_PER_BYTE)

@@ -1,4 +1,4 @@
-"""The table of clients, summed from the dispatches."""
+"""The table of clients, summed from the dispatches, and the sample of clients whose life a report shows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from fedsim.outcomes import Outcome
 from fedsim.runs.phases import Floats, outcome_codes, phases
 from fedsim.runs.schema import CLIENTS
 from fedsim.runs.tables import from_columns
+
+_MOST_CLIENTS, _MOST_DISPATCHES, _LEAST_CLIENTS = 300, 5000, 40
 
 
 def clients_table(
@@ -77,3 +79,24 @@ def clients_table(
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
         },
     )
+
+
+def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The clients whose life is recorded and shown, from the most to the least often dispatched.
+
+    All that were dispatched, if they are at most 300 with about 5,000 dispatches; else evenly spaced ones of that order,
+    at least 40.
+
+    Args:
+        client_ids: the client of each dispatch.
+    """
+    clients, counts = np.unique(client_ids, return_counts=True)
+    if not len(clients):
+        return clients
+    ranked = clients[np.argsort(-counts, kind="stable")]
+    affordable = max(int(_MOST_DISPATCHES / counts.mean()), _LEAST_CLIENTS)
+    number = min(len(ranked), _MOST_CLIENTS, affordable)
+    picked: npt.NDArray[np.int64] = ranked[
+        np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))
+    ]
+    return picked

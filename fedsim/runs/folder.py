@@ -90,6 +90,10 @@ class RunFolder:
         """The folder of checkpoints; absent once the run is complete."""
         self.original_scenario = self.checkpoint / "scenario.yaml"
         """The scenario as it was when the run began; absent once the run is complete."""
+        self.models = self.path / "models"
+        """The folder of models kept while the run went on."""
+        self.tracking = self.path / "tracking"
+        """The folder of what trackers keep."""
 
     def stream(self, table: str) -> Path:
         """The Arrow stream of a table of a run in progress."""
@@ -104,7 +108,8 @@ class RunFolder:
         """Make the folder of a new run, and hold its lock.
 
         Args:
-            overwrite: replace an existing run: remove the files that fedsim wrote, and nothing else.
+            overwrite: replace an existing run: remove the files that fedsim wrote, and nothing else. A run that failed
+                is replaced without it.
 
         Raises:
             UserError: the folder is in use or not empty, or it cannot be written to.
@@ -150,11 +155,17 @@ class RunFolder:
         if all(_is_left_over(item.name) for item in self.path.iterdir()):
             return
         written_by_fedsim = self._is_own()
-        if written_by_fedsim and not self.has_begun:
+        if written_by_fedsim and (
+            not self.has_begun or self.read_info()["status"] == Status.FAILED
+        ):
             return
         if not overwrite:
             if self.info.exists():
-                hint += f", finish the run with 'fedsim resume {self.path}', or replace it with --overwrite"
+                hint += ", or replace the run with --overwrite"
+                if self._is_complete:
+                    hint += f"; the run is complete, see {self.report}"
+                else:
+                    hint += f"; to finish it: fedsim resume {self.path}"
             raise UserError(
                 "the output folder exists and is not empty", where=str(self.path), hint=hint
             )
@@ -172,6 +183,13 @@ class RunFolder:
             return False
         info = self.read_info()
         return info["format"] < FIRST_WITH_CHECKSUMS or bool(info.get("files"))
+
+    @property
+    def _is_complete(self) -> bool:
+        try:
+            return bool(self.read_info()["status"] == Status.COMPLETE)
+        except UserError:
+            return False
 
     def _is_own(self) -> bool:
         """Whether ``run.json`` states that fedsim wrote this folder, damaged or not."""
@@ -210,7 +228,12 @@ class RunFolder:
             for path in files:
                 path.unlink(missing_ok=True)
             # A link in place of the folder is removed, and not followed.
-            for folder in (self.checkpoint, self.path / own_code.FOLDER):
+            for folder in (
+                self.checkpoint,
+                self.models,
+                self.tracking,
+                self.path / own_code.FOLDER,
+            ):
                 if folder.is_symlink():
                     folder.unlink()
                 elif folder.is_dir():

@@ -27,14 +27,14 @@ def verify_run(run: Run) -> None:
     """Check a finished run's consistency.
 
     Conservation (one outcome per dispatch, every aggregated update in exactly one server update), monotone time,
-    consecutive versions, one dispatch at a time per client, no negative quantity, and clients that equal the sums over
-    their dispatches.
+    consecutive versions, one dispatch at a time per client, no negative quantity, clients that equal the sums over
+    their dispatches, and energy that is conserved.
 
     Raises:
         InvariantViolation: with every rule that is broken and a row that breaks it.
     """
     messages: list[str] = []
-    for check in (_dispatches, _aggregations, _metrics, _clients):
+    for check in (_dispatches, _aggregations, _metrics, _clients, _batteries):
         check(run, messages)
     if messages:
         raise InvariantViolation(f"{run.path} contradicts itself:\n  " + "\n  ".join(messages))
@@ -191,3 +191,28 @@ def _clients(run: Run, messages: list[str]) -> None:
         _rules("dispatch", dispatches["dispatch_id"].to_numpy(), messages)(
             unknown, "its client is not in the table of clients"
         )
+
+
+def _batteries(run: Run, messages: list[str]) -> None:
+    """No device uses more energy than it has, and none takes work below its floor."""
+    energy = run.scenario.get("devices", {}).get("energy") or {}
+    capacity_j = energy.get("battery_j")
+    if capacity_j is None:
+        return
+    floor_j, recharge_w = capacity_j * energy["battery_floor"], energy["recharge_w"]
+    table = run.dispatches[["client_id", "dispatch_id", "dispatched_s", "ended_s", "energy_j"]]
+    tolerance_j = 1e-9 * (capacity_j + recharge_w * run.simulated_s)
+    states: dict[int, tuple[float, float]] = {}
+    low, overdrawn = [], []
+    for client, _, start_s, end_s, used_j in table.sort_values("dispatch_id").itertuples(
+        index=False
+    ):
+        charge_j, since_s = states.get(client, (capacity_j, 0.0))
+        charge_j = min(capacity_j, charge_j + recharge_w * (start_s - since_s))
+        low.append(charge_j < floor_j - tolerance_j)
+        charge_j -= used_j
+        overdrawn.append(charge_j < -tolerance_j)
+        states[client] = max(charge_j, 0.0), end_s
+    forbid = _rules("dispatch", np.sort(table["dispatch_id"].to_numpy()), messages)
+    forbid(np.array(low, np.bool_), "began below the floor of its device's battery")
+    forbid(np.array(overdrawn, np.bool_), "used more energy than its device's battery held")

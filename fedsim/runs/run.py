@@ -14,7 +14,16 @@ from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_d
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.schema import AGGREGATIONS, CLIENTS, DISPATCHES, METRICS, ONLINE, PARTITION, Table
+from fedsim.runs.schema import (
+    AGGREGATIONS,
+    CLIENTS,
+    DISPATCHES,
+    METRICS,
+    ONLINE,
+    PARTITION,
+    PRESENCE,
+    Table,
+)
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
 
@@ -131,6 +140,12 @@ class Run:
     def online(self) -> pd.DataFrame | None:
         """Clients online over simulated time (``time_s``, ``online``); None if it was not recorded."""
         return self._read(ONLINE) if self._recorded(ONLINE) else None
+
+    @functools.cached_property
+    def presence(self) -> pd.DataFrame | None:
+        """When the clients of :func:`~fedsim.runs.clients.sampled_clients` were online (``client_id``, ``from_s``,
+        ``to_s``); None if it was not recorded."""
+        return self._read(PRESENCE) if self._recorded(PRESENCE) else None
 
     @functools.cached_property
     def partition(self) -> pd.DataFrame | None:

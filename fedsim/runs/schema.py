@@ -151,6 +151,17 @@ ONLINE = _table(
     ("time_s",),
 )
 
+PRESENCE = _table(
+    "presence",
+    "When a sample of the clients that were dispatched was online and eligible: one row per stretch of time.",
+    [
+        _field("client_id", pa.int64(), "", "client"),
+        _field("from_s", pa.float64(), "s", "simulated time at which it came online"),
+        _field("to_s", pa.float64(), "s", "simulated time at which it left, or the end of the run"),
+    ],
+    ("client_id", "from_s"),
+)
+
 PARTITION = _table(
     "partition",
     "How the labels are spread over the clients.",
@@ -165,5 +176,5 @@ PARTITION = _table(
 STREAMED = (DISPATCHES, AGGREGATIONS, METRICS)
 """Tables written while the run is in progress, as ``<name>.arrows``."""
 
-TABLES = (*STREAMED, CLIENTS, ONLINE, PARTITION)
+TABLES = (*STREAMED, CLIENTS, ONLINE, PRESENCE, PARTITION)
 """Every table a run folder may hold, as ``<name>.parquet``."""

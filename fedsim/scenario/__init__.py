@@ -1,1 +1,1 @@
-"""The scenario: YAML to validated models, units, overrides, errors with their place."""
+"""The scenario: YAML to validated models, units, overrides, errors with their locations."""

@@ -1,4 +1,4 @@
-"""Where scenarios differ, and names for them from that."""
+"""Differences between scenarios, and short names that distinguish them."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def differences(
     """Dotted paths at which two scenarios (as plain data) differ, with both values; None where one lacks it."""
     for key in dict.fromkeys([*first, *second]):
         here, there = first.get(key), second.get(key)
-        place = f"{path}.{key}" if path else key
+        full_path = f"{path}.{key}" if path else key
         if isinstance(here, Mapping) and isinstance(there, Mapping):
-            yield from differences(here, there, place)
+            yield from differences(here, there, full_path)
         elif here != there:
-            yield place, here, there
+            yield full_path, here, there
 
 
 def flattened(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value of a scenario (as plain data) by its dotted path; lists and empty mappings are values."""
     for key, value in data.items():
-        place = f"{path}.{key}" if path else key
+        full_path = f"{path}.{key}" if path else key
         if isinstance(value, Mapping) and value:
-            yield from flattened(value, place)
+            yield from flattened(value, full_path)
         else:
-            yield place, value
+            yield full_path, value
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The shortest ends of dotted paths that tell them apart; a last ``name`` is left out: ``server.method.name``
-    becomes ``method``."""
+    """The shortest distinct endings of dotted paths, without a final ``name``: ``server.method.name`` becomes
+    ``method``."""
     parts = {path: path.removesuffix(".name").split(".") for path in paths}
     result = {}
     for path, words in parts.items():
@@ -51,12 +51,12 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
 
 
 def text(value: Any) -> str:
-    """A text that is equal for equal values alone."""
+    """Text that is equal if and only if the values are."""
     return json.dumps(value, sort_keys=True)
 
 
 def key_of(flat: Values, paths: Sequence[str]) -> str:
-    """A text that is equal for scenarios that agree in all of these paths, and for no others."""
+    """Text that is equal for two scenarios if and only if they agree in all of these paths."""
     return text([flat.get(path, _ABSENT) for path in paths])
 
 
@@ -67,60 +67,60 @@ def differing(every: Sequence[Values]) -> list[str]:
 
 
 class Namer:
-    """Names scenarios by the fewest values that tell them apart, names of parts before their parameters.
+    """Names scenarios by the fewest values that distinguish them; names of parts come before parameters.
 
     Args:
         paths: paths that may be used.
-        every: all scenarios that are to be told apart by them.
-        fallback: name where there is nothing to tell apart.
+        every: all scenarios to distinguish.
+        fallback: name of a scenario that no value distinguishes.
     """
 
     def __init__(self, paths: Sequence[str], every: Sequence[Values], fallback: str) -> None:
         self._fallback = fallback
-        wanted = len({key_of(flat, paths) for flat in every})
+        distinct = len({key_of(flat, paths) for flat in every})
 
         def rank(path: str) -> int:
             if path.endswith(".name"):
-                # What the server does comes first of all that has a name.
+                # The server's parts come first.
                 return 0 if path.startswith("server.") else 1
-            # A key that is null here and a whole part there says more by what is in the part.
+            # If a key is null in one scenario and a section in another, the keys of the section say more.
             return 3 if all(flat[path] is None for flat in every if path in flat) else 2
 
         chosen: list[str] = []
         for path in sorted(paths, key=rank):
             count = len({key_of(flat, chosen) for flat in every})
-            if count == wanted:
+            if count == distinct:
                 break
             if len({key_of(flat, [*chosen, path]) for flat in every}) > count:
                 chosen.append(path)
         for path in [path for path in chosen if not path.endswith(".name")]:
             rest = [other for other in chosen if other != path]
-            if len({key_of(flat, rest) for flat in every}) == wanted:
+            if len({key_of(flat, rest) for flat in every}) == distinct:
                 chosen = rest
-        # What has nothing of that is named by what it has instead.
+        # A scenario that has none of the chosen paths is named by the first one that it has.
         for flat in every:
-            if wanted > 1 and all(_source(path, flat) is None for path in chosen):
+            if distinct > 1 and all(_source(path, flat) is None for path in chosen):
                 chosen += [path for path in sorted(paths, key=rank) if path in flat][:1]
         self._short = short_names(sorted(chosen, key=list(paths).index))
         for path, short in self._short.items():
-            # Of a part that others do not have, the part is what matters.
+            # If only some scenarios have a section, the name must show the section.
             part, _, last = path.rpartition(".")
             if short == last and any(part in flat for flat in every):
                 self._short[path] = f"{part.rpartition('.')[2]}.{last}"
 
-        # What is switched off need not be said, unless it is all there is to say or all that tells two apart.
-        told = {self._name(flat, nothing=False) for flat in every}
-        self._nothing = len(told) < wanted or (wanted > 1 and "" in told)
+        # Values of null are left out, unless a name would be empty or two names equal without them.
+        names = {self._name(flat, shows_null=False) for flat in every}
+        self._shows_null = len(names) < distinct or (distinct > 1 and "" in names)
 
     def __call__(self, flat: Values) -> str:
         """The name of one of the scenarios: ``fedprox, mu=0.1``."""
-        return self._name(flat, nothing=self._nothing) or self._fallback
+        return self._name(flat, shows_null=self._shows_null) or self._fallback
 
-    def _name(self, flat: Values, *, nothing: bool) -> str:
+    def _name(self, flat: Values, *, shows_null: bool) -> str:
         pieces: dict[str, None] = {}
         for path, short in self._short.items():
             source = _source(path, flat)
-            if source is None or (flat[source] is None and not nothing):
+            if source is None or (flat[source] is None and not shows_null):
                 continue
             name = short if source == path else source.rpartition(".")[2]
             pieces[_piece(source, name, flat[source])] = None
@@ -128,7 +128,7 @@ class Namer:
 
 
 def _source(path: str, flat: Values) -> str | None:
-    """Where a scenario says something of ``path``: there, or in that it has nothing at a place above it."""
+    """``path`` if the scenario has it, else the nearest path above it that the scenario has."""
     if path in flat:
         return path
     while "." in path:

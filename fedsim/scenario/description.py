@@ -1,4 +1,4 @@
-"""Parameters in words: what the command line and the reference pages say about a model's fields."""
+"""Descriptions of parameters for the command line and the reference pages."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Parameter:
     """One parameter.
 
     Attributes:
-        key: how it is written; dotted for those of a nested model.
-        kind: what it takes, in words.
-        default: its default as YAML would write it; None where it must be given.
+        key: its key in a scenario; dotted for a nested model.
+        kind: what it accepts, in words.
+        default: its default as YAML; None if it is required.
         meaning: its description.
     """
 
@@ -46,7 +46,7 @@ class Parameter:
 
 
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
-    """The parameters of a model, those of a nested model right after the one that holds it."""
+    """The parameters of a model; those of a nested model follow the parameter that holds it."""
     for key, info in fields_by_key(model).items():
         meaning = " ".join(descriptions(model).get(key, "").split()).replace("``", "`")
         yield Parameter(
@@ -61,8 +61,74 @@ def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
                     yield from parameters(item, f"{prefix}{key}.{mark}.")
 
 
+_SECTIONS = {
+    "task": "task",
+    "dataset": "task.dataset",
+    "partition": "task.partition",
+    "model": "task.model",
+    "optimizer": "training.optimizer",
+    "lr_schedule": "training.lr_schedule",
+    "compute": "devices.compute",
+    "availability": "devices.availability",
+    "network": "devices.network",
+    "method": "server.method",
+    "selection": "server.selection",
+    "schedule": "server.schedule",
+    "metric": "evaluation.metrics",
+    "logging": "logging",
+}
+_LISTED = ("metric", "logging")
+_EXAMPLES = {
+    "duration": "10s",
+    "size": "64MB",
+    "rate": "20Mbps",
+    "integer": "10",
+    "number": "0.5",
+    "true": "true",
+    "path": "my_file",
+    "text": "text",
+    "list": "[]",
+    "mapping": "{}",
+}
+
+
+def section_of(kind: str) -> str:
+    """The key of a scenario that holds parts of a kind; for importers, the command that takes them."""
+    return _SECTIONS.get(kind, "fedsim traces import")
+
+
+def example(kind: str, name: str, model: type[BaseModel]) -> str:
+    """How a part is written, with the parameters that must be given and the first of the others."""
+    rows = [row for row in parameters(model) if "." not in row.key]
+    required = [row for row in rows if row.default is None]
+    optional = [
+        row
+        for row in rows
+        if row.default not in (None, "", "null", "[]", "{}") and row.kind != "section"
+    ]
+    settings = {row.key: _example_value(row) for row in required}
+    settings |= {row.key: str(row.default) for row in optional[:2]}
+    if kind not in _SECTIONS:
+        options = " ".join(f"-s {key}={value}" for key, value in settings.items())
+        return " ".join(["fedsim traces import", name, "FILE...", options, "-o my-trace"])
+    written = f'"{name}"' if ":" in name else name
+    part = f"{{{', '.join([f'name: {written}', *(f'{k}: {v}' for k, v in settings.items())])}}}"
+    if kind in _LISTED:
+        part = f"[{part}]"
+    lines = [f"{'  ' * depth}{key}:" for depth, key in enumerate(section_of(kind).split("."))]
+    return "\n".join([*lines[:-1], f"{lines[-1]} {part}"])
+
+
+def _example_value(row: Parameter) -> str:
+    if " or " in row.kind and row.kind.split()[0] not in _EXAMPLES:
+        return row.kind.split(" or ")[0]
+    if row.kind.endswith(" by name"):
+        return "{name: ...}"
+    return _EXAMPLES.get(row.kind.split()[0], "...")
+
+
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
-    """What an annotation allows, in words."""
+    """What an annotation accepts, in words."""
     bounds = []
     for item in metadata:
         if isinstance(item, OfKind):
@@ -122,7 +188,7 @@ def _name_of(annotation: Any) -> str:
 
 
 def _default(info: FieldInfo) -> str | None:
-    """A field's default as YAML would write it; None where it must be given."""
+    """A field's default as YAML; None if it is required."""
     if info.is_required():
         return None
     for item in info.metadata:

@@ -1,4 +1,4 @@
-"""From a scenario file to a checked scenario in which every default is written out."""
+"""Loads a scenario: parts are resolved, parameters validated, paths absolute, and every default is filled in."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from fedsim import bundled
 from fedsim.catalog import CATALOG, Catalog
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.model import MOST_EVALUATIONS, Scenario
@@ -28,7 +29,7 @@ class LoadedScenario:
     Attributes:
         scenario: its sections; parts are resolved, paths are absolute.
         path: the file; None if it was built in Python.
-        source: what was written, with its places.
+        source: the text as data, with the location of each value.
         reading: how it was read.
     """
 
@@ -39,12 +40,12 @@ class LoadedScenario:
 
     @property
     def folder(self) -> Path:
-        """Folder that relative paths referred to."""
+        """The folder that relative paths in the scenario refer to."""
         assert self.reading.folder is not None
         return self.reading.folder
 
     def resolved(self) -> dict[str, Any]:
-        """Plain data with every default written out and absolute paths: it runs the same from anywhere."""
+        """Plain data with every default and absolute paths, which gives the same run from any folder."""
         return self.scenario.model_dump(mode="json", by_alias=True)
 
     def resolved_yaml(self) -> str:
@@ -52,7 +53,7 @@ class LoadedScenario:
         return to_yaml(self.resolved())
 
     def changed(self, overrides: Iterable[Override | str]) -> LoadedScenario:
-        """The scenario with these values set, checked anew; what was written stays known by its place.
+        """The scenario with these values set, validated again; locations of the other values stay known.
 
         Raises:
             UserError: one for all that is wrong.
@@ -65,7 +66,7 @@ class LoadedScenario:
             yield part
 
     def sources(self) -> dict[str, str]:
-        """Source of the classes that have no file, by their path in the run folder."""
+        """Source of the classes that have no file, by path in the run folder."""
         users = [(part.name, part.user) for part in self.parts() if part.user]
         return {name.rpartition(":")[0]: user.source for name, user in users if user.source}
 
@@ -75,9 +76,9 @@ class LoadedScenario:
 
     @contextmanager
     def locating_errors(self) -> Iterator[None]:
-        """Give errors whose place is a key (``where="server.schedule"``) its file, line and column.
+        """Add file, line and column to errors that name a key (``where="server.schedule"``).
 
-        For the checks that can only be made once a run is built: whether the parts fit together.
+        For checks that are made while a run is built, such as whether the parts are compatible.
         """
         try:
             yield
@@ -106,7 +107,8 @@ def load_scenario(
     """Read and check a scenario file.
 
     Args:
-        path: the YAML file; relative paths in it, and in the overrides, are relative to its folder.
+        path: the YAML file, or the name of a bundled scenario (``quickstart``) if there is no such file; relative
+            paths in it, and in the overrides, are relative to its folder.
         catalog: the parts it may name.
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
         user_code: ``describe`` leaves the files of users' parts alone: such a part has no class and no validated
@@ -115,7 +117,7 @@ def load_scenario(
     Raises:
         UserError: one for all that is wrong, each with its file, line and column, or its option.
     """
-    file = Path(path)
+    file = bundled.scenario_file(Path(path))
     source = apply_overrides(read_yaml(file), overrides)
     return _load(source, Reading(catalog, file.resolve().parent, user_code), file.resolve())
 
@@ -141,6 +143,15 @@ def load_scenario_dict(
     """
     source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
     return _load(source, Reading(catalog, Path(folder).resolve()), None)
+
+
+def load_source(source: Source, folder: Path) -> LoadedScenario:
+    """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``.
+
+    Raises:
+        UserError: one for all that is wrong, each with its place.
+    """
+    return _load(source, Reading(CATALOG, folder.resolve()), None)
 
 
 def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -> Part[Any]:
@@ -198,9 +209,9 @@ def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
     return [
         Problem(
             ("evaluation", "every"),
-            f"{every_s:g} s between evaluations makes {until_s / every_s:,.0f} of them in the {until_s:g} s of "
+            f"{every_s:g} s between evaluations gives {until_s / every_s:,.0f} of them in the {until_s:g} s of "
             "stop.simulated_time",
-            f"a run makes {MOST_EVALUATIONS:,} at the most: measure less often than every "
+            f"a run makes at most {MOST_EVALUATIONS:,} evaluations: evaluate less often than every "
             f"{until_s / MOST_EVALUATIONS:g} s",
         )
     ]

@@ -10,31 +10,47 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedsim.parameters import Parameters
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.units import Duration, Size
+from fedsim.units import Duration, Size, parse_duration_s
 
 MOST_EVALUATIONS = 1_000_000
-"""How often a run may measure the model at a fixed interval of time."""
+"""Maximum number of evaluations per run at a fixed interval of simulated time."""
 _SECTION: Any = Field(default_factory=dict, validate_default=True)
 
 
+def _interval(value: Any) -> str:
+    """A number of versions, or a duration, as text."""
+    text = str(value).strip()
+    number, _, unit = text.partition(" ")
+    if unit in ("version", "versions") and number.isdecimal() and int(number) > 0:
+        return f"{int(number)} versions"
+    try:
+        if parse_duration_s(value) > 0:
+            return text
+    except ValueError:
+        pass
+    raise ValueError(
+        f"{text!r} is not an interval; write '10 versions', or simulated time such as '6h'"
+    )
+
+
 class Failures(Parameters):
-    """What goes wrong besides going offline."""
+    """Failures other than going offline."""
 
     crash_rate: float = Field(default=0.0, ge=0)
     """Crashes per hour of work on a dispatch; the dispatch is dropped at that moment."""
     upload_loss: float = Field(default=0.0, ge=0, le=1)
     """Probability that a finished upload does not arrive."""
     upload_retries: int = Field(default=0, ge=0)
-    """How often a lost upload is sent again before the dispatch is dropped."""
+    """Number of times a lost upload is sent again before the dispatch is dropped."""
 
 
 class Energy(Parameters):
-    """Power drawn while working, for the energy of a dispatch in joules."""
+    """Power of the devices while they work, for the energy of a dispatch in joules."""
 
     compute_w: float = Field(default=2.5, ge=0)
     """Watts while computing, above idle."""
@@ -43,13 +59,13 @@ class Energy(Parameters):
     upload_w: float = Field(default=1.2, ge=0)
     """Watts while sending."""
     classes: dict[str, EnergyClass] = {}
-    """Other figures for devices of a kind (column ``kind`` of the trace bundle)."""
+    """Power for each kind of device (column ``kind`` of the trace bundle) that differs from these values."""
     battery_j: float | None = Field(default=None, gt=0)
-    """Capacity of the battery in joules; with it a device below ``battery_floor`` is not eligible."""
+    """Battery capacity in joules. A device whose charge is below ``battery_floor`` is not eligible."""
     battery_floor: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the battery below which a device takes no work."""
+    """Charge, as a share of the capacity, below which a device accepts no work."""
     recharge_w: float = Field(default=5.0, gt=0)
-    """Watts of recharging while the device does not work."""
+    """Charging power in watts while the device does not work."""
 
 
 class EnergyClass(Parameters):
@@ -68,44 +84,49 @@ def _availability(section: Mapping[str, Any]) -> str:
 
 
 class Devices(Parameters):
-    """The population: which devices the clients are, how fast, how connected, and when they are there."""
+    """The clients' devices: speed, links, availability, failures and energy."""
 
     trace: Path | None = None
     """Folder of a trace bundle, relative to the scenario file; each part below may name its own (``trace:``)."""
     assign: Literal["in_order", "sample"] = "in_order"
-    """Client i is device i of the bundle (at least as many devices as clients), or a device drawn with replacement."""
+    """``in_order``: client i is device i of the bundle, which needs at least as many devices as there are clients.
+    ``sample``: each client is a device drawn with replacement."""
     compute: Annotated[Part[Any], OfKind("compute", "trace")] = BY_DEFAULT
-    """Compute speed; from the trace's compute table when not given."""
+    """Compute speed; by default from the trace's compute table."""
     availability: Annotated[Part[Any], OfKind("availability", _availability)] = BY_DEFAULT
-    """When clients are online and eligible; from the trace when there is one, else always."""
+    """When clients are online and eligible; by default from the trace if there is one, otherwise always."""
     network: Annotated[Part[Any], OfKind("network", "static")] = BY_DEFAULT
-    """Links; static from the trace's network table when not given."""
+    """Links; by default static, from the trace's network table."""
     failures: Failures = Failures()
     """Crashes and lost uploads."""
     energy: Energy = Energy()
-    """Power figures behind ``energy_j``, and the battery."""
+    """Power of the devices, from which ``energy_j`` is computed, and the battery."""
     memory: Size | None = None
-    """Memory for training of every device, where the trace does not tell. A device that cannot hold what training needs
-    at the least (model, gradient, optimizer, the method's own, and the batch's activations) is not eligible."""
+    """Memory available for training on every device whose memory the trace does not give. A device is not eligible if
+    it cannot hold the model, the gradient, the state of optimizer and method, and the activations of a batch."""
 
 
 class Server(Parameters):
     """The server's method, selection and schedule."""
 
     method: Annotated[Part[Any], OfKind("method", "fedavg")] = BY_DEFAULT
-    """What is learned."""
+    """The federated learning algorithm."""
     selection: Annotated[Part[Any], OfKind("selection", "uniform")] = BY_DEFAULT
-    """Whom to dispatch; uniform among the clients online when not given."""
+    """Which clients get work; by default uniform among the clients that are online."""
     schedule: Annotated[Part[Any], OfKind("schedule", "sync")] = BY_DEFAULT
-    """When to dispatch, wait, cut and aggregate; the one that belongs to the method, else sync, when not given."""
+    """When to dispatch, wait, cut and aggregate; by default the method's own schedule if it has one, otherwise sync."""
     partial_work: Literal["drop", "send"] = "drop"
-    """A client that cannot finish before the deadline: works on and is late, or stops in time and sends what it has."""
+    """A client that cannot finish before the deadline continues and is late (``drop``), or stops in time and sends the
+    steps that it has done (``send``)."""
+    foresight: bool = False
+    """Clients with ``partial_work: send`` know when they will go offline or slow down. By default, they expect the pace
+    that they have had so far, and are late if they were wrong."""
     partial_unit: Literal["step", "epoch"] = "step"
-    """What a client sends that has not finished: all the local steps it has done, or those of whole epochs alone."""
+    """What partial work consists of: all local steps done, or only those of complete epochs."""
     failure_detection: Duration | Literal["never"] = 0.0
-    """After how long the server learns that a client at work is gone; ``never``: it only notices that nothing comes."""
+    """Time after which the server notices that a client has left during its work; ``never``: it does not notice."""
     aggregation_time: Duration = 0.0
-    """Seconds the server takes for one aggregation."""
+    """Duration of an aggregation at the server."""
     compression: float = Field(default=1.0, gt=0, le=1)
     """Factor on the size of every upload."""
     download_compression: float = Field(default=1.0, gt=0, le=1)
@@ -113,21 +134,22 @@ class Server(Parameters):
 
 
 class Stop(Parameters):
-    """When the run ends: at the first of these."""
+    """When the run ends: at the first of these limits that is met."""
 
     simulated_time: Duration | None = None
     """Simulated seconds."""
     rounds: int | None = Field(default=None, ge=1)
-    """Rounds (or server versions, where a schedule has no rounds)."""
+    """Rounds; server versions if the schedule has no rounds."""
     dispatches: int | None = Field(default=None, ge=1)
     """Dispatches handed out."""
     arrivals: int | None = Field(default=None, ge=1)
     """Client updates received by the server."""
     stalled_after: int | None = Field(default=None, ge=1)
-    """Dispatches in a row without an aggregated update, after which the run fails because it may never end; default:
-    100 per client, and at least 100,000."""
+    """Number of consecutive dispatches without an aggregated update after which the run fails, because it may never
+    end. The default is 100 per client, and at least 100,000."""
     target: dict[str, float] = {}
-    """A metric and the value it must reach, such as ``{accuracy: 0.8}`` (``loss`` and ``perplexity`` from above)."""
+    """A metric and the value at which the run ends, such as ``{accuracy: 0.8}``; ``loss`` and ``perplexity`` must fall
+    to the value."""
 
     @model_validator(mode="after")
     def _ends(self) -> Stop:
@@ -139,39 +161,57 @@ class Stop(Parameters):
 
 
 class Evaluation(Parameters):
-    """When and how the global model is measured."""
+    """When and how the global model is evaluated."""
 
     every: Duration | None = Field(default=None, ge=1e-9)
-    """Simulated seconds between two evaluations, of which a run makes a million at the most."""
+    """Simulated time between two evaluations; at most a million evaluations per run."""
     every_rounds: int | None = Field(default=None, ge=1)
-    """Server versions between two evaluations. When neither this nor ``every`` is given, the model is measured as
-    often as costs at most a tenth of the training, what clients and objective cost included."""
+    """Server versions between two evaluations. If neither this nor ``every`` is given, evaluations are as frequent as
+    possible without costing more than a tenth of the training, ``per_client`` and ``objective`` included."""
     at_start: bool = True
-    """Also measure the initial model."""
+    """Also evaluate the initial model."""
     per_client: bool = False
-    """Also measure the model that each client would use on its own test samples: client_accuracy (mean over clients),
-    client_accuracy_weighted (over samples), client_accuracy_worst (over the worst tenth of the clients), client_loss.
-    Methods that give clients models of their own always do, so that their scenarios need not ask for it."""
+    """Also evaluate, on each client's own test samples, the model that the client would use: client_accuracy (mean over
+    clients), client_accuracy_weighted (over samples), client_accuracy_worst (over the worst tenth of the clients) and
+    client_loss. Methods with personal models always do."""
     objective: bool = False
-    """Also measure what training minimises, over all training samples of all clients, and its gradient (supervised
-    tasks; the quadratic task always does): objective_loss, gradient_norm_squared, and personal_gradient_norm_squared
-    where parts of the model are personal. Costs about an epoch of training each time."""
+    """Also evaluate the objective and its gradient over the training samples of all clients: objective_loss,
+    gradient_norm_squared and, if parts of the model are personal, personal_gradient_norm_squared. The quadratic task
+    always does. In supervised tasks each evaluation costs about an epoch of training."""
     metrics: list[Annotated[Part[Any], OfKind("metric")]] = []
     """Metrics on the test samples besides accuracy, loss, macro_f1, balanced_accuracy and, for next-character tasks,
     perplexity: a list of names, or of parts with parameters such as ``{name: top_k_accuracy, k: 5}``."""
     batch_size: int | None = Field(default=None, ge=1)
-    """Samples evaluated at once; 512 on a CPU and 8,192 on CUDA when not given."""
+    """Samples evaluated at once; by default 512 on a CPU and 8,192 on CUDA."""
+
+
+class CheckpointModels(Parameters):
+    """Models kept during a run, as ``models/version-N.safetensors`` in the run folder."""
+
+    every: Annotated[str, BeforeValidator(_interval)]
+    """Interval between two of them: server versions (``10 versions``) or simulated time (``6h``)."""
+
+    @property
+    def versions(self) -> int | None:
+        """Versions between two models; None for an interval of time."""
+        number, _, unit = self.every.partition(" ")
+        return int(number) if unit else None
+
+    @property
+    def interval_s(self) -> float:
+        """Simulated seconds between two models, for an interval of time."""
+        return parse_duration_s(self.every)
 
 
 class Sweep(Parameters):
-    """Many runs: every combination of ``grid``, every row of ``zip``, and every seed."""
+    """Many runs: every combination of ``grid`` with every row of ``zip`` and every seed."""
 
     grid: dict[str, list[Any]] = {}
     """Lists of values by dotted path; all combinations are run."""
     zip: dict[str, list[Any]] = {}
     """Lists of equal length by dotted path; the i-th values are taken together."""
     seeds: list[int] = []
-    """Seeds; the scenario's own when empty."""
+    """Seeds; by default the scenario's seed."""
 
     @model_validator(mode="after")
     def _varies_something(self) -> Sweep:
@@ -193,20 +233,26 @@ class Scenario(Parameters):
     """A scenario: everything a run depends on."""
 
     name: str = Field(default="scenario", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name of the run: letters a to z and A to Z, digits 0 to 9, dot, dash, underscore; first a letter or digit."""
+    """Name of the run: letters a to z and A to Z, digits 0 to 9, dots, dashes and underscores; the first is a letter or
+    a digit."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of every random stream."""
     task: Annotated[Part[Any], OfKind("task", "supervised")]
-    """What is learned, by whom."""
+    """What is learned, and how the data is spread over the clients."""
     training: Training = _SECTION
-    """What a local step is."""
+    """The local work of clients."""
     devices: Devices = _SECTION
-    """Who the clients are."""
+    """The clients' devices."""
     server: Server = _SECTION
-    """What the server does."""
+    """The method, selection and schedule of the server."""
     stop: Stop
     """When the run ends."""
     evaluation: Evaluation = _SECTION
-    """When the model is measured."""
+    """When and how the model is evaluated."""
+    checkpoint_models: CheckpointModels | None = None
+    """Models to keep besides the final one; by default none."""
+    logging: list[Annotated[Part[Any], OfKind("logging")]] = []
+    """Experiment trackers that receive the metrics during the run: tensorboard, wandb or mlflow, with their
+    parameters, or ``file.py:ClassName``. Never changes a result."""
     sweep: Sweep | None = None
-    """Many runs from one file."""
+    """Many runs from one scenario, for ``fedsim sweep``."""

@@ -1,4 +1,4 @@
-"""Values set from outside a scenario file by dotted path: ``-s training.optimizer.lr=0.05``, or a sweep's grid."""
+"""Overrides: values set by dotted path: ``-s training.optimizer.lr=0.05``, or a sweep's grid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Override:
     Attributes:
         path: keys from the top, such as ``training.optimizer.lr``; a number picks an item of a list.
         value: the value; a whole section or part may be given as a mapping.
-        where: what to call it in messages.
+        where: its name in messages.
     """
 
     path: str
@@ -98,7 +98,7 @@ def _apply(source: Source, override: Override) -> None:
                 else "the scenario is not a mapping",
                 where=override.where,
             )
-    # What lies below was written by the override as well, not by the file.
+    # The values below this path come from the override, too.
     for places in (source.keys, source.values):
         for known in [known for known in places if known[: len(path)] == path]:
             del places[known]

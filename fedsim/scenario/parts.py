@@ -29,7 +29,7 @@ KIND_KEY = "x-fedsim-kind"
 """Key of the JSON Schema that marks a field of type :class:`Part`."""
 
 BY_DEFAULT: Any = Field(default_factory=lambda: None, validate_default=True)
-"""Default of a field that holds a part or a section which a scenario may leave out."""
+"""Default of a field for a part or a section that a scenario may omit."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class UserFile:
-    """Where a user's part comes from.
+    """The origin of a user's part.
 
     Attributes:
         class_name: the class.
@@ -76,8 +76,8 @@ class Part(Generic[T]):
         component: its class; None if user code is only described.
         params: its validated parameters; None if user code is only described.
         folder: folder that relative paths referred to.
-        user: where it comes from, if it is a user's.
-        where: ``file:line:column`` of the place in the scenario.
+        user: its origin, if it is a user's.
+        where: ``file:line:column`` in the scenario.
     """
 
     kind: str
@@ -105,7 +105,7 @@ class Part(Generic[T]):
         return build(self.params, *arguments)
 
     def data(self) -> dict[str, Any] | None:
-        """Plain data as a scenario holds it; None for a default that only a user's code knows."""
+        """Plain data as in a scenario; None for a default that only the user's code knows."""
         if not self.name:
             return None
         if self.params is None:
@@ -208,7 +208,7 @@ class OfKind:
         return Part(self.kind, name, component, params, reading.folder, user)
 
     def _companion(self, section: Mapping[str, Any]) -> Any:
-        """What a section that names no part means: what another of its parts brings, or the default."""
+        """The part of a section that names none: the companion of another part of the section, or the default."""
         parts = [other for other in section.values() if isinstance(other, Part) and other.name]
         for other in parts:
             if other.component is not None and self.kind in other.component.companions:

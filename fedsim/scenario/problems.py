@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in words for the person who wrote the file."""
+"""Translates validation errors of pydantic into messages for the author of a scenario."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedsim.scenario.source import KeyPath, Source
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong.
+    """One mistake in a scenario.
 
     Attributes:
-        path: where in the data.
-        message: what.
-        hint: how to mend it.
-        at: whether the place is the key or the value.
+        path: path in the data.
+        message: what is wrong.
+        hint: how to fix it.
+        at: whether the location to report is that of the key or of the value.
     """
 
     path: KeyPath
@@ -30,17 +30,19 @@ class Problem:
     at: Literal["key", "value"] = "value"
 
     def to_error(self, source: Source) -> UserError:
-        """The error with its place in ``source``."""
-        place = source.key_place(self.path) if self.at == "key" else source.value_place(self.path)
+        """The error, with its location in ``source``."""
+        locate = source.key_place if self.at == "key" else source.value_place
         dotted = ".".join(str(part) for part in self.path)
         return UserError(
-            f"{dotted}: {self.message}" if dotted else self.message, where=place, hint=self.hint
+            f"{dotted}: {self.message}" if dotted else self.message,
+            where=locate(self.path),
+            hint=self.hint,
         )
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """An error of pydantic's with its path in the data, and the branches of unions it was tried in."""
+    """An error of pydantic, with its path in the data and the branches of unions that it belongs to."""
 
     path: KeyPath
     branches: tuple[tuple[int, str], ...]
@@ -48,13 +50,13 @@ class _Entry:
 
 
 def problems(error: ValidationError, data: Any) -> list[Problem]:
-    """All that pydantic found wrong with ``data``."""
+    """The problems that pydantic found in ``data``."""
     entries = [_entry(item, data) for item in error.errors(include_url=False)]
     return [_problem(group) for group in _choose_branches(entries)]
 
 
 def all_errors(found: Iterable[Problem], source: Source) -> UserError:
-    """One error for all problems, in the order of the file: what is written there first, then what is missing."""
+    """One error for all problems, in the order of the file; missing keys come last."""
     order = {path: number for number, path in enumerate(source.keys)}
     ranked = sorted(
         dict.fromkeys(found),
@@ -65,7 +67,7 @@ def all_errors(found: Iterable[Problem], source: Source) -> UserError:
 
 
 def shown(value: Any) -> str:
-    """A value as it would be written, cut to a readable length."""
+    """A value as YAML, shortened to 60 characters."""
     words = {None: "null", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
         return words[value]
@@ -92,9 +94,10 @@ def _entry(error: Any, data: Any) -> _Entry:
 
 
 def _choose_branches(entries: Iterable[_Entry]) -> list[list[_Entry]]:
-    """Group the entries into problems: of a union's branches, those that understood most of the value speak.
+    """Group the entries into problems.
 
-    Branches that all reject the value itself are alternatives: one group.
+    Of the branches of a union, only the one that matches the value best is reported. If all branches reject the value
+    itself, their errors form one group of alternatives.
     """
     groups: list[list[_Entry]] = []
     unions: dict[KeyPath, dict[str, list[_Entry]]] = {}
@@ -110,34 +113,34 @@ def _choose_branches(entries: Iterable[_Entry]) -> list[list[_Entry]]:
         if all(group[0].path == path for branch in chosen for group in branch):
             groups.append([entry for branch in chosen for group in branch for entry in group])
         else:
-            best: list[list[_Entry]] = max(chosen, key=_understanding)
+            best: list[list[_Entry]] = max(chosen, key=_match)
             groups.extend(best)
     return groups
 
 
-def _understanding(groups: list[list[_Entry]]) -> tuple[int, int]:
-    """How much of the value a branch of a union understood: how deep it got, then how little it complains."""
+def _match(groups: list[list[_Entry]]) -> tuple[int, int]:
+    """How well a branch of a union matches the value: depth of its errors, then their number (fewer is better)."""
     return min(len(group[0].path) for group in groups), -len(groups)
 
 
 def _problem(group: Sequence[_Entry]) -> Problem:
     if len(group) == 1:
         return _translate(group[0])
-    # A value that one branch could read speaks to that branch; that others want a list instead is no help.
-    telling = [
+    # If one branch could read the value, it does not help to say that others expect a list.
+    relevant = [
         entry for entry in group if not entry.error["type"].endswith(("list_type", "dict_type"))
     ]
-    found = [_translate(entry) for entry in telling or group]
-    messages = list(dict.fromkeys(item.message for item in found))
+    translated = [_translate(entry) for entry in relevant or group]
+    messages = list(dict.fromkeys(item.message for item in translated))
     return Problem(
         group[0].path,
         _join_alternatives(messages),
-        next((item.hint for item in found if item.hint), None),
+        next((item.hint for item in translated if item.hint), None),
     )
 
 
 def _join_alternatives(messages: Sequence[str]) -> str:
-    """``must be a, not x`` and ``must be b, not x`` in one sentence."""
+    """One sentence from ``must be a, not x`` and ``must be b, not x``."""
     tails = {message.rpartition(", not ")[2] for message in messages if ", not " in message}
     if len(tails) == 1 and all(message.startswith("must be ") for message in messages):
         heads = [message.rpartition(", not ")[0].removeprefix("must be ") for message in messages]
@@ -161,9 +164,9 @@ def _translate(entry: _Entry) -> Problem:
     if kind == "union_tag_invalid":
         names = _words(context["expected_tags"])
         hint = f"{nearest(context['tag'], names)}known: {', '.join(names)}"
-        return Problem((*path, "name"), f"there is none named '{context['tag']}'", hint)
+        return Problem((*path, "name"), f"'{context['tag']}' is unknown", hint)
     if kind == "union_tag_not_found":
-        return Problem((*path, "name"), "is missing", "say which kind it is", at="key")
+        return Problem((*path, "name"), "is missing", "give the name", at="key")
     if kind == "value_error":
         return Problem(path, str(context["error"]))
     if kind in ("model_type", "model_attributes_type", "dict_type"):

@@ -30,7 +30,7 @@ def json_schema(catalog: Catalog) -> dict[str, Any]:
             own["required"] = ["name", *own.get("required", [])]
             definitions[prefix] = own
         definitions[f"{kind}.own"] = {
-            "title": f"{kind} of your own",
+            "title": f"user-defined {kind}",
             "type": "object",
             "properties": {
                 "name": {
@@ -58,7 +58,7 @@ _OWN = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
 
 
 def _section_defaults(catalog: Catalog) -> dict[str, Any]:
-    """What the sections are that a scenario leaves out."""
+    """The default of every section that a scenario may omit."""
     smallest = {"task": {"name": "timing", "clients": 1}, "stop": {"rounds": 1}}
     scenario = Scenario.model_validate(smallest, context=Reading(catalog))
     sections = scenario.model_dump(mode="json", by_alias=True)

@@ -1,4 +1,4 @@
-"""YAML text as plain data that remembers where each value was written.
+"""Reads YAML as plain data, with the location of each key and value.
 
 Only mappings, lists and scalars of the YAML 1.2 core schema are built, never objects: a scenario file cannot run code.
 """
@@ -18,7 +18,7 @@ from ruamel.yaml.reader import ReaderError
 from fedsim.errors import UserError
 
 KeyPath = tuple[str | int, ...]
-"""Where a value is: mapping keys and list positions from the top."""
+"""Path of a value: mapping keys and list positions from the top."""
 
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
@@ -29,13 +29,13 @@ _NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)\Z", re.IGNORECASE)
 
 @dataclass
 class Source:
-    """Plain data and the place of each of its keys and values.
+    """Plain data, and the location of each key and value.
 
     Attributes:
-        label: what the text is called in messages: a file as the user named it, or an option.
+        label: name of the text in messages: a file as the user named it, or an option.
         data: the value: dicts with text keys, lists, text, numbers, booleans and None.
-        keys: place (``file:line:column``) of the key that leads to a value, or of a list's item.
-        values: place of a value.
+        keys: location (``file:line:column``) of the key of a value, or of a list item.
+        values: location of a value.
     """
 
     label: str
@@ -44,17 +44,17 @@ class Source:
     values: dict[KeyPath, str] = field(default_factory=dict)
 
     def key_place(self, path: KeyPath) -> str:
-        """Place of the key at ``path``, or of the nearest thing around it that was written."""
+        """Location of the key at ``path``, or of the nearest enclosing key that is in the text."""
         return self._nearest(self.keys, path)
 
     def value_place(self, path: KeyPath) -> str:
-        """Place of the value at ``path``, or of the nearest thing around it that was written."""
+        """Location of the value at ``path``, or of the nearest enclosing key that is in the text."""
         return self._nearest(self.values, path)
 
     def _nearest(self, places: dict[KeyPath, str], path: KeyPath) -> str:
         if path in places:
             return places[path]
-        # What was not written itself is missing from, or was filled into, what is around it; the key of that says most.
+        # A value that is not in the text belongs to the enclosing section, whose key is the best location.
         for length in range(len(path) - 1, 0, -1):
             if path[:length] in self.keys:
                 return self.keys[path[:length]]
@@ -66,10 +66,11 @@ def parse_yaml(text: str, label: str) -> Source:
 
     Args:
         text: the document.
-        label: what to call it in messages.
+        label: its name in messages.
 
     Raises:
-        UserError: not YAML, several documents, a key twice, a tag, an alias that grows without bound.
+        UserError: it is not YAML, or has several documents, a repeated key, a tag or aliases that expand without
+            bound.
     """
     try:
         node = YAML(typ="safe", pure=True).compose(text)
@@ -128,9 +129,9 @@ def read_yaml(path: Path) -> Source:
 def _syntax_error(problem: str, where: str) -> UserError:
     if "'\\t'" in problem:
         return UserError(
-            "a tab where YAML wants spaces",
+            "a tab where YAML requires spaces",
             where=where,
-            hint="indent with spaces; most editors can replace tabs by spaces",
+            hint="indent with spaces; most editors can convert tabs to spaces",
         )
     if "expected a single document" in problem or "another document" in problem:
         return UserError("a second document starts here", where=where, hint="remove the line '---'")
@@ -138,19 +139,19 @@ def _syntax_error(problem: str, where: str) -> UserError:
 
 
 class _Builder:
-    """Turns composed nodes into data, with a bound on what aliases may unfold to."""
+    """Converts composed nodes to data, with a bound on the expansion of aliases."""
 
     def __init__(self, source: Source, text_length: int) -> None:
         self._source = source
         self._left = 10 * text_length + 10_000
 
     def build(self, node: Node, path: KeyPath, around: tuple[Node, ...]) -> Any:
-        """The value of ``node`` at ``path``; ``around`` are the nodes that contain it."""
+        """The value of ``node`` at ``path``; ``around`` holds the nodes that contain it."""
         place = self._place(node)
         self._source.values[path] = place
         self._left -= 1
         if self._left < 0 or any(node is outer for outer in around):
-            raise UserError("aliases (*name) unfold without bound", where=place)
+            raise UserError("aliases (*name) expand without bound", where=place)
         if isinstance(node, ScalarNode):
             return self._scalar(node, place)
         if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
@@ -170,7 +171,7 @@ class _Builder:
             key = str(key_node.value)
             if key in result:
                 raise UserError(
-                    f"the key '{key}' is given twice",
+                    f"the key '{key}' appears twice",
                     where=key_place,
                     hint=f"first at {self._source.keys[(*path, key)]}",
                 )
@@ -191,7 +192,7 @@ class _Builder:
             return text.lower() == "true"
         if kind in ("int", "float"):
             return _number(text)
-        # YAML 1.1 has more forms than anybody expects (yes, off, 1:30, dates); they stay the text that was written.
+        # Other scalar forms of YAML 1.1 (yes, off, 1:30, dates) stay text, as in YAML 1.2.
         if kind in ("str", "bool", "timestamp", "merge", "value"):
             return text
         raise _tag_error(str(node.tag), place)
@@ -212,7 +213,9 @@ def _number(text: str) -> str | int | float:
         if _BASED_INTEGER.match(text):
             return int(text, 0)
     except ValueError:
-        return text  # more digits than Python converts; the parameter's own check says so
+        return (
+            text  # It has more digits than Python converts; the parameter's own check reports it.
+        )
     if _FLOAT.match(text):
         return float(text)
     special = _NOT_FINITE.match(text)

@@ -1,4 +1,4 @@
-"""The ``training`` section: what a local step is, and on what hardware it is executed."""
+"""The ``training`` section: local steps, and the hardware that executes them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fedsim.units import Duration
 
 
 class LimitedWork(Parameters):
-    """Clients that do less than they are asked to, by a draw, not because of their devices and a deadline.
+    """Clients that do a random part of the requested work, whatever their devices and the deadline.
 
-    A limited client does E - tau + 1 of E epochs (of E steps, where work is given in steps), with tau drawn uniformly
-    (Li et al., FedLGA, section V-A). The draws are the same whatever the method.
+    A limited client does E - tau + 1 of E epochs (of E steps if work is given in steps), with tau drawn uniformly
+    (Li et al., FedLGA, section V-A). The draws do not depend on the method.
     """
 
     share: float = Field(default=0.5, ge=0, le=1)
     """Share of the clients that are limited (rho)."""
     tau_min: int = Field(default=1, ge=1)
-    """Smallest tau; 1 lets a limited client do all its work now and then."""
+    """Smallest tau; with 1 a limited client sometimes does all its work."""
     tau_max: int | None = Field(default=None, ge=1)
-    """Largest tau, at the most E; E - 1 when not given."""
+    """Largest tau, at most E; by default E - 1."""
     redraw: Literal["never", "amount", "both"] = "never"
-    """What is drawn again for every dispatch: nothing, tau, or tau and whether the client is limited."""
+    """What is redrawn for every dispatch: nothing, tau, or tau and whether the client is limited."""
 
     @model_validator(mode="after")
     def _ordered(self) -> LimitedWork:
@@ -35,15 +35,15 @@ class LimitedWork(Parameters):
 
 
 class Augmentation(Parameters):
-    """Changes to the images of a mini-batch, drawn anew for every sample of every local step.
+    """Random changes to the images of a mini-batch, redrawn for every sample of every local step.
 
-    Evaluation sees the images as they are.
+    Evaluation uses the original images.
     """
 
     crop_padding: int = Field(default=0, ge=0)
-    """Pixels of black added on all sides, before a piece of the image's own size is cut out at a random place."""
+    """Black pixels added on each side before a random crop of the original size."""
     flip: bool = False
-    """Turn the image left to right with probability 1/2."""
+    """Flip the image horizontally with probability 1/2."""
 
     @model_validator(mode="after")
     def _does_something(self) -> Augmentation:
@@ -56,40 +56,40 @@ class ThreadWorkers(Parameters):
     """Threads on one device: ``training.threads`` of them on a CPU, one on CUDA."""
 
     name: Literal["threads"] = "threads"
-    """Sort of workers."""
+    """Type of workers."""
 
 
 class DeviceWorkers(Parameters):
-    """The CUDA devices of this machine, each with a copy of the data; threads where there is no such device."""
+    """The CUDA devices of this machine, each with a copy of the data; threads if there are none."""
 
     name: Literal["devices"]
-    """Sort of workers."""
+    """Type of workers."""
     count: int | None = Field(default=None, ge=1)
-    """How many of the visible devices are used; all when not given."""
+    """Number of visible devices to use; by default all."""
 
 
 class RayWorkers(Parameters):
     """Processes on a Ray cluster (``pip install "fedsim-des[ray]"``), each with a copy of the data.
 
-    Every node must have fedsim installed and see data and files under the same paths. Nodes must be of the same kind
-    as the machine that starts the run, which aggregates and evaluates.
+    Every node must have fedsim installed and see data and files under the same paths. Nodes must have the same
+    hardware as the machine that starts the run, which aggregates and evaluates.
     """
 
     name: Literal["ray"]
-    """Sort of workers."""
+    """Type of workers."""
     count: int | None = Field(default=None, ge=1)
-    """Processes. When not given, as many as there are CPUs free for, ``training.threads`` each (1 when not given); on
-    CUDA, GPUs."""
+    """Number of processes. By default as many as the free CPUs allow, with ``training.threads`` each (by default 1); on
+    CUDA, one per GPU."""
     address: str | None = None
-    """Of the cluster: ``auto`` for the one on this machine, ``host:port``, ``ray://host:port``; one is started on this
-    machine, and stopped at the end, when not given."""
+    """Address of the cluster: ``auto`` for the one on this machine, ``host:port`` or ``ray://host:port``. By default a
+    cluster is started on this machine, and stopped at the end."""
 
 
 Workers = Annotated[ThreadWorkers | DeviceWorkers | RayWorkers, Field(discriminator="name")]
 
 
 class Training(Parameters):
-    """What a local step is, how many a client does, and where they are executed."""
+    """The local work of clients: what a local step is, how many a client does, and where they are executed."""
 
     optimizer: Annotated[Part[Any], OfKind("optimizer", "sgd")] = BY_DEFAULT
     """Optimizer of the local steps: sgd, adam or adamw."""
@@ -97,38 +97,43 @@ class Training(Parameters):
     """How the learning rate changes: constant, inverse_sqrt, exponential, cosine or piecewise; by round or by
     simulated time."""
     clip_norm: float | None = Field(default=None, gt=0)
-    """Largest Euclidean norm of a mini-batch gradient; longer ones are scaled down to it."""
+    """Largest Euclidean norm of a mini-batch gradient; larger gradients are scaled down to it."""
     batch_size: int = Field(default=32, ge=1, le=10**9)
-    """Samples of a mini-batch; a client with fewer uses all it has, and the last batch of an epoch may be short."""
+    """Samples per mini-batch. A client with fewer samples uses all of them; the last batch of an epoch may be
+    smaller."""
+    batches: Literal["epochs", "with_replacement"] = "epochs"
+    """How mini-batches are drawn: ``epochs`` uses every sample once before any is used again; ``with_replacement``
+    draws each sample independently, as theory assumes (a local epoch has the same number of steps in both)."""
     local_steps: int | None = Field(default=None, ge=1, le=10**9)
-    """Local steps of one dispatch. Give this, local_epochs or time_budget; 10 steps when none is given."""
+    """Local steps per dispatch. Give this, local_epochs or time_budget; the default is 10 steps."""
     local_epochs: float | None = Field(default=None, gt=0, le=10**6)
-    """Passes over a client's own samples; converted to steps, rounded up."""
+    """Passes over a client's samples per dispatch; converted to steps, rounded up."""
     time_budget: Duration | None = None
-    """Compute seconds of one dispatch: each client does as many whole steps as fit, at least one."""
+    """Compute time per dispatch: each client does as many whole steps as fit, at least one."""
     limited: LimitedWork | None = None
-    """Clients that do less than this by a draw; all do what they are asked to when not given."""
+    """Clients that do a random part of this work; by default none."""
     augmentation: Augmentation | None = None
-    """Random crops and mirror images of training samples (image data sets); none when not given."""
+    """Random crops and flips of training samples (image data sets); by default none."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where tensors live and steps are executed; auto is CUDA where there is a device."""
+    """Device of tensors and local steps; ``auto`` is CUDA if there is a device."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of models and gradients; float64 is for verification."""
     autocast: Literal["none", "bfloat16"] = "none"
     """Reduced precision inside the model's forward and backward pass (CUDA only)."""
     executor: Literal["auto", "stacked", "parallel", "plain"] = "auto"
-    """How cohorts are trained: all in one tensor program, one at a time on worker threads, or one after another."""
+    """How a cohort is trained: all clients in one tensor program, one client per worker thread, or one after
+    another."""
     cuda_graphs: Literal["auto"] | bool = "auto"
     """Record the operations of a local step once and start them together from then on, where groups are trained
     stacked on CUDA. Never changes a result. With ``auto``, a run whose steps cannot be recorded, because a module's
     operations depend on values, goes on without it and says so; ``true`` ends such a run with an error."""
     threads: int | None = Field(default=None, ge=1)
-    """Worker threads of local training on CPU; all cores when not given. Never changes a result."""
+    """Worker threads of local training on a CPU; by default one per core. Never changes a result."""
     workers: Workers = ThreadWorkers()
-    """Who trains: threads on one device, all devices of this machine, or processes on a Ray cluster. Never changes a
-    result."""
+    """Where clients are trained: threads on one device, all CUDA devices of this machine, or processes on a Ray
+    cluster. Never changes a result."""
     memory: Literal["device", "host", "disk"] | None = None
-    """Where clients' memories are kept; the first of these that has room when not given."""
+    """Where the state of clients is kept between dispatches; by default the first of these that has room."""
 
     verify: Literal["eager"] | None = None
     """``eager`` trains every dispatch by itself and executes every instruction at once, in place of deferring and

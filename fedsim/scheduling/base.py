@@ -74,6 +74,7 @@ class ServerPort(Protocol):
         samples: training samples of each client, (N,).
         default_steps: local steps of a full workload of each client, (N,), from the training section.
         has_prologue: whether version 0 goes to all clients first; see :meth:`fedsim.methods.base.Method.prologue`.
+        prologue_updates: updates that the prologue waits for; None for those of the clients online at the start.
         detects_failures: whether the server detects that a busy client has gone offline.
         version: number of server updates so far.
         round: rounds closed so far.
@@ -83,6 +84,7 @@ class ServerPort(Protocol):
     samples: npt.NDArray[np.int64]
     default_steps: npt.NDArray[np.int64]
     has_prologue: bool
+    prologue_updates: int | None
     detects_failures: bool
     version: int
     round: int

@@ -54,6 +54,7 @@ class Rules:
         failure_detection_ns: how long after a failure the server notices it; None if it never does.
         aggregation_ns: duration of an aggregation.
         has_prologue: whether version 0 is that of the method's prologue.
+        prologue_updates: updates that it waits for; None for those of the clients online at the start.
         trains_lost_work: whether clients keep what they learned even if the server never uses it.
     """
 
@@ -62,6 +63,7 @@ class Rules:
     failure_detection_ns: int | None = 0
     aggregation_ns: int = 0
     has_prologue: bool = False
+    prologue_updates: int | None = None
     trains_lost_work: bool = False
 
 
@@ -73,6 +75,7 @@ class Facts:
         self.samples = clients.samples
         self.default_steps = clients.work.steps
         self.has_prologue = rules.has_prologue
+        self.prologue_updates = rules.prologue_updates
         self.detects_failures = rules.failure_detection_ns is not None
         self._expected_duration_s = clients.expected_duration_s
         self._seed = seed

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.energy import COMPUTE, DOWNLOAD, UPLOAD, Battery
 from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
 
@@ -76,8 +77,8 @@ class Life:
         dispatch: the dispatch; its client is online at the start.
         deadline_ns: latest useful arrival, if one was announced.
         online_until_ns: when the client goes offline next.
-        stop_ns: when the dispatch is cut off, unless the client crashes before: the server stops it, or the run ends. A
-            runner that learns of it only then sets the attribute to the current instant.
+        stop_ns: when the server stops the dispatch, or the run ends. A runner that learns of it only then sets the
+            attribute to the current instant.
     """
 
     workload: Workload
@@ -93,12 +94,11 @@ class Life:
     compute_ns: int = field(default=0, init=False)
     _bytes: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False)
     _transfer_ns: list[int] = field(default_factory=lambda: [0, 0], init=False)
+    _battery: Battery | None = field(init=False)
 
     def __post_init__(self) -> None:
-        dispatch = self.dispatch
-        self.now_ns = dispatch.dispatched_ns
-        crash_ns = self.workload.crash_ns(dispatch.client, dispatch.sequence, self.now_ns)
-        self.stop_ns = min(self.stop_ns, crash_ns)
+        self.now_ns = self.dispatch.dispatched_ns
+        self._battery = self.workload.battery(self.dispatch.client)
 
     def story(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last it has arrived, is dropped or was stopped."""
@@ -118,13 +118,17 @@ class Life:
         if steps < 1:
             return
 
-        # Step 3. Do them. A client that goes offline drops the work, pauses, stops, or continues offline.
+        # Step 3. Do them, unless the client crashes or its battery runs empty. A client that goes offline drops the
+        # work, pauses, stops, or continues offline.
         end_ns, steps = workload.local_steps(client, sequence, began_ns, step_ns, steps)
-        until_ns = min(end_ns, self.stop_ns)
+        lasts_ns = min(workload.crash_after_ns(client, sequence), self._powered_ns(COMPUTE))
+        fails_ns = workload.after_work_ns(client, began_ns, lasts_ns)
+        until_ns = min(end_ns, self.stop_ns, fails_ns)
         if workload.drops:
             until_ns = min(until_ns, self.online_until_ns)
         self.now_ns, _ = yield LocalSteps(until_ns)
         self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
+        self._discharge(COMPUTE, self.compute_ns)
         if self.now_ns < end_ns or end_ns >= NEVER:
             self.steps_done = workload.steps_by(
                 client, sequence, began_ns, step_ns, steps, self.now_ns
@@ -148,20 +152,31 @@ class Life:
     ) -> Generator[Activity, Reached, bool]:
         """Move bytes whenever the client is online; returns whether all of them arrived."""
         before, moved = self._bytes[direction], 0.0
+        phase = DOWNLOAD if direction is Direction.DOWN else UPLOAD
         # The client may have left and come back while it computed.
         online = self.now_ns <= self.online_until_ns or (yield from self._return())
         while online:
             began_ns = self.now_ns
-            until_ns = min(self.online_until_ns, self.stop_ns)
+            empty_ns = began_ns + self._powered_ns(phase)
+            until_ns = min(self.online_until_ns, self.stop_ns, empty_ns)
             self.now_ns, moved_now = yield Transfer(direction, size_bytes - moved, until_ns)
             self._transfer_ns[direction] += self.now_ns - began_ns
+            self._discharge(phase, self.now_ns - began_ns)
             if moved_now is None:
                 self._bytes[direction] = before + size_bytes
                 return True
             moved += moved_now
             self._bytes[direction] = before + moved
-            online = yield from self._return()
+            online = self.now_ns < empty_ns and (yield from self._return())
         return False
+
+    def _powered_ns(self, phase: int) -> int:
+        """How long the battery lasts in a phase of work, rounded down; NEVER without one."""
+        return NEVER if self._battery is None else self._battery.lasts_ns(phase)
+
+    def _discharge(self, phase: int, worked_ns: int) -> None:
+        if self._battery is not None:
+            self._battery.discharge(phase, worked_ns)
 
     def _return(self) -> Generator[Activity, Reached, bool]:
         """Wait until a client that has left is back; returns False if the dispatch is dropped or stopped first."""

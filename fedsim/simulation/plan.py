@@ -52,6 +52,7 @@ class Planner:
         self._workload = workload
         self._network = workload.population.network
         self._compute = workload.population.compute
+        self._batteries = workload.population.batteries
         self._phases, self._steps_vary = self._constant_phases()
 
     def _constant_phases(self) -> tuple[memoryview[int] | None, bool]:
@@ -103,7 +104,7 @@ class Planner:
             return self.live(dispatch, deadline_ns)
         workload = self._workload
         down, up = workload.bytes_down, workload.bytes_up
-        return _NEW_TUPLE(
+        plan: Plan = _NEW_TUPLE(
             Plan,
             (
                 end,
@@ -118,6 +119,9 @@ class Planner:
                 end - computed,
             ),
         )
+        if self._batteries is not None and not workload.has_charge_for(client, plan):
+            return self.live(dispatch, deadline_ns)
+        return plan
 
     def _undisturbed(
         self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int
@@ -128,8 +132,6 @@ class Planner:
         start_ns, steps = dispatch.dispatched_ns, dispatch.steps
         disturbed = -1, -1, _BEYOND, 0
         off_ns = min(online_until_ns, NEVER - 1)
-        if workload.crashes:
-            off_ns = min(off_ns, workload.crash_ns(client, sequence, start_ns))
         downloaded = network.transfer_end_ns(
             client, Direction.DOWN, workload.bytes_down, start_ns, sequence
         )
@@ -147,6 +149,8 @@ class Planner:
         else:
             work_ns = compute.work_ns(client, sequence, step_ns, steps)
             computed = compute.finish(client, downloaded, work_ns)
+        if workload.crashes and computed - downloaded > workload.crash_after_ns(client, sequence):
+            return disturbed
         if computed > off_ns or workload.upload_is_lost(client, sequence, 0):
             return disturbed
         end = network.transfer_end_ns(client, Direction.UP, workload.bytes_up, computed, sequence)

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from fedsim.devices.population import Population
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.drawn_work import DrawnWork
+from fedsim.simulation.energy import Battery, EnergyUse
 from fedsim.traces.availability import NEVER
 from fedsim.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from fedsim.simulation.life import Plan
 
 _NS_PER_HOUR = 3600 * NS_PER_S
 
@@ -26,6 +31,7 @@ class Workload:
         population, failures, seed: the devices, their failures, and the scenario's seed.
         bytes_down, bytes_up: bytes per download and per upload.
         send_partial_work: whether a client that cannot finish before a deadline stops in time to send what it has.
+        foresight: whether such a client knows its future.
         partial_unit: local steps of the smallest unit that a client sends, such as an epoch, (N,); None: single steps.
         drawn: draws how much work limited clients do; None if no client is limited.
     """
@@ -39,6 +45,7 @@ class Workload:
         *,
         send_partial_work: bool,
         seed: int,
+        foresight: bool = False,
         partial_unit: Sequence[int] | None = None,
         drawn: DrawnWork | None = None,
     ) -> None:
@@ -55,20 +62,36 @@ class Workload:
         self._availability = population.availability
         self.failures = failures
         self._send_partial_work = send_partial_work
+        self._foresight = foresight
         self._partial_unit = partial_unit
         self._drawn = drawn
+        self._energy = EnergyUse(population.power)
         self._crash_stream = Stream(seed, Purpose.FAILURE, 0)
         self._loss_stream = Stream(seed, Purpose.FAILURE, 1)
 
     # -- failures -------------------------------------------------------------------------------------------------
 
-    def crash_ns(self, client: int, sequence: int, start_ns: int) -> int:
-        """When this dispatch would crash; NEVER without crashes."""
+    def crash_after_ns(self, client: int, sequence: int) -> int:
+        """Time at work on local steps after which this dispatch would crash; NEVER without crashes."""
         if not self.crashes:
             return NEVER
         u = self._crash_stream.uniform(client, sequence)
         after_ns = -math.log(u) / self.failures.crash_rate * _NS_PER_HOUR
-        return start_ns + int(after_ns) if after_ns < NEVER else NEVER
+        return int(after_ns) if after_ns < NEVER else NEVER
+
+    def battery(self, client: int) -> Battery | None:
+        """The battery of a client that has just been given work; None if batteries are not modeled."""
+        batteries = self.population.batteries
+        return (
+            None
+            if batteries is None
+            else Battery(batteries.left_j(client), self._energy.watts(client))
+        )
+
+    def has_charge_for(self, client: int, plan: Plan) -> bool:
+        """Whether the battery of a client that has just been given work lasts until the end of a plan."""
+        batteries = self.population.batteries
+        return batteries is None or self._energy.joules(client, plan) <= batteries.left_j(client)
 
     def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
         """Whether this upload of a dispatch (``attempt`` from 0) does not arrive."""
@@ -88,10 +111,11 @@ class Workload:
         step_ns: int,
         deadline_ns: int | None,
     ) -> int:
-        """Local steps that a client sets out to do: those asked for (or drawn), or fewer to meet a deadline.
+        """Local steps that a client does: those requested (or drawn), or fewer to meet a deadline.
 
-        With partial work it stops in time for its upload to reach the server by the deadline at the link's nominal
-        rate. A client that has done no whole step by then declines (0).
+        With partial work it goes on as long as it expects its upload to reach the server by the deadline, at its own
+        pace and its link's nominal rate. A client that would be late even without any step declines (0), and one with
+        foresight also if no whole step ends in time.
         """
         if self._drawn is not None:
             steps = self._drawn.steps(client, sequence, steps)
@@ -100,9 +124,37 @@ class Workload:
         send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
         if send_ns < downloaded_ns:
             return 0
+        if not self._foresight:
+            return self._expected_steps(client, sequence, downloaded_ns, step_ns, steps, send_ns)
         worked_ns = self._worked(client, downloaded_ns, send_ns)
         done = self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
         return self._whole(client, done, steps)
+
+    def _expected_steps(
+        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, send_ns: int
+    ) -> int:
+        """Local steps that a client does if it goes on while it expects to end by ``send_ns``.
+
+        At the end of each unit (a step, or an epoch) it expects the next one to take as long per step as those before,
+        pauses excluded. It has no expectation before the first unit, and does it.
+        """
+        compute, done = self._compute, 0
+        unit = 1 if self._partial_unit is None else self._partial_unit[client]
+        if compute.steady and step_ns:
+            # The expectation is always right, so all units but the last have ended when the last can still be done.
+            latest_ns = max(start_ns, send_ns - unit * step_ns)
+            done = min(self._worked(client, start_ns, latest_ns) // step_ns, steps)
+            done -= done % unit
+        ends_ns = compute.works_ns(client, sequence, step_ns, steps)
+        while done < steps:
+            following = min(unit, steps - done)
+            if done:
+                end_ns = self._end_ns(client, start_ns, ends_ns[done - 1])
+                worked_ns = self.time_at_work_ns(client, start_ns, end_ns)
+                if (send_ns - end_ns) * done < worked_ns * following:
+                    break
+            done += following
+        return done
 
     def local_steps(
         self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
@@ -112,10 +164,7 @@ class Workload:
         A policy that drops the dispatch when its client leaves is not applied here.
         """
         compute, availability = self._compute, self._availability
-        work_ns = compute.work_ns(client, sequence, step_ns, steps)
-        if self._policy == "pause":
-            return self._finish_with_pauses(client, start_ns, work_ns), steps
-        end_ns = compute.finish(client, start_ns, work_ns)
+        end_ns = self._end_ns(client, start_ns, compute.work_ns(client, sequence, step_ns, steps))
         if self._policy == "send_partial":
             # If the download ends at the very instant at which the client goes offline, this is start_ns.
             off_ns = availability.online_until(client, start_ns)
@@ -131,6 +180,14 @@ class Workload:
         """Local steps done by ``until_ns`` of ``steps`` that began at ``start_ns``."""
         worked_ns = self._worked(client, start_ns, until_ns)
         return self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+
+    def after_work_ns(self, client: int, start_ns: int, worked_ns: int) -> int:
+        """When a client has computed for ``worked_ns`` since ``start_ns``, pauses excluded; NEVER if it never has."""
+        if worked_ns >= NEVER:
+            return NEVER
+        if self._policy != "pause":
+            return start_ns + worked_ns
+        return self._availability.finish_after(client, start_ns, worked_ns)
 
     def time_at_work_ns(self, client: int, start_ns: int, until_ns: int) -> int:
         """Time that a client spends computing between two instants of its local steps."""
@@ -152,6 +209,12 @@ class Workload:
         return sum(
             compute.worked(client, on, off) for on, off in self._online(client, start_ns, until_ns)
         )
+
+    def _end_ns(self, client: int, start_ns: int, work_ns: int) -> int:
+        """When work that begins at ``start_ns`` is done; NEVER if it never is."""
+        if self._policy == "pause":
+            return self._finish_with_pauses(client, start_ns, work_ns)
+        return self._compute.finish(client, start_ns, work_ns)
 
     def _finish_with_pauses(self, client: int, start_ns: int, work_ns: int) -> int:
         compute, availability = self._compute, self._availability

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedsim.errors import UserError
+from fedsim.runs.folder import Status
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.sweeps.folder import Sweep, claimed, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
@@ -31,6 +32,7 @@ class SweepProgress:
         failed: failed runs.
         share: progress over all runs, including those in progress; 0 to 1.
         failure: the run that has just failed, with its error.
+        active: folders of the runs in progress.
     """
 
     runs: int
@@ -38,6 +40,7 @@ class SweepProgress:
     failed: int
     share: float
     failure: Result | None = None
+    active: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,10 @@ def sweep(
             for number, run in enumerate(planned)
             if not is_done(path / run.name)
         ]
-        shares = Shares(len(planned))
-        tally = _Tally(path, planned, len(planned) - len(tasks), shares, on_progress)
+        tally = _Tally(path, planned, tasks, on_progress)
         try:
             # Closed at once after an interrupt, so that no process keeps running.
-            with contextlib.closing(_results(tasks, jobs, engine, address, shares)) as results:
+            with contextlib.closing(_results(tasks, jobs, engine, address, tally)) as results:
                 for result in results:
                     tally.add(result)
         finally:
@@ -112,7 +114,7 @@ def sweep(
 
 
 def _results(
-    tasks: Sequence[Task], jobs: int | None, engine: EngineName, address: str | None, shares: Shares
+    tasks: Sequence[Task], jobs: int | None, engine: EngineName, address: str | None, tally: _Tally
 ) -> Generator[Result | None, None, None]:
     count = min(len(tasks), jobs if jobs is not None else usable_cores())
     if not tasks:
@@ -122,9 +124,9 @@ def _results(
 
         yield from run_on_ray(tasks, jobs, address)
     elif count == 1:
-        yield from run_here(tasks, shares)
+        yield from run_here(tasks, tally.shares, tally.look)
     else:
-        yield from run_on_pool(tasks, count, shares)
+        yield from run_on_pool(tasks, count, tally.shares)
 
 
 def usable_cores() -> int:
@@ -141,13 +143,14 @@ class _Tally:
         self,
         path: Path,
         planned: Sequence[PlannedRun],
-        complete: int,
-        shares: Shares,
+        tasks: Sequence[Task],
         on_progress: Callable[[SweepProgress], None] | None,
     ) -> None:
+        self.shares = Shares(len(planned))
         self.failures: dict[str, Result] = {}
-        self._path, self._planned, self._shares = path, planned, shares
-        self._before = self._complete = complete
+        self._path, self._planned = path, planned
+        self._before = self._complete = len(planned) - len(tasks)
+        self._open = {task.name: task for task in tasks}
         self._on_progress = on_progress
         self.write_index()
         self._report(None)
@@ -156,25 +159,36 @@ class _Tally:
         """Count the result of a task; None if time has passed without one."""
         failed = result is not None and result.error is not None
         if result is not None:
-            self._shares.values[result.task.number] = 1.0
+            self.shares.values[result.task.number] = 1.0
+            del self._open[result.task.name]
             if failed:
                 self.failures[result.task.name] = result
             else:
                 self._complete += 1
-            if time.monotonic() - self._written_at >= _INDEX_S:
-                self.write_index()
+        if time.monotonic() - self._written_at >= _INDEX_S:
+            self.write_index()
         self._report(result if failed else None)
+
+    def look(self) -> None:
+        """Note that time has passed."""
+        self.add(None)
 
     def _report(self, failure: Result | None) -> None:
         if self._on_progress is not None:
             count = len(self._planned)
-            share = (self._before + self._shares.in_progress()) / count
+            share = (self._before + self.shares.in_progress()) / count
+            active = tuple(
+                self._path / name
+                for name, task in self._open.items()
+                if self.shares.started(task) or name in self._running
+            )
             self._on_progress(
-                SweepProgress(count, self._complete, len(self.failures), share, failure)
+                SweepProgress(count, self._complete, len(self.failures), share, failure, active)
             )
 
     def write_index(self) -> None:
         """Write the index as it stands."""
         errors = {name: result.error or "" for name, result in self.failures.items()}
-        write_index(self._path, self._planned, errors)
+        statuses = write_index(self._path, self._planned, errors)
+        self._running = {name for name, status in statuses.items() if status == Status.RUNNING}
         self._written_at = time.monotonic()

@@ -20,7 +20,7 @@ from fedsim.catalog import CATALOG
 from fedsim.checksums import text_sha256
 from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError
-from fedsim.locks import locked
+from fedsim.locks import is_owned, locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
@@ -215,19 +215,26 @@ def _as_now(run: Run) -> dict[str, Any]:
         return run.scenario
 
 
-def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]) -> None:
+def write_index(
+    path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]
+) -> dict[str, str]:
     """Write ``index.parquet`` and ``index.csv`` from the run folders.
 
     Args:
         path: the sweep's folder.
         planned: its runs.
         errors: errors of this call, by run; a run may fail before it has a folder.
+
+    Returns:
+        The status of each run; one that was killed and has not been resumed is ``interrupted``.
     """
     rows: list[dict[str, Any]] = []
     for run in planned:
         folder = RunFolder(path / run.name)
         info = folder.read_info() if folder.info.exists() else {}
         status = Status.FAILED if run.name in errors else info.get("status", WAITING)
+        if status == Status.RUNNING and not is_owned(folder.path):
+            status = Status.INTERRUPTED
         row: dict[str, Any] = {"run": run.name, "seed": run.seed, **run.values}
         row |= {"status": str(status), "error": errors.get(run.name, info.get("error") or "")}
         row |= {name: info.get(name) for name in _SUMMARY}
@@ -237,6 +244,7 @@ def write_index(path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, 
     with replacing(path / f"{INDEX}.parquet") as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
     write_text(path / f"{INDEX}.csv", csv_text(table.to_pandas()))
+    return {row["run"]: row["status"] for row in rows}
 
 
 def _column(values: list[Any]) -> pa.Array:

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from ctypes import Array, c_bool, c_double
@@ -47,14 +47,18 @@ class Shares:
         return sum(max(0.0, float(value)) for value in self.values)
 
 
-def run_here(tasks: Sequence[Task], shares: Shares) -> Iterator[Result]:
-    """Perform tasks one after another in this process, each with all cores."""
+def run_here(
+    tasks: Sequence[Task], shares: Shares, on_progress: Callable[[], None]
+) -> Iterator[Result]:
+    """Perform tasks one after another in this process, each with all cores; ``on_progress`` is called meanwhile."""
     performer = Performer(threads=None)
     for task in tasks:
 
         def report(share: float, number: int = task.number) -> None:
             shares.values[number] = share
+            on_progress()
 
+        report(0.0)
         yield performer.perform(task, report)
 
 

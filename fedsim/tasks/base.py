@@ -1,7 +1,7 @@
-"""The base of all kinds of task, and of those that know their gradients in closed form.
+"""The base of all kinds of task, and of tasks with gradients in closed form.
 
-A task answers every question that a run has about what is learned, so that a new kind of task is one file. Whatever
-needs torch is computed on first use; building a task imports torch only for a user's own module.
+Everything that a run needs to know about the learning problem is a method of its task, so that a new kind of task is
+one file. Values that need torch are computed on first use; building a task imports torch only for a user's module.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ FORWARD_PASSES_PER_STEP = 3
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What a task is built with, besides its own parameters.
+    """Context in which a task is built.
 
     Attributes:
         training: the scenario's training section.
         seed: of the partition.
         folder: folder that relative paths refer to.
-        load: loads a data set, or returns the one that an earlier run of this process loaded.
+        load: loads a data set, or returns the one that this process has already loaded.
     """
 
     training: Training
@@ -56,13 +56,13 @@ class TaskContext:
 
 
 class Task(Component, ABC):
-    """A problem shared among clients.
+    """A learning problem whose data is spread over clients.
 
     Attributes:
-        learns: whether there is anything to train; a task that does not learn is only timed.
+        learns: whether there is a model to train; otherwise a run only simulates time.
         layout: names, shapes and offsets of the flat parameter vector (length P).
         samples: training samples of each client, (N,) int64.
-        model_family: which local-training kernels may be used.
+        model_family: determines the gradient kernels that may be used.
     """
 
     learns: ClassVar[bool] = True
@@ -76,7 +76,7 @@ class Task(Component, ABC):
         """The task that ``params``, an instance of ``cls.Params``, describe.
 
         Raises:
-            UserError: its parts do not fit together, or data is missing.
+            UserError: its parts are not compatible, or data is missing.
         """
 
     @property
@@ -96,7 +96,7 @@ class Task(Component, ABC):
 
     def initial(self, stream: Stream, dtype: torch.dtype) -> Tensor:
         """The initial model (P,) on the CPU; a pure function of ``stream`` (purpose INITIAL_MODEL)."""
-        raise TypeError(f"task {self.name} learns nothing")
+        raise TypeError(f"task {self.name} has no model")
 
     @abstractmethod
     def flops_per_sample(self) -> float | None:
@@ -107,7 +107,7 @@ class Task(Component, ABC):
 
     @abstractmethod
     def activations_per_sample(self) -> int:
-        """Numbers that a local step keeps for each sample of its mini-batch until the backward pass."""
+        """Numbers per sample of a mini-batch that a local step keeps for its backward pass."""
 
     def steps_per_epoch(self, batch_size: int) -> IntArray:
         """Local steps of one pass over each client's samples, (N,) int64; see :func:`steps_per_epoch`."""
@@ -128,8 +128,7 @@ class Task(Component, ABC):
         """Memory that training needs on each client's device in bytes, (N,).
 
         This is the least that any implementation needs, without a framework's overhead: the model, its gradient, the
-        optimizer's buffers, ``kept`` numbers of the method, and what a step on one mini-batch keeps for its backward
-        pass.
+        optimizer's buffers, ``kept`` numbers of the method, and the activations of one mini-batch.
         """
         buffers: int = training.optimizer.create().buffers
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
@@ -144,7 +143,7 @@ class Task(Component, ABC):
         return 0
 
     def may_lack_kernel(self, training: Training) -> bool:
-        """Whether only building a kernel shows that the task can be trained as the scenario asks."""
+        """Whether a kernel must be built to know that the scenario's training section is supported."""
         return False
 
     def partition_rows(self) -> dict[str, IntArray] | None:
@@ -168,12 +167,12 @@ class Task(Component, ABC):
 
 
 class AnalyticTask(Task):
-    """A task whose gradients and metrics are formulas; it needs no samples, and batch sizes have no meaning."""
+    """A task with gradients and metrics in closed form; it has no samples, and batch sizes are ignored."""
 
     @property
     @abstractmethod
     def noisy(self) -> bool:
-        """Whether any gradient carries noise."""
+        """Whether gradients have noise."""
 
     @abstractmethod
     def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
@@ -192,7 +191,7 @@ class AnalyticTask(Task):
         Args:
             stream: source of the random numbers (purpose GRADIENT_NOISE).
             clients: clients of the dispatches, (B,).
-            sequences: how many dispatches each client had before, (B,).
+            sequences: number of earlier dispatches of each client, (B,).
             step: number of the local step, from 0.
         """
 

@@ -1,4 +1,4 @@
-"""Datasets: arrays in memory or on disk, and the parts that load them."""
+"""Data sets: arrays in memory or on disk, and the parts that load them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def deferred(
 class Dataset:
     """Samples and labels, split into a training and a shared test part.
 
-    Labels and shapes are known at once; samples may be :func:`deferred` until they are used. They are stored as they
-    come (8-bit images stay 8-bit, files may be memory-mapped); ``raw * scale + shift`` gives what a model sees, and is
-    applied to the samples gathered for a batch.
+    Labels and shapes are known at once; samples may be :func:`deferred` until they are used. They are stored
+    unchanged (8-bit images stay 8-bit, files may be memory-mapped); ``raw * scale + shift``, the input
+    of a model, is computed for the samples of a batch.
 
     Attributes:
         train_x, test_x: samples, (n, *input_shape), uint8 or float32.
@@ -168,7 +168,7 @@ class DatasetComponent(Component, ABC):
         """The data; relative paths in the parameters start at ``folder``, by default the current one.
 
         Raises:
-            UserError: files are missing, damaged, or not what was expected.
+            UserError: files are missing, damaged, or have unexpected content.
         """
 
 

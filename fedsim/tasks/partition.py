@@ -81,7 +81,7 @@ class CountedParameters(PartitionParameters):
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Which client holds which training sample.
+    """The client of each training sample.
 
     Attributes:
         owners: client of each training sample, (n,) int64; :data:`UNUSED` if no client holds it.

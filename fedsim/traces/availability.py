@@ -824,7 +824,7 @@ class OnlineSampler:
         change_us = change_us.take(self._listed)
         self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)
         self._is_online = online.take(self._listed)
-        # Both are brought forward by _online_at; what is known of single clients is this:
+        # Both are advanced by _online_at. State of single clients:
         # whoever is online when the bin starts is so until its next change.
         self._sure_until = self._change * self._is_online
         self._known_from = self._known_until = self._bin_start

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedsim import bundled
 from fedsim.checksums import file_sha256, is_unchanged, stamped
 from fedsim.durable import replacing_folder, write_text
 from fedsim.errors import UserError
@@ -452,6 +453,9 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         raise UserError(
             "no such trace bundle" + (": the symbolic link leads nowhere" if loop else ""),
             where=str(folder),
+            hint=f"built in: {', '.join(bundled.traces())}"
+            if folder.parent == bundled.folder("traces")
+            else None,
         )
     if not file.is_file():
         raise UserError(

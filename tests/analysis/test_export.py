@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from synthetic_runs import build_run
 
 from fedsim.analysis.export import FORMATS, export
-from fedsim.analysis.export.tensorboard import crc32c, record
 from fedsim.cli.export import command
 from fedsim.errors import UserError
 from fedsim.runs import Run
+from fedsim.tracking.events import crc32c, record
 
 
 @pytest.fixture(scope="module")

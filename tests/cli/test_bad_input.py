@@ -124,7 +124,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
         pytest.param("- a\n", ["s.yaml: a scenario is a mapping"], id="a list"),
         pytest.param("task:\n\tname: timing\n", ["s.yaml:2:1: a tab where"], id="tab"),
         pytest.param("task: [1, 2\n", ["s.yaml:2:1: not YAML"], id="open bracket"),
-        pytest.param("a: 1\na: 2\n", ["s.yaml:2:1: the key 'a' is given twice"], id="key twice"),
+        pytest.param("a: 1\na: 2\n", ["s.yaml:2:1: the key 'a' appears twice"], id="key twice"),
         pytest.param(b"name: \xff\n", ["s.yaml: is not UTF-8"], id="not UTF-8"),
         pytest.param("a: !!python/name:os.system\n", ["s.yaml:1:4: the YAML tag"], id="python tag"),
         pytest.param("a: &x [*x]\n", ["s.yaml:1:4: aliases"], id="endless alias"),
@@ -183,8 +183,8 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
         pytest.param(
             PARABOLAS.replace("rounds: 2", "simulated_time: 100s") + "evaluation: {every: 99us}\n",
             [
-                "s.yaml:7:21: evaluation.every: 9.9e-05 s between evaluations makes 1,010,101 of them",
-                "measure less often than every 0.0001 s",
+                "s.yaml:7:21: evaluation.every: 9.9e-05 s between evaluations gives 1,010,101 of them",
+                "evaluate less often than every 0.0001 s",
             ],
             id="more evaluations than a run makes",
         ),
@@ -297,7 +297,7 @@ def test_the_bundle_without_the_mistakes_runs(run: Callable[..., Result], tmp_pa
             PARABOLAS.replace(
                 "local_steps: 2", "local_steps: 2, optimizer: {name: sgd, nesterov: true}"
             ),
-            ["s.yaml:2:39: training.optimizer: nesterov is a form of momentum, which is 0"],
+            ["s.yaml:2:39: training.optimizer: nesterov needs momentum, which is 0"],
             id="Nesterov without momentum",
         ),
         pytest.param(

@@ -98,7 +98,7 @@ def test_draws_with_replacement_count_as_recorded(tmp_path: Path) -> None:
 def test_a_timeline_is_not_measured_without_end(tmp_path: Path) -> None:
     recorded = fedsim.run(quadratic([[0], [1]]), tmp_path / "recorded")
     scenario = quadratic([[0], [1]], evaluation={"every": "1us"})
-    with pytest.raises(UserError, match=r"evaluation\.every: 1e-06 s .* makes 6,000,256 of them"):
+    with pytest.raises(UserError, match=r"evaluation\.every: 1e-06 s .* gives 6,000,256 of them"):
         fedsim.run(scenario, tmp_path / "learned", timeline=recorded)
     assert not (tmp_path / "learned").exists()
 
@@ -113,20 +113,20 @@ def changed(section: str, **values: Any) -> dict[str, Any]:
     ("scenario", "reason"),
     [
         (changed("stop", target={"accuracy": 0.9}), "ends at a target"),
-        (changed("stop", rounds=7), "stop.rounds decides about time"),
+        (changed("stop", rounds=7), "stop.rounds affects time"),
         (
             changed("devices", compute={"name": "lognormal", "median": "0.2s"}),
-            "devices.compute.median decides about time",
+            "devices.compute.median affects time",
         ),
         (
             changed("server", schedule={"name": "sync", "deadline": "4s"}),
-            "server.schedule.over_selection decides about time",
+            "server.schedule.over_selection affects time",
         ),
-        (changed("server", method={"name": "scaffold"}), "transfers would take another time"),
-        (changed("training", local_steps=6), "other numbers of local steps"),
+        (changed("server", method={"name": "scaffold"}), "bytes down, but"),
+        (changed("training", local_steps=6), "the numbers of local steps per dispatch differ"),
         (
             changed("task", partition={"name": "dirichlet", "alpha": 0.1, "clients": 12}),
-            "other numbers of samples",
+            "the numbers of samples per client differ",
         ),
         (
             changed("task", partition={"name": "iid", "clients": 11}),
@@ -177,7 +177,7 @@ def test_selection_by_loss_gives_no_timeline(tmp_path: Path) -> None:
     )
     scenario = changed("server", selection={"name": f"{selection}:Curious", "cohort": 4})
     recorded = fedsim.run(scenario, tmp_path / "recorded")
-    with pytest.raises(UserError, match="asked for learned values"):
+    with pytest.raises(UserError, match="used learned values"):
         fedsim.run(scenario, tmp_path / "learned", timeline=recorded)
 
 

@@ -122,3 +122,32 @@ def test_every_sample_is_equally_likely_to_come_first() -> None:
         np.searchsorted(np.sort(ROWS[38:108]), batches.rows[0, :, 0].numpy()), minlength=70
     )
     assert ((firsts - 10) ** 2 / 10).sum() < 120  # the 99.99 % point with 69 degrees of freedom
+
+
+def test_batches_with_replacement_are_the_documented_draws() -> None:
+    """Each sample is the top 31 bits of its hash, scaled to the client's samples; no epochs, no short batches."""
+    order = BatchOrder(9, OFFSETS, ROWS, 32, torch.device("cpu"), with_replacement=True)
+    key = Stream(9, Purpose.DATA_ORDER).key
+    for client, count in ((0, 5), (3, 32)):
+        batches = draw(order, [client], 2, 4, sequence=4, phase=1)
+        for step in (2, 3):
+            expected = []
+            for position in range(count):
+                hashed = key
+                for counter in (client, 4, 1, step, position):
+                    hashed = mix64((hashed + (counter + 1) * GOLDEN) & MASK)
+                expected.append(ROWS[OFFSETS[client] + ((hashed >> 33) * SIZES[client] >> 31)])
+            assert drawn_rows(batches, step, 0) == expected
+    # Neither the group nor the steps drawn together matter.
+    alone, together = draw(order, [3], 0, 1), draw(order, [1, 3, 4], 0, 3)
+    assert drawn_rows(alone, 0, 0) == drawn_rows(together, 0, 1)
+
+
+def test_draws_with_replacement_are_uniform() -> None:
+    order = BatchOrder(9, OFFSETS, ROWS, 32, torch.device("cpu"), with_replacement=True)
+    batches = draw(order, [3], 0, 2000)
+    counts = np.bincount(batches.rows[:, 0].flatten().numpy(), minlength=OFFSETS[-1])
+    counts = counts[np.sort(ROWS[OFFSETS[3] : OFFSETS[4]])]
+    expected = 2000 * 32 / 70
+    assert counts.sum() == 2000 * 32
+    assert ((counts - expected) ** 2 / expected).sum() < 69 + 4 * (2 * 69) ** 0.5

@@ -87,6 +87,7 @@ def test_staleness_weights() -> None:
     [
         ({"name": "constant"}, lambda s: 1.0),
         ({"name": "polynomial", "exponent": 0.5}, lambda s: (s + 1) ** -0.5),
+        ({"name": "polynomial", "exponent": -0.5}, lambda s: (s + 1) ** 0.5),
         (
             {"name": "hinge", "delay": 1, "slope": 2},
             lambda s: 1.0 if s <= 1 else 1 / (2 * (s - 1) + 1),
@@ -225,14 +226,16 @@ def test_fedbuff_under_the_synchronous_schedule_is_fedavg() -> None:
 # -- FedAT -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("silent", ["skip", "initial"])
 @pytest.mark.parametrize("cross_tier", ["reversed", "uniform"])
-def test_fedat(cross_tier: str) -> None:
-    """Equation 4 with three tiers: w = sum_k (updates of tier M + 1 - k) / (all updates) w_k."""
+def test_fedat(cross_tier: str, silent: str) -> None:
+    """Equation 4 with three tiers: w = sum_k (updates of tier M + 1 - k) / (all updates) w_k; of the tiers heard from,
+    or literally."""
     samples = [1, 3, 2]
     step_s = [1.0, 2.5, 6.5]
     world = quadratics(
         step_s,
-        {"name": "fedat", "cross_tier": cross_tier},
+        {"name": "fedat", "cross_tier": cross_tier, "silent_tiers": silent},
         schedule={"name": "tiered"},
         until_s=80,
         samples=samples,
@@ -242,9 +245,11 @@ def test_fedat(cross_tier: str) -> None:
         ((tier, _, model, _),) = updates
         models[tier] = model
         counts[tier] += 1
-        weights = [counts[2 - k] / sum(counts) for k in range(3)]
-        if cross_tier == "uniform":
-            weights = [1 / 3] * 3
+        heard = [k for k in range(3) if counts[k] or silent == "initial"]
+        weights = [0.0] * 3
+        for k, mirrored in zip(heard, heard[::-1], strict=True):
+            uniform = cross_tier == "uniform"
+            weights[k] = 1 / len(heard) if uniform else counts[mirrored] / sum(counts)
         expected = sum(weight * value for weight, value in zip(weights, models, strict=True))
         assert world.w[version + 1] == pytest.approx(expected, rel=1e-12, abs=1e-15)
     assert min(counts) > 5

@@ -322,7 +322,7 @@ def test_a_gradient_at_the_last_model_is_sent_up() -> None:
 
 
 def test_momentum_of_the_local_optimizer() -> None:
-    """A constant gradient carries 1 / (1 - beta) times as far, so g = -(1 - beta) Delta / (eta S)."""
+    """g = -Delta / (eta a), where a sums the coefficients of S gradients: 1 for S = 1, and 2.5 for S = 2 (1 + 1.5)."""
     training = {"optimizer": {"name": "sgd", "lr": 0.2, "momentum": 0.5}}
     task = four()
     x = play("fedlga", task, [FOUR], steps=4, training=training).x
@@ -336,9 +336,63 @@ def test_momentum_of_the_local_optimizer() -> None:
         deltas.append(w - 1)
     m = (deltas[0] + deltas[1]) / 2
     for i, steps in ((2, 2), (3, 1)):
-        g = -0.5 * deltas[i] / (0.2 * steps)
+        g = -deltas[i] / (0.2 * {1: 1.0, 2: 2.5}[steps])
         deltas[i] += g * g * (m - deltas[i])
     close(x[1], 1 + np.mean(deltas))
+
+
+def test_secant_with_momentum_divides_by_the_missing_distance() -> None:
+    """Steps 3 and 4 of 4 carry 1.75 + 1.875 with momentum 1/2, steps 2 to 4 1.5 more."""
+    training = {"optimizer": {"name": "sgd", "lr": 0.2, "momentum": 0.5}}
+    plain = play("fedlga", four(), [FOUR], steps=4, training=training, hessian="none").x
+    alone = [
+        play("fedavg", four(), [[Part(i, s)]], steps=4, training=training).x
+        for i, s in enumerate((4, 4, 2, 1))
+    ]
+    deltas = [x[1] - x[0] for x in alone]
+    m = (deltas[0] + deltas[1]) / 2
+    expected = plain[1]
+    for i, missing in ((2, 1.75 + 1.875), (3, 1.5 + 1.75 + 1.875)):
+        gap = m - deltas[i]
+        expected += (gap / (0.2 * missing)) ** 2 * gap / 4
+    x = play("fedlga", four(), [FOUR], steps=4, training=training, grad_source="secant").x
+    close(x[1], expected)
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_a_unit_gradient_makes_the_correction_the_projection_of_the_gap(scale: float) -> None:
+    """In one dimension G = 1 for any g: B counts as m, -7/8 (C1); with sign -1 as -1/4 + 5/8. C5 does not blow up."""
+    task = two(scale, 0.0, scale / 2)
+    close(contribution(task, unit_gradient=True), -7 / 8 * scale)
+    close(contribution(task, unit_gradient=True, sign=-1), 3 / 8 * scale)
+
+
+@pytest.mark.parametrize(
+    ("partial", "expected"), [("average", -9 / 16), ("drop", -7 / 8), ("zero", -7 / 16)]
+)
+def test_fedavg_averages_drops_or_zeroes_partial_work(partial: str, expected: float) -> None:
+    """C1: changes of -7/8 (full) and -1/4 (one of three steps)."""
+    x = play(
+        "fedavg", two(1.0, 0.0, 0.5), [TWO], lr=0.5, steps=3, weights="uniform", partial=partial
+    ).x
+    close(x[1] - x[0], expected)
+    nobody = play(
+        "fedavg", two(1.0, 0.0, 0.5), [[Part(0, 1), Part(1, 2)]], lr=0.5, steps=3, partial="drop"
+    ).x
+    assert nobody[1] == nobody[0] or partial != "drop"
+
+
+def test_a_unit_gradient_in_two_dimensions() -> None:
+    """C6: the correction is u <u, d> with u = g / |g|; g = (.8125, .59375), d = m - Delta_3."""
+    g = np.array([0.8125, 0.59375])
+    d = np.array([-0.1171875 + 0.40625, -0.31982421875 + 0.296875])
+    expected = np.array([-0.40625, -0.296875]) + g * (g @ d) / (g @ g)
+    methods = {
+        unit: play("fedlga", six(), [SIX], lr=0.25, steps=4, unit_gradient=unit, hessian=hessian)
+        for unit, hessian in ((True, "outer"), (False, "none"))
+    }
+    moved = methods[True].models[1] - methods[False].models[1]
+    close(moved * 3, expected - np.array([-0.40625, -0.296875]))
 
 
 # -- invariants (section 8.1) ----------------------------------------------------------------------

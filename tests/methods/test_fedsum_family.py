@@ -556,3 +556,77 @@ def test_the_first_download_changes_bytes_alone() -> None:
     assert isinstance(method, FedSumCr)
     assert [vector.elements for vector in method.first_download()] == [1]
     assert not plain.learner.station.method.first_download()
+
+
+# -- weight decay ------------------------------------------------------------------------------------------------------
+
+DECAYED = {"optimizer": {"name": "sgd", "lr": 0.1, "weight_decay": 1.0}}
+
+
+@pytest.mark.parametrize("method", ["fedsum_b", "fedsum", "fedsum_cr", "scaffold"])
+def test_weight_decay_is_part_of_the_objective(method: str) -> None:
+    """(x - 1) + 3 (x + 1) + 2 x = 0 at -1/3, whichever clients come."""
+    log = [[k % 2] if k % 3 else [0, 1] for k in range(600)]
+    training = {"optimizer": {"name": "sgd", "lr": 0.02, "weight_decay": 1.0}}
+    close(play(method, q2(), log, steps=2, training=training).x[-1], -1 / 3, rel=2e-3)
+
+
+def test_iterates_of_fedsum_with_weight_decay() -> None:
+    """Two steps per round, written out with the gradients a (w - c) + w of the decayed objective."""
+    a, c, h, y, x = (1.0, 3.0), (1.0, -1.0), [0.0, 0.0], 0.0, 2.0
+    log = [[0], [0, 1], [1], [0, 1]]
+    expected = []
+    for clients in log:
+        received, start, old = y, x, list(h)
+        for i in clients:
+            w, gradients = start, []
+            for _ in range(2):
+                gradients.append(a[i] * (w - c[i]) + w)
+                w -= 0.1 / 2 * (gradients[-1] + received - old[i])
+            h[i] = sum(gradients) / 2
+            y += h[i] - old[i]
+        x -= 0.1 * 2 / 2 * y
+        expected.append(x)
+    close(play("fedsum", q2(), log, steps=2, training=DECAYED).x[1:], expected)
+
+
+def test_iterates_of_fedsum_b_with_weight_decay() -> None:
+    """From 2 along the gradients at the received model, decay included."""
+    x1 = 2 - 0.1 * ((2 - 1) + 2)
+    x2 = x1 - 0.1 * ((x1 - 1 + x1) + (3 * (x1 + 1) + x1))
+    close(play("fedsum_b", q2(), [[0], [0, 1]], steps=2, training=DECAYED).x[1:], [x1, x2])
+
+
+# -- baselines ---------------------------------------------------------------------------------------------------------
+
+
+def test_fedvarp_remembers_gradients_or_changes() -> None:
+    """Rates 0.1, 0.1 / sqrt 2, ...: what is remembered in the unit of changes is too large when it is used again."""
+    training = {
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "lr_schedule": {"name": "inverse_sqrt", "scale": 1},
+    }
+    rates = [0.1 / np.sqrt(t + 1) for t in range(3)]
+    log = [[0, 1], [0], [1]]
+    for remembers in ("gradients", "changes"):
+        a, c, latest, x, expected = (1.0, 3.0), (1.0, -1.0), [0.0, 0.0], 2.0, []
+        for rate, clients in zip(rates, log, strict=True):
+            unit = rate if remembers == "gradients" else 1.0
+            fresh = {i: -rate * a[i] * (x - c[i]) / unit for i in clients}
+            mean = sum(latest) / 2
+            change = mean + sum(fresh[i] - latest[i] for i in clients) / len(clients)
+            for i in clients:
+                latest[i] = fresh[i]
+            x += unit * change
+            expected.append(x)
+        played = play("fedvarp", q2(), log, training=training, remembers=remembers)
+        close(played.x[1:], expected)
+
+
+def test_fedawe_measures_the_mean_of_all_clients_models() -> None:
+    """From 2 with rate 0.1: client 0 moves to 1.9, then client 1 by twice 0.1 x 3 x 3, then both; their mean counts."""
+    played = play("fedawe", q2(), [[0], [1], [0, 1]], evaluated="client_average")
+    own = [2 - 0.1, 2 - 2 * 0.9]
+    newest = np.mean([own[0] - 2 * 0.1 * (own[0] - 1), own[1] - 0.1 * 3 * (own[1] + 1)])
+    close(played.x[1:], [(own[0] + 2) / 2, sum(own) / 2, newest])
+    close(played.memory("own")[:, 0], [newest] * 2)

@@ -159,10 +159,26 @@ def test_clients_that_are_offline_at_the_start_have_no_prologue(
     assert run.aggregations["time_s"].to_numpy() == pytest.approx([9.8, 80.2], abs=1e-6)
 
 
+@pytest.mark.parametrize("wanted", [1.0, 2])
+def test_a_prologue_can_wait_for_clients_that_are_offline(
+    links: Path, wanted: float, tmp_path: Path
+) -> None:
+    """A checks in after a minute and answers 10.6 s later; the deadline of the rounds does not apply."""
+    method = {"name": "scaffold_p", "c0_clients": wanted}
+    schedule = {"name": "sync", "deadline": "30s"}
+    scenario = two_links(links, {}, server={"method": method, "schedule": schedule})
+    scenario["stop"] = {"rounds": 1}
+    scenario["devices"]["availability"] = {"name": "trace", "trace": str(links)}
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.aggregations["contributor_ids"].map(len).to_list()[0] == 2
+    assert run.aggregations["time_s"].to_list()[0] == pytest.approx(70.6, abs=1e-6)
+    assert run.dispatches["version"].to_list() == [0, 0, 1, 1]
+
+
 def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Path) -> None:
     for schedule in ("async", "buffered"):
         server = {"method": {"name": "scaffold_p"}, "schedule": {"name": schedule}}
-        with pytest.raises(UserError, match="of the same round"):
+        with pytest.raises(UserError, match="begins with work by all clients"):
             fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
     server = {"method": {"name": "scaffold_p"}, "schedule": {"name": "window"}}
     with pytest.raises(UserError, match="begins with work by all clients"):

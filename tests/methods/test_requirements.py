@@ -39,8 +39,15 @@ def made(name: str, optimizer: dict[str, Any], **params: Any) -> Method:
         ("scaffold", {"uplink": 1}, DECAY, "sync", ["training.optimizer"]),
         ("scaffold", {"uplink": 1}, ADAM, "async", ["server.schedule", "training.optimizer"]),
         ("scaffold_p", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
-        ("scaffold_p", {"c0": "zero"}, MOMENTUM, "buffered", ["server.schedule"]),
-        ("scaffold_p", {}, PLAIN, "async", ["server.schedule", "server.schedule"]),
+        # One rule for SCAFFOLD and Scaffold-P: any schedule, but for one vector up and for the work before round one.
+        ("scaffold", {}, PLAIN, "buffered", []),
+        ("scaffold_p", {"c0": "zero"}, MOMENTUM, "buffered", []),
+        ("scaffold_p", {"c0": "zero", "uplink": 1}, PLAIN, "async", ["server.schedule"]),
+        ("scaffold_p", {}, PLAIN, "async", ["server.schedule"]),
+        ("fedsum", {}, DECAY, "sync", []),
+        ("fedsum", {}, MOMENTUM, "sync", ["training.optimizer"]),
+        ("fedsum_b", {}, ADAM, "sync", ["training.optimizer"]),
+        ("fedsum_cr", {}, MOMENTUM, "sync", ["training.optimizer"]),
         ("fedavg_p", {}, ADAM, "async", []),
         ("fedavg_p", {"keep_v_on_drop": True}, ADAM, "async", ["server.schedule"]),
         ("fednova", {}, MOMENTUM, "sync", []),
@@ -68,9 +75,9 @@ def test_messages_name_the_method_and_the_reason() -> None:
     assert error.message.startswith("FedNova does not work with adam: ")
 
 
-def test_the_reason_of_a_class_is_not_replaced_by_that_of_a_parameter() -> None:
-    method = made("scaffold_p", PLAIN, keep_v_on_drop=True)
-    assert method.only_synchronous == type(method).only_synchronous
+def test_the_first_of_two_reasons_is_given() -> None:
+    method = made("scaffold_p", PLAIN, keep_v_on_drop=True, uplink=1)
+    assert method.only_synchronous.startswith("with keep_v_on_drop")
 
 
 def test_methods_and_metrics_are_read_without_torch() -> None:

@@ -11,6 +11,8 @@ SECOND = 10**9
 def random_case(seed: int) -> dict[str, Any]:
     """A scenario and its trace; whole seconds and round rates, so that things often happen at one instant."""
     rng = random.Random(seed)
+    # What was added later draws from a second generator, so that each seed keeps its case otherwise.
+    more = random.Random(-1 - seed)
     clients = rng.randint(2, 6)
     horizon = rng.choice([60, 120, 250])
     tables: dict[str, Any] = {
@@ -42,6 +44,9 @@ def random_case(seed: int) -> dict[str, Any]:
             "compute_w": 2, "download_w": 0, "upload_w": 0, "recharge_w": rng.choice([1, 2, 4]),
         }  # fmt: skip
         devices["compute"]["step"] = [rng.choice([0.5, 1, 1, 2, 4]) for _ in range(clients)]
+        devices["energy"]["download_w"], devices["energy"]["upload_w"] = more.choice(
+            [(0, 0), (0, 0), (1, 2), (0.5, 4)]
+        )
     if rng.random() < 0.1:
         devices["compute"]["perturbations"] = [
             {"at": rng.choice([3, 10, 20]), "until": rng.choice([25, 30.5, 60]), "factor": 2}
@@ -49,6 +54,11 @@ def random_case(seed: int) -> dict[str, Any]:
     server: dict[str, Any] = {}
     schedule = _schedule(rng, clients, server, devices["network"]["name"] == "shared")
     server["schedule"] = schedule
+    if schedule["name"] == "sync" and "deadline" in schedule:
+        if more.random() < 0.3:
+            server["partial_work"] = "send"
+        if "partial_work" in server:
+            server["foresight"] = more.random() < 0.5
     training: dict[str, Any] = {"local_steps": rng.choice([1, 3, 5, 10])}
     if rng.random() < 0.15 and schedule["name"] != "tiered":
         training = {"time_budget": rng.choice([2, 5, 7.5])}
@@ -262,6 +272,7 @@ def features(case: dict[str, Any]) -> set[str]:
         found.add("battery")
     if server.get("partial_work") == "send":
         found.add("partial_work send")
+        found.add("foresight" if server.get("foresight") else "no foresight")
     if server.get("partial_unit") == "epoch":
         found.add("partial_unit epoch")
     found |= {name for name in ("time_budget", "local_epochs") if name in scenario["training"]}

@@ -113,11 +113,11 @@ def constant(rate: Any) -> Rate:
 
 
 def series_rate(
-    tables: dict[str, Any], client: int, direction: str, on_end: str, until: int
+    tables: dict[str, Any], client: int, direction: str, on_end: str, until: int, begin: int
 ) -> Rate:
-    """The rate of a client that rides a series, from time 0 on."""
+    """The rate of a client that rides a series, from time 0 on, which is ``begin`` in the trace."""
     series, offset, scale = next(
-        (s, o, f) for c, s, o, f in tables["network_assign"] if c == client
+        (s, o + begin, f) for c, s, o, f in tables["network_assign"] if c == client
     )
     rows = [
         (start, end, rate * exact(scale))
@@ -234,11 +234,13 @@ class Devices:
         self.latency = nanoseconds(network.get("latency", 0.04))
         if network["name"] == "traced":
             on_end = network.get("on_end", tables["on_end"])
+            begin = nanoseconds(self.scenario["devices"].get("availability", {}).get("start", 0))
             self.down = [
-                series_rate(tables, c, "down", on_end, self.until) for c in range(self.clients)
+                series_rate(tables, c, "down", on_end, self.until, begin)
+                for c in range(self.clients)
             ]
             self.up = [
-                series_rate(tables, c, "up", on_end, self.until) for c in range(self.clients)
+                series_rate(tables, c, "up", on_end, self.until, begin) for c in range(self.clients)
             ]
             self.down_nominal, self.up_nominal = (
                 [series_mean(tables, c, d) for c in range(self.clients)] for d in ("down", "up")
@@ -299,7 +301,7 @@ class Devices:
         return transfers + self.full_steps(client) * Fraction(self.step[client], NS)
 
     def crash_after(self, client: int, sequence: int) -> int:
-        """Nanoseconds of work after which a dispatch crashes."""
+        """Nanoseconds of compute time after which a dispatch crashes."""
         per_hour = self.failures.get("crash_rate", 0)
         if not per_hour:
             return FOREVER
@@ -322,13 +324,49 @@ class Devices:
     # ------------------------------------------------------------------------------------- the life
 
     def life(
-        self, client: int, start: int, steps: int, sequence: int, deadline: int | None
+        self,
+        client: int,
+        start: int,
+        steps: int,
+        sequence: int,
+        deadline: int | None,
+        charge: Fraction | None,
     ) -> Life:
-        """The whole life of a dispatch on links that are not shared."""
+        """The whole life of a dispatch on links that are not shared; ``charge`` in joules, None without a battery."""
         life = Life(start)
         self._live(life, client, steps, sequence, deadline)
-        crash = self.crash_after(client, sequence)
-        return _crashed(life, crash)
+        at = min(self.crashes(life, self.crash_after(client, sequence)), self.empties(life, charge))
+        return (
+            life
+            if (life.ended is not None and life.ended <= at) or at >= FOREVER
+            else _ended(life, at)
+        )
+
+    def crashes(self, life: Life, after: int) -> int:
+        """The instant at which so much compute time is spent without pauses; FOREVER if the steps are done by then."""
+        for phase in life.phases:
+            for start, end in phase.stretches if phase.kind == "compute" else []:
+                if after < end - start or (after == end - start and end != life.computed):
+                    return start + after
+                after -= end - start
+        return FOREVER
+
+    def empties(self, life: Life, charge: Fraction | None) -> int:
+        """The instant, rounded down, at which the battery is empty; FOREVER if it lasts.
+
+        A phase that ends at that very instant is done.
+        """
+        if charge is None:
+            return FOREVER
+        watts = dict(zip(("download", "compute", "upload"), self.power(), strict=True))
+        for phase in life.phases:
+            for number, (start, end) in enumerate(phase.stretches):
+                power, last = watts[phase.kind], number == len(phase.stretches) - 1
+                need = power * (end - start) / NS
+                if power and (need > charge or (need == charge and not last)):
+                    return start + math.floor(charge / power * NS)
+                charge -= need
+        return FOREVER
 
     def _live(
         self, life: Life, client: int, steps: int, sequence: int, deadline: int | None
@@ -337,12 +375,7 @@ class Devices:
         if end is None:
             return
         life.downloaded = end
-        limit = None
-        if deadline is not None and self.scenario["server"].get("partial_work") == "send":
-            limit = (
-                deadline - self.latency - round(8 * NS * self.bytes_up / self.up_nominal[client])
-            )
-        computed = self.compute(life, client, end, steps, limit)
+        computed = self.compute(life, client, end, steps, self.send_by(client, deadline))
         if computed is None:
             return
         life.computed = computed
@@ -357,6 +390,14 @@ class Devices:
                 return
             at = arrival
         life.ended = at
+
+    def send_by(self, client: int, deadline: int | None) -> int | None:
+        """When a client that works for a deadline should send, as far as it can tell; None if it need not care."""
+        server, network = self.scenario["server"], self.scenario["devices"]["network"]
+        if deadline is None or server.get("partial_work") != "send":
+            return None
+        rate = min(self.up_nominal[client], exact(network.get("server_up", FOREVER)))
+        return deadline - self.latency - round(8 * NS * self.bytes_up / rate)
 
     def transfer(self, life: Life, kind: str, client: int, at: int) -> int | None:
         """The instant at which the last byte has arrived; None (``life.ended`` says when) if it never does."""
@@ -415,6 +456,10 @@ class Devices:
         life.phases.append(phase)
         step = self.step[client]
         begin, done_before = at, Fraction(0)
+        foresight = self.scenario["server"].get("foresight", False)
+        if limit is not None and limit < begin:
+            life.ended = begin
+            return None
         while True:
             if not self.is_online(client, at) and self.policy != "finish":
                 if self.policy == "drop":
@@ -429,7 +474,7 @@ class Devices:
             leave = FOREVER if self.policy == "finish" else self.leaves(client, at)
             for number in range(len(life.steps_ends), steps):
                 end = round(self.when_done(client, at, (number + 1) * step - done_before))
-                if limit is not None and end > limit:
+                if foresight and limit is not None and end > limit:
                     self._whole(life)
                     stop = life.steps_ends[-1] if life.steps_ends else begin
                     phase.stretches.append((at, leave))
@@ -438,12 +483,24 @@ class Devices:
                 if end > leave or end >= FOREVER:
                     break
                 life.steps_ends.append(end)
+                if limit is not None and not foresight:
+                    worked = phase.active(FOREVER) + end - at
+                    if self._should_send(len(life.steps_ends), steps, worked, limit - end):
+                        phase.stretches.append((at, end))
+                        return end
             if len(life.steps_ends) == steps:
                 phase.stretches.append((at, life.steps_ends[-1]))
                 return life.steps_ends[-1]
             phase.stretches.append((at, leave))
             done_before += self.nominal(client, at, leave)
             at = leave
+
+    def _should_send(self, done: int, steps: int, worked: int, left: int) -> bool:
+        """Whether the next step or epoch would take longer than what is left, at the pace of those done so far."""
+        whole = self.scenario["server"].get("partial_unit") == "epoch"
+        unit = self.epoch_steps() if whole else 1
+        following = min(unit, steps - done)
+        return done % unit == 0 and following > 0 and Fraction(worked, done) * following > left
 
     def _whole(self, life: Life) -> None:
         """Leave out the steps that are not sent."""
@@ -455,14 +512,6 @@ class Devices:
             life.ended = at
             return None
         return at
-
-
-def _crashed(life: Life, after: int) -> Life:
-    """The life as the crash leaves it, so long after the hand-out."""
-    at = life.start + after
-    if after >= FOREVER or (life.ended is not None and life.ended <= at):
-        return life
-    return _ended(life, at)
 
 
 def _ended(life: Life, at: int) -> Life:

@@ -155,6 +155,9 @@ class Sync(Schedule):
         """Start a round, or wait until enough clients are there."""
         server = self.server
         server.forget(self.waiting)
+        if server.busy_until > server.now:
+            server.timer(server.busy_until, self.begin)
+            return
         there = server.there()
         over = exact(self.section.get("over_selection", 1))
         cohort = server.selection.cohort

@@ -200,7 +200,12 @@ class Simulation:
             self.links.begin(dispatch)
         else:
             dispatch.life = self.devices.life(
-                client, self.now, dispatch.steps, dispatch.sequence, dispatch.deadline
+                client,
+                self.now,
+                dispatch.steps,
+                dispatch.sequence,
+                dispatch.deadline,
+                None if self.capacity is None else self.charge[client],
             )
             self.end_at(dispatch)
         if len(self.dispatches) == self.stop.get("dispatches"):
@@ -260,10 +265,11 @@ class Simulation:
         client = dispatch.client
         self.working.pop(client, None)
         if self.capacity is not None:
-            self.charge[client] = max(Fraction(0), self.charge[client] - self.energy(dispatch))
+            self.charge[client] -= self.energy(dispatch)
+            assert self.charge[client] >= 0
             self.charged_at[client] = at
             self.resting[client] = at
-            missing = self.capacity * self.floor - self.charge[client]
+            missing = self.capacity * max(self.floor, Fraction(1, 100)) - self.charge[client]
             if missing > 0:
                 nanos = missing / self.recharge * NS
                 self.resting[client] = at + math.ceil(nanos)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tests.oracle.devices import FOREVER, NS, Phase, exact
+from tests.oracle.devices import FOREVER, NS, Life, Phase, exact
 
 if TYPE_CHECKING:
     from tests.oracle.server import Dispatch, Event, Simulation
@@ -104,8 +104,6 @@ class SharedLinks:
     def begin(self, dispatch: Dispatch) -> None:
         """Start a dispatch."""
         self.events[dispatch] = []
-        crash = self.devices.crash_after(dispatch.client, dispatch.sequence)
-        self._at(dispatch, self.server.now + crash, END, lambda: self._lose(dispatch))
         self._start(dispatch, "download")
 
     def _at(self, dispatch: Dispatch, at: int, kind: int, act: Callable[[], None]) -> None:
@@ -131,6 +129,8 @@ class SharedLinks:
             self._at(dispatch, back, FLOW, lambda: self._flow(transfer))
             return
         transfer.since = now
+        empty = self._empty(dispatch)
+        self._at(dispatch, empty, LEAVE, lambda: self._run_dry(transfer, now))
         leaves = self.devices.leaves(dispatch.client, now)
         self._at(dispatch, leaves, LEAVE, lambda: self._leave(transfer))
         if transfer.left:
@@ -153,6 +153,22 @@ class SharedLinks:
                 self._at(dispatch, at, kind, lambda: self._arrived(transfer))
 
         return act
+
+    def _run_dry(self, transfer: Transfer, since: int) -> None:
+        """The battery is empty, unless the transfer has ended or stopped since."""
+        if transfer in self.transfers and transfer.since == since:
+            self._lose(transfer.dispatch)
+
+    def _empty(self, dispatch: Dispatch) -> int:
+        """When the battery is empty if the work under way goes on."""
+        server, life = self.server, dispatch.life
+        if server.capacity is None:
+            return FOREVER
+        ahead = [transfer for transfer in self.transfers if transfer.dispatch is dispatch]
+        phases = [Phase(phase.kind, list(phase.stretches)) for phase in life.phases]
+        if ahead:
+            phases[-1].stretches.append((server.now, FOREVER))
+        return self.devices.empties(Life(life.start, phases=phases), server.charge[dispatch.client])
 
     def _rest(self, transfer: Transfer) -> None:
         if transfer.since is not None:
@@ -179,8 +195,14 @@ class SharedLinks:
         self._rest(transfer)
         if transfer.kind == "download":
             life.downloaded = server.now
-            computed = devices.compute(life, dispatch.client, server.now, dispatch.steps, None)
-            if computed is not None:
+            limit = devices.send_by(dispatch.client, dispatch.deadline)
+            computed = devices.compute(life, dispatch.client, server.now, dispatch.steps, limit)
+            life.computed = computed
+            crash = devices.crash_after(dispatch.client, dispatch.sequence)
+            fails = min(devices.crashes(life, crash), self._empty(dispatch))
+            if fails < min(x for x in (computed, life.ended, FOREVER) if x is not None):
+                self._at(dispatch, fails, END, lambda: self._lose(dispatch))
+            elif computed is not None:
                 life.computed = computed
                 self._at(dispatch, computed, FLOW, lambda: self._start(dispatch, "upload"))
             elif life.ended is not None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_runs import build_run
 
+import fedsim
 from fedsim.analysis.run import load_run
 from fedsim.errors import InvariantViolation
 from fedsim.runs import Run
@@ -170,3 +171,36 @@ def test_each_violation_is_noticed(
 
 def test_empty_run_keeps_them(tmp_path: Path) -> None:
     verify_run(build_run(tmp_path / "run", clients=5, hours=0.001, cohort=0, asynchronous=True))
+
+
+@pytest.mark.parametrize(
+    ("row", "energy_j", "rule"),
+    [(0, 50.1, "held"), (0, 49.0, "below the floor"), (1, 26.0, "held")],
+)
+def test_energy_that_is_not_conserved_is_noticed(
+    row: int, energy_j: float, rule: str, tmp_path: Path
+) -> None:
+    """50 J, a floor of 25 J, 2 W of recharging: each dispatch computes 15 s at 2 W and is ready 2.5 s later."""
+    run = fedsim.run(
+        {
+            "name": "battery",
+            "task": {"name": "timing", "clients": 1, "parameters": 1},
+            "training": {"local_steps": 15},
+            "devices": {
+                "compute": {"name": "values", "step": "1s"},
+                "network": {"name": "static", "latency": 0, "down": "1Gbps", "up": "1Gbps"},
+                "energy": {
+                    "battery_j": 50, "battery_floor": 0.5, "recharge_w": 2,
+                    "compute_w": 2, "download_w": 0, "upload_w": 0,
+                },
+            },
+            "stop": {"rounds": 2},
+        },
+        tmp_path / "run",
+    )  # fmt: skip
+    assert run.dispatches["dispatched_s"].tolist()[1] == pytest.approx(17.5)
+    verify_run(Run(run.folder))
+    broken = Run(run.folder)
+    broken.dispatches.loc[row, "energy_j"] = energy_j
+    with pytest.raises(InvariantViolation, match=rule):
+        verify_run(broken)

@@ -81,13 +81,13 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("a:\n\tb: 1\n", "f:2:1", "a tab where YAML wants spaces"),
-        ("a: 1\nb: 2\na: 3\n", "f:3:1", "'a' is given twice"),
+        ("a:\n\tb: 1\n", "f:2:1", "a tab where YAML requires spaces"),
+        ("a: 1\nb: 2\na: 3\n", "f:3:1", "'a' appears twice"),
         ("a: !!python/object:os.system x\n", "f:1:4", "python/object"),
         ("a: !mine {b: 1}\n", "f:1:4", "!mine"),
         ("a: !!binary aGk=\n", "f:1:4", "!!binary"),
         ("a: *nowhere\n", "f:1:4", "nowhere"),
-        ("a: &x [*x]\n", "f:1:4", "unfold without bound"),
+        ("a: &x [*x]\n", "f:1:4", "expand without bound"),
         ("a: 1\n---\nb: 2\n", "f:2:1", "second document"),
         ("a: [1, 2\n", "f:2:1", "not YAML"),
         ("a: 1\n b: 2\n", "f:2:3", "not YAML"),
@@ -107,7 +107,7 @@ def test_errors_say_where_and_what(text: str, place: str, message: str) -> None:
 def test_alias_bomb_is_refused_quickly() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    with pytest.raises(UserError, match="unfold without bound"):
+    with pytest.raises(UserError, match="expand without bound"):
         parse_yaml("\n".join(lines), "f")
 
 

@@ -187,6 +187,7 @@ def simulate(
     on_disconnect: Any = "drop",
     failures: dict[str, Any] | None = None,
     partial_work: str = "drop",
+    foresight: bool = False,
     until_s: float | None = None,
     rounds: int | None = None,
     dispatches: int | None = None,
@@ -231,6 +232,7 @@ def simulate(
         bytes_down,
         bytes_up,
         send_partial_work=partial_work == "send",
+        foresight=foresight,
         seed=seed,
     )
     schedule = dict(schedule or {"name": "sync"})

@@ -14,7 +14,7 @@ from tests.oracle.cases import features, random_case, ties
 from tests.oracle.compare import differences
 from tests.oracle.server import Simulation
 
-SEEDS = range(220)
+SEEDS = range(260)
 LEAST = 4
 REQUIRED = {
     "aggregation_time",
@@ -26,6 +26,8 @@ REQUIRED = {
     "disconnect pause",
     "disconnect send_partial",
     "failure crash_rate",
+    "foresight",
+    "no foresight",
     "failure upload_loss",
     "failure_detection",
     "failure_detection never",

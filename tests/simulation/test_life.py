@@ -22,7 +22,7 @@ from fedsim.scenario.model import Failures
 from fedsim.simulation.plan import Planner
 from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import NEVER
-from tests.simulation.harness import handed_out, online
+from tests.simulation.harness import handed_out, online, simulate
 
 MS = 1_000_000
 END_MS = 400
@@ -244,3 +244,61 @@ def test_what_is_done_by_a_cut_is_what_was_done_by_then(world: World, cut: int) 
     walk.live()
     assert plan.bytes_down == pytest.approx(float(walk.moved.get("down", 0)), abs=1e-3)
     assert plan.bytes_up == pytest.approx(float(walk.moved.get("up", 0)), abs=1e-3)
+
+
+def _one_round(deadline: float, **world: object) -> tuple[str, int, float, float]:
+    """Outcome, steps, end of the steps and end of a dispatch: 1 s down, up to 10 steps of 1 s, 1 s up."""
+    book = simulate(
+        **{  # type: ignore[arg-type]
+            "step_s": [1],
+            "selection": {"name": "scripted", "rounds": [[0]]},
+            "schedule": {"name": "sync", "deadline": deadline},
+            "partial_work": "send",
+            "until_s": 30,
+            **world,
+        }
+    )
+    row = book.row(0)
+    return book.outcomes()[0], row["steps_done"], row["computed"], row["ended"]
+
+
+PACE = [
+    # The deadline allows 5 steps of 1 s.
+    (7.0, {}, ("aggregated", 5, 6.0, 7.0), ("aggregated", 5, 6.0, 7.0)),
+    # It will be offline from 2.5 s on, and does not know it.
+    (4.0, {"online": [(0.0, 2.5)]}, ("dropped", 1, math.nan, 2.5), ("dropped", 1, math.nan, 2.5)),
+    # It has time for half a step: it begins, and is late; with foresight it declines.
+    (2.5, {}, ("late", 1, 2.0, 3.0), ("dropped", 0, math.nan, 1.0)),
+    # The model is there at 1 s and the upload takes 1 s: too late in any case.
+    (1.5, {}, ("dropped", 0, math.nan, 1.0), ("dropped", 0, math.nan, 1.0)),
+    # Half as fast from 4 s on: the fourth step ends at 6 s, at a pace of 1.25 s the next would end after 7 s.
+    (8.0, {"slow": 4}, ("aggregated", 4, 6.0, 7.0), ("aggregated", 4, 6.0, 7.0)),
+    # Half as fast from 5 s on: at 5 s the fifth step is expected at 6 s, ends at 7 s, and the update comes at 8 s.
+    (7.0, {"slow": 5}, ("late", 5, 7.0, 8.0), ("aggregated", 4, 5.0, 6.0)),
+    # Offline from 2.5 to 6 s: the second step is expected at 3 s and ends at 6.5 s; with foresight, half the upload is
+    # done by 2.5 s.
+    (
+        6.0,
+        {"online": [(0.0, 2.5), (6.0, 1e5)], "on_disconnect": "pause"},
+        ("late", 2, 6.5, 7.5),
+        ("late", 1, 2.0, 6.5),
+    ),
+]
+
+
+@pytest.mark.parametrize(("deadline", "changes", "honest", "foresight"), PACE)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_client_stops_by_what_it_can_observe(
+    deadline: float, changes: dict, honest: tuple, foresight: tuple, shared: bool
+) -> None:
+    world: dict[str, object] = {"shared": shared}
+    if "online" in changes:
+        world["availability"] = online(changes["online"])
+    if "slow" in changes:
+        world["compute"] = {"perturbations": [{"at": changes["slow"], "factor": 2}]}
+    if "on_disconnect" in changes:
+        world["on_disconnect"] = changes["on_disconnect"]
+    for knows, expected in ((False, honest), (True, foresight)):
+        assert _one_round(deadline, foresight=knows, **world) == pytest.approx(
+            expected, nan_ok=True
+        )

@@ -75,6 +75,7 @@ def planners(draw: st.DrawFn) -> Planner:
         draw(sizes),
         draw(sizes),
         send_partial_work=draw(st.booleans()),
+        foresight=draw(st.booleans()),
         seed=draw(st.integers(0, 5)),
     )
     return Planner(workload)

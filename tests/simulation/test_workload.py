@@ -11,7 +11,7 @@ from scipy.stats import expon, kstest
 from fedsim.outcomes import Outcome
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.workload import Workloads
-from tests.simulation.harness import Book, simulate
+from tests.simulation.harness import Book, online, simulate
 
 CLIENTS = 1500
 
@@ -28,23 +28,39 @@ def one_round(**changes: Any) -> Book:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_crashes_come_at_their_rate(shared: bool) -> None:
-    """Of work of 3,602 s a share 1 - exp(-rate x time) crashes, at exponential times cut at its end."""
-    rate_per_hour, work_s = 1.5, 3602.0
+    """Of compute time of 3,600 s a share 1 - exp(-rate x time) crashes, at exponential times cut at its end."""
+    rate_per_hour, work_s = 1.5, 3600.0
     book = one_round(failures={"crash_rate": rate_per_hour}, shared=shared)
     assert len(book.rows) == CLIENTS
     crashed = [row for row in book.rows if row["outcome"] == Outcome.DROPPED]
     share = 1 - np.exp(-rate_per_hour * work_s / 3600)
     spread = (share * (1 - share) / CLIENTS) ** 0.5
     assert len(crashed) / CLIENTS == pytest.approx(share, abs=4 * spread)
-    times = np.array([row["ended"] for row in crashed])
+    times = np.array([row["ended"] - 1 for row in crashed])
     assert times.max() < work_s
     whole = expon(scale=3600 / rate_per_hour)
     assert kstest(times, lambda t: whole.cdf(t) / whole.cdf(work_s)).pvalue > 0.01
     for row in crashed:
         assert row["steps_done"] == min(10, max(0, int((row["ended"] - 1) // 360)))
-        assert row["bytes_down"] == min(1e6, round(row["ended"] * 1e6))
+        assert (row["bytes_down"], row["bytes_up"]) == (1e6, 0)
     others = [row for row in book.rows if row["outcome"] != Outcome.DROPPED]
-    assert {row["arrived"] for row in others} == {work_s}
+    assert {row["arrived"] for row in others} == {1 + work_s + 1}
+
+
+def test_crashes_count_compute_time_alone() -> None:
+    """A download of 100 s instead of 1 s, or an hour offline amid the steps, postpones a crash by as much."""
+    failures = {"crash_rate": 1.5}
+    plain = {row["client"]: row["ended"] for row in one_round(failures=failures).rows}
+    slow = one_round(failures=failures, down_bps=8e4)
+    assert {row["client"]: row["ended"] - 99 for row in slow.rows} == pytest.approx(plain)
+    away = one_round(
+        failures=failures,
+        availability=online(*[[(0.0, 1801.0), (5401.0, 1e6)]] * CLIENTS),
+        on_disconnect="pause",
+    )
+    assert {row["client"]: row["ended"] for row in away.rows} == pytest.approx(
+        {client: end + 3600 * (end > 1801) for client, end in plain.items()}
+    )
 
 
 def test_crashes_of_a_client_do_not_depend_on_the_others_or_the_network() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from fedsim.analysis.comparison.facts import Replicate, RunFacts
 from fedsim.scenario.comparing import Namer, Values, differing, flattened, key_of
 
-_LEFT_OUT = ("seed", "name", "sweep")
+_LEFT_OUT = ("seed", "name", "sweep", "logging", "checkpoint_models")
 
 
 @dataclass(frozen=True)

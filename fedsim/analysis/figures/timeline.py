@@ -1,16 +1,28 @@
-"""The timeline of a sample of clients."""
+"""The life of a sample of clients: when they were online, what they worked on, and how charged they were."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
-from fedsim.analysis.figures.base import Columns, Figure, columns_of
+from fedsim.analysis.figures.base import Columns, Figure, columns_of, population, thin
+from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
+from fedsim.outcomes import Outcome
 from fedsim.runs import Run
-from fedsim.runs.phases import aggregation_times, phases
+from fedsim.runs.clients import sampled_clients
+from fedsim.runs.phases import outcome_codes, phases
+from fedsim.scenario.model import Energy
+from fedsim.units import to_ns
 
-MAX_CLIENTS_SHOWN = 40
-MAX_BARS_SHOWN = 6000
+MAX_BARS_SHOWN = 5000
+_MAX_STRETCHES, _MAX_ROUNDS = 5000, 2000
+_LOST = [
+    outcome.label for outcome in (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
+]
 
 _COLUMNS: Columns = (
     ("client_id", "client", "count"),
@@ -22,49 +34,119 @@ _COLUMNS: Columns = (
     ("arrived_s", "arrived", "time"),
     ("ended_s", "ended", "time"),
     ("waited_s", "waited until", "time"),
-    ("aggregated_s", "aggregated", "time"),
     ("steps_done", "steps", "count"),
     ("outcome", "outcome", "text"),
+)
+_CHARGE: Columns = (
+    ("charge_before", "charge before", "share"),
+    ("charge_after", "charge after", "share"),
 )
 
 
 def timeline(run: Run) -> Figure:
-    """The dispatches of a sample of clients, phase by phase."""
+    """The dispatches of a sample of clients, phase by phase, and when these clients were online."""
     table = run.dispatches
-    counts = table["client_id"].value_counts(sort=False)
-    ranked = counts.sort_index().sort_values(kind="stable", ascending=False)
-    chosen: list[int] = []
-    if len(ranked):
-        picks = np.unique(
-            np.linspace(0, len(ranked) - 1, MAX_CLIENTS_SHOWN).round().astype(np.int64)
-        )
-        chosen = [int(client) for client in ranked.index[picks]]
+    chosen = sampled_clients(table["client_id"].to_numpy())
     rows = table[table["client_id"].isin(chosen)]
+    battery = _battery(run)
+    if battery is not None:
+        rows = rows.assign(**_charges(rows, battery, population(run)))
     cut = len(rows) > MAX_BARS_SHOWN
     if cut:
         rows = rows.iloc[:MAX_BARS_SHOWN]
-    aggregated = aggregation_times(rows, run.aggregations)
     waiting_s = phases(table, run.aggregations, run.simulated_s)["waiting_s"].to_numpy()[rows.index]
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
-    order = {client: row for row, client in enumerate(chosen)}
-    finding = (
-        f"{len(chosen)} of the {format_count(len(ranked))} clients that were dispatched, from the busiest "
-        "to the least busy" + (f"; the first {format_duration(until)} are shown." if cut else ".")
-        if chosen
-        else "No client was ever dispatched."
-    )
-
-    shown = rows.assign(
-        waited_s=waited, aggregated_s=aggregated, outcome=rows["outcome"].astype(str)
-    ).round({key: 3 for key, _, kind in _COLUMNS if kind == "time"})
+    place = pd.Series(np.arange(len(chosen)), chosen)
+    dispatched = format_count(table["client_id"].nunique())
+    finding = "No client was ever dispatched."
+    if len(chosen):
+        sample = f"{len(chosen)} of the" if len(chosen) < table["client_id"].nunique() else "All"
+        finding = f"{sample} {dispatched} clients that were dispatched"
+        finding += f"; the first {format_duration(until)} are shown." if cut else "."
+    rounds = run.aggregations["time_s"].to_numpy()
+    columns = _COLUMNS if battery is None else (*_COLUMNS, *_CHARGE)
+    shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
+    shown = shown.round({key: 3 for key, _, _ in columns if key.endswith("_s") or "charge" in key})
     return Figure(
         "timeline",
         finding,
-        columns_of(shown, _COLUMNS),
+        columns_of(shown, columns),
         {
-            "order": [order[client] for client in rows["client_id"]],
+            "order": place[rows["client_id"]].to_numpy(),
             "clients": chosen,
+            "people": _people(table, chosen),
+            "presence": _presence(run, place, until),
+            "rounds": np.round(
+                rounds[rounds <= until][thin(int((rounds <= until).sum()), _MAX_ROUNDS)], 3
+            ),
+            "battery": battery
+            and {
+                "floor": battery.battery_floor,
+                "per_s": battery.recharge_w / (battery.battery_j or 1.0),
+            },
             "until_s": until,
         },
     )
+
+
+def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """What the rows can be sorted by, one value per client: contribution, lateness, and speed in its own work."""
+    codes = outcome_codes(table)
+    clients = table["client_id"].to_numpy()
+
+    def of_chosen(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        summed = np.bincount(clients, values, minlength=int(clients.max(initial=0)) + 1)
+        return np.asarray(summed[chosen], np.float64)
+
+    lost = table["outcome"].isin(_LOST).to_numpy()
+    computed = (table["computed_s"] - table["downloaded_s"]).to_numpy()
+    done = np.isfinite(computed)
+    steps = of_chosen(np.where(done, table["steps_done"].to_numpy(), 0))
+    spent = of_chosen(np.where(done, computed, 0.0))
+    step_s = np.divide(spent, steps, out=np.full(len(chosen), np.nan), where=steps > 0)
+    return {
+        "updates": of_chosen(codes == Outcome.AGGREGATED).astype(np.int64),
+        "lost": of_chosen(lost).astype(np.int64),
+        "step_s": [float(f"{value:.4g}") for value in step_s],
+    }
+
+
+def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any] | None:
+    """Row, start and end of the stretches online, by row; short gaps are closed if there are too many stretches."""
+    table = run.presence
+    if table is None:
+        return None
+    table = table[table["client_id"].isin(place.index) & (table["from_s"] < until_s)]
+    rows = place[table["client_id"]].to_numpy()
+    begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
+    gap_s = 0.0
+    while len(rows) > _MAX_STRETCHES:
+        gap_s = 2 * gap_s or until_s / 5000
+        first = np.r_[True, (rows[1:] != rows[:-1]) | (begin[1:] - end[:-1] > gap_s)]
+        rows, begin, end = rows[first], begin[first], end[np.r_[first[1:], True]]
+    return {"row": rows, "from_s": begin.round(1), "to_s": end.round(1), "gap_s": gap_s}
+
+
+def _battery(run: Run) -> Energy | None:
+    """The batteries of the scenario, if it has any."""
+    devices = run.scenario.get("devices")
+    energy = devices.get("energy") if isinstance(devices, dict) else None
+    if not isinstance(energy, dict) or not energy.get("battery_j"):
+        return None
+    return Energy.model_validate(energy)
+
+
+def _charges(rows: pd.DataFrame, energy: Energy, clients: int) -> dict[str, list[float]]:
+    """Charge as a share of the capacity before and after each dispatch, replayed from what the dispatches used."""
+    batteries = Batteries(energy, clients)
+    capacity_j = energy.battery_j or 1.0
+    before, after = [], []
+    columns = (rows[name].tolist() for name in ("client_id", "dispatched_s", "ended_s", "energy_j"))
+    # A client has one dispatch at a time, so their order is that of their starts.
+    for client, begin_s, end_s, used_j in zip(*columns, strict=True):
+        before.append(batteries.charge_j(client, to_ns(begin_s)) / capacity_j)
+        batteries.begin(client, to_ns(begin_s))
+        batteries.end(client, to_ns(end_s), used_j)
+        after.append(batteries.charge_j(client, to_ns(end_s)) / capacity_j)
+    return {"charge_before": before, "charge_after": after}

@@ -1,16 +1,29 @@
 "use strict";
-/* Small charts without dependencies. Every chart is drawn from the columns of a figure, follows the width of its host, takes
-   colors from the style sheet (so that themes need no redrawing), and can be read with pointer or keyboard. */
+/* Charts on Apache ECharts. ECharts draws; reading with pointer and keyboard, zooming, legends, tables, saving and themes
+   are here, the same for every figure. What is under the pointer is read out below a chart, so that nothing covers its data. */
 const fedsim = (() => {
-  const SVG = "http://www.w3.org/2000/svg";
-
   const show = format.value, onAxis = format.tick;
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const column = (figure, key) => data[figure].columns.find((c) => c.key === key);
 
   // -- scales -----------------------------------------------------------------------------------------------------------
+  const SCALES = {
+    linear: { to: (v) => v, from: (v) => v, holds: () => true },
+    log: { to: Math.log10, from: (v) => 10 ** v, holds: (v) => v > 0 },
+    logit: { to: (v) => Math.log(v / (1 - v)), from: (v) => 1 / (1 + Math.exp(-v)), holds: (v) => v > 0 && v < 1 },
+  };
   const TIME_STEPS = [1, 2, 5, 10, 15, 30]
     .concat([1, 2, 5, 10, 15, 30].map((m) => m * 60))
     .concat([1, 2, 3, 6, 12].map((h) => h * 3600))
     .concat([1, 2, 5, 7, 14, 28, 70, 140, 365].map((d) => d * 86400));
+  const POWERS = Array.from({ length: 34 }, (_, k) => 10 ** (k - 15));
+  const LEVELS = [0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 1e-3, 1e-4, 1e-5, 1e-6];
+  const ROUND = {
+    log: (kind) => (kind === "time"
+      ? [...POWERS.filter((s) => s < 11), ...[1, 10, 60, 360, 1440, 14400, 144000].map((m) => m * 60)]
+      : POWERS.flatMap((power) => [power, 2 * power, 5 * power])),
+    logit: () => [...LEVELS].reverse().concat(LEVELS.slice(1).map((level) => 1 - level)),
+  };
   function niceStep(span, count) {
     const rough = span / Math.max(count, 1) || 1;
     const power = 10 ** Math.floor(Math.log10(rough));
@@ -33,8 +46,36 @@ const fedsim = (() => {
     const widest = Math.max(0, ...all.map((tick) => onAxis(kind, tick).length)) * 7.2 + 14;
     return widest <= least ? all : ticks(kind, low, high, pixels / widest);
   }
-  const scale = (d0, d1, r0, r1) => (value) => r0 + ((value - d0) / (d1 - d0 || 1)) * (r1 - r0);
-  const extent = (values) => values.reduce(([a, b], v) => (v === null ? [a, b] : [Math.min(a, v), Math.max(b, v)]), [Infinity, -Infinity]);
+  /* An axis from `low` to `high` over `pixels`: what ECharts draws, and where a value lies. */
+  function axis({ kind, low, high, scale = "linear", pixels, horizontal, label = (tick) => onAxis(kind, tick), marks }) {
+    const { to, from } = SCALES[scale];
+    const [a, b] = [to(low), to(high)];
+    const at = (value) => ((to(value) - a) / (b - a || 1)) * pixels;
+    let found = marks;
+    if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, 84) : ticks(kind, low, high, pixels / 36);
+    if (!found) {
+      found = ROUND[scale](kind).filter((mark) => low <= mark && mark <= high);
+      if (found.length < 3) found = ticks(kind, low, high, pixels / (horizontal ? 84 : 36)).filter(SCALES[scale].holds);
+      let last = -Infinity;
+      found = found.filter((mark) => at(mark) - last >= (horizontal ? 74 : 20) && ((last = at(mark)), true));
+    }
+    const places = found.map(to), texts = found.map(label);
+    // A last label that would leave the figure ends where the axis ends.
+    const crowded = horizontal && found.length > 0 && at(found.at(-1)) + textWidth(texts.at(-1)) / 2 > pixels + 16;
+    const nearestText = (value) => texts[nearest(places, value)] ?? "";
+    return {
+      at, places, texts,
+      value: (pixel) => from(a + (pixel / pixels) * (b - a)),
+      option: {
+        type: "value", min: a, max: b,
+        axisLine: { show: horizontal, onZero: false, lineStyle: { color: ink("muted") } },
+        axisTick: { show: horizontal, customValues: places, lineStyle: { color: ink("muted") } },
+        axisLabel: { customValues: places, formatter: nearestText, color: ink("muted"), fontSize: 12, hideOverlap: horizontal, alignMaxLabel: crowded ? "right" : undefined },
+        splitLine: { show: !horizontal, customValues: places, lineStyle: { color: ink("grid") } },
+      },
+    };
+  }
+  const extent = (values) => values.reduce(([a, b], v) => (v === null || v === undefined ? [a, b] : [Math.min(a, v), Math.max(b, v)]), [Infinity, -Infinity]);
   function nearest(sorted, value) {
     let low = 0, high = sorted.length - 1;
     while (high - low > 1) {
@@ -44,7 +85,8 @@ const fedsim = (() => {
     return Math.abs(sorted[low] - value) <= Math.abs(sorted[high] - value) ? low : high;
   }
 
-  // -- elements ---------------------------------------------------------------------------------------------------------
+  // -- elements and colors ------------------------------------------------------------------------------------------------
+  const SVG = "http://www.w3.org/2000/svg";
   function add(parent, tag, attributes = {}, text) {
     const svg = parent.namespaceURI === SVG || tag === "svg";
     const element = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
@@ -53,189 +95,303 @@ const fedsim = (() => {
     parent.append(element);
     return element;
   }
-  function legend(host, items) {
-    const list = host.classList.contains("legend") ? host : add(host, "ul", { class: "legend" });
-    for (const { label, color, line, dash, shape } of items) {
-      const item = add(list, "li");
-      const icon = add(item, "svg", { width: 16, height: 12, "aria-hidden": "true" });
-      if (shape) add(icon, "path", { d: shape, transform: "translate(8 6)", style: `fill:var(--${color});stroke:var(--${color})` });
-      else if (line) add(icon, "line", { x1: 0, x2: 16, y1: 6, y2: 6, style: `stroke:var(--${color});stroke-width:3`, "stroke-dasharray": dash || "" });
-      else add(icon, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:var(--${color})` });
-      add(item, "span", {}, label);
+  const probe = add(document.body, "span", { class: "unseen", "aria-hidden": "true" });
+  const inks = new Map();
+  /* A color of the style sheet in the present theme. */
+  function ink(name) {
+    if (!inks.has(name)) {
+      probe.style.color = `var(--${name})`;
+      inks.set(name, getComputedStyle(probe).color);
     }
-    return list;
+    return inks.get(name);
+  }
+  const MARKS = {
+    circle: "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z", rect: "M-3.6-3.6H3.6V3.6H-3.6Z", triangle: "M0-4.8L4.6 3.8H-4.6Z",
+    diamond: "M0-5L5 0L0 5L-5 0Z", roundRect: "M-3.6-2.6L-2.6-3.6H2.6L3.6-2.6V2.6L2.6 3.6H-2.6L-3.6 2.6Z",
+  };
+  const markPath = (symbol) => MARKS[symbol] || symbol.replace("path://", "");
+  /* One entry of a legend: a line with a mark, a line, a mark, or a square. */
+  function icon(parent, { color, line, dash = [], symbol, shape, thin }, at = {}) {
+    const svg = add(parent, "svg", { width: line ? 30 : 16, height: 12, "aria-hidden": "true", ...at });
+    const paint = at.x === undefined ? `var(--${color})` : ink(color);
+    if (line) add(svg, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${paint};stroke-width:${thin ? 1.5 : 2.25}`, "stroke-dasharray": dash.map((d) => d * 2).join(" ") });
+    if (symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
+    else if (shape) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
+    else if (!line) add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
+  }
+  /* A legend before a chart; with `toggle`, its entries are buttons, and each has room for the value that is read. */
+  function legend(host, items, toggle) {
+    const figure = host.closest("figure");
+    let list = figure.querySelector(".legend");
+    if (!list) {
+      list = document.createElement("ul");
+      list.className = "legend";
+      host.before(list);
+    }
+    const focused = list.contains(document.activeElement) ? document.activeElement.dataset.label : null;
+    list.replaceChildren();
+    for (const item of items) {
+      const entry = add(list, "li");
+      const holder = toggle ? add(entry, "button", { type: "button", "aria-pressed": String(!item.hidden), "data-label": item.label, title: "Show or hide" }) : entry;
+      icon(holder, item);
+      add(holder, "span", {}, item.label);
+      if (toggle) {
+        add(holder, "output", { "aria-hidden": "true" });
+        holder.addEventListener("click", () => toggle(item.label));
+        holder.addEventListener("pointerenter", () => emphasize(host, item.label));
+        holder.addEventListener("pointerleave", () => emphasize(host, null));
+        if (item.label === focused) holder.focus();
+      }
+    }
+    legends.set(host, items.filter((item) => !item.hidden));
+  }
+  const legends = new Map();
+  /* Fades all lines of a chart but one; none where the label is null. */
+  function emphasize(host, label) {
+    const faded = charts.get(host);
+    faded.only = label;
+    faded.redraw();
   }
   const titleOf = (host) => host.closest("figure").querySelector("h3").textContent;
-  const repaints = new Map();
-  const repaint = () => repaints.forEach((paint) => paint());
   const live = document.getElementById("live");
-  function tooltip(host) {
-    const tip = add(host, "div", { class: "tip", "aria-hidden": "true" });
-    return {
-      show(x, y, lines, say) {
-        tip.replaceChildren();
-        lines.forEach((line, index) => add(tip, index ? "span" : "b", {}, line));
-        tip.style.visibility = "visible";
-        const width = tip.offsetWidth, height = tip.offsetHeight;
-        const left = x + 14 + width > host.clientWidth ? x - 14 - width : x + 14;
-        tip.style.transform = `translate(${Math.max(0, Math.min(left, host.clientWidth - width))}px,${Math.max(0, Math.min(y - height / 2, host.clientHeight - height))}px)`;
-        if (say) live.textContent = lines.join(", ");
-      },
-      hide() { tip.style.visibility = "hidden"; },
-    };
-  }
-  /* Redraws a host at its width; `draw(svg, width, height)` returns the places that can be pointed at: [{x, y, lines}]. */
-  function mount(host, summary, draw) {
-    host.replaceChildren();
-    const svg = add(host, "svg", { tabindex: 0, role: "img", "aria-label": `${titleOf(host)}. ${summary} Arrow keys read the values.` });
-    const tip = tooltip(host);
-    let places = [], current = -1, cursor = null, height = 0;
-    function point(index, say) {
-      if (!places.length) return;
-      current = Math.max(0, Math.min(index, places.length - 1));
-      const place = places[current];
-      if (!cursor) cursor = add(svg, "line", { class: "cursor" });
-      for (const [name, value] of Object.entries({ x1: place.x, x2: place.x, y1: 6, y2: height - 40 })) cursor.setAttribute(name, value);
-      tip.show(place.x, place.y, place.lines, say);
-    }
-    function leave() { tip.hide(); if (cursor) cursor.remove(); cursor = null; current = -1; }
-    function redraw() {
-      const width = host.clientWidth;
-      height = host.clientHeight;
-      if (!width) return;
-      svg.replaceChildren();
-      cursor = null;
-      svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-      places = draw(svg, width, height) || [];
-    }
-    svg.addEventListener("pointermove", (event) => {
-      const box = svg.getBoundingClientRect();
-      point(nearest(places.map((place) => place.x), event.clientX - box.left), false);
-    });
-    svg.addEventListener("pointerleave", leave);
-    svg.addEventListener("blur", leave);
-    svg.addEventListener("keydown", (event) => {
-      const page = Math.max(1, Math.round(places.length / 10));
-      const step = { ArrowRight: 1, ArrowLeft: -1, PageDown: page, PageUp: -page, Home: -places.length, End: places.length }[event.key];
-      if (event.key === "Escape") leave();
-      if (step === undefined) return;
-      event.preventDefault();
-      point(current < 0 && step > 0 ? 0 : current + step, true);
-    });
-    repaints.set(host, redraw);
-    new ResizeObserver(redraw).observe(host);
-    redraw();
-    return redraw;
-  }
-  function axes(svg, width, height, x, y) {
-    const left = Math.max(...y.ticks.map((tick) => onAxis(y.kind, tick).length)) * 7 + 12;
-    const box = { left: Math.max(left, 34), right: width - 18, top: 24, bottom: height - 40 };
-    const sx = scale(x.low, x.high, box.left, box.right), sy = scale(y.low, y.high, box.bottom, box.top);
-    for (const tick of y.ticks) {
-      add(svg, "line", { class: "gridline", x1: box.left, x2: box.right, y1: sy(tick), y2: sy(tick) });
-      add(svg, "text", { x: box.left - 7, y: sy(tick) + 4, "text-anchor": "end" }, onAxis(y.kind, tick));
-    }
-    const room = x.kind === "time" ? 84 : 62;
-    const marks = x.centered
-      ? ticks("count", x.low, x.high - 1, (box.right - box.left) / room).map((tick) => [tick + 0.5, tick])
-      : ticksThatFit(x.kind, x.low, x.high, box.right - box.left, room).map((tick) => [tick, tick]);
-    for (const [place, tick] of marks) {
-      const at = sx(place), text = onAxis(x.kind, tick);
-      const half = text.length * 3.6;
-      const anchor = at + half > width ? "end" : at - half < 0 ? "start" : "middle";
-      add(svg, "line", { class: "axis", x1: at, x2: at, y1: box.bottom, y2: box.bottom + 4 });
-      add(svg, "text", { x: anchor === "end" ? width - 2 : at, y: box.bottom + 18, "text-anchor": anchor }, text);
-    }
-    add(svg, "line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom });
-    add(svg, "text", { x: box.right, y: height - 5, "text-anchor": "end" }, x.label);
-    add(svg, "text", { x: 2, y: 10 }, y.label);
-    return { box, sx, sy };
-  }
 
-  /* Of the places [x, anchor, baseline] for a text of a width, the first that no curve (points, null where it is broken)
-     passes through, else the one that is touched least. */
-  function clearest(places, width, curves) {
-    const touched = ([x, anchor, base]) => {
-      const left = anchor === "start" ? x : anchor === "end" ? x - width : x - width / 2, right = left + width;
-      let hits = 0;
-      for (const points of curves) {
-        points.forEach((to, index) => {
-          const from = points[index - 1] || to;
-          if (to === null || from === null || to[0] < left || from[0] > right) return;
-          const at = (px) => from[1] + ((px - from[0]) / (to[0] - from[0] || 1)) * (to[1] - from[1]);
-          const ends = [at(Math.max(left, from[0])), at(Math.min(right, to[0]))];
-          hits += Math.min(...ends) < base + 5 && Math.max(...ends) > base - 14;
-        });
-      }
-      return hits;
+  // -- one chart ----------------------------------------------------------------------------------------------------------
+  const charts = new Map();
+  const repaint = () => { inks.clear(); charts.forEach((each) => each.redraw()); };
+  const BASE = () => ({ animation: false, textStyle: { fontFamily: "system-ui, sans-serif", color: ink("muted") }, backgroundColor: "transparent" });
+  const words = (text, left, top, more = {}) => ({ type: "text", left, top, silent: true, style: { text, fill: ink("muted"), font: "12px system-ui, sans-serif", ...more } });
+  // What was drawn before goes: by default, ECharts keeps the children of a group.
+  const group = (children) => ({ type: "group", $mergeChildren: false, children });
+  /* An ECharts instance that follows the size of its host. `draw(width, height)` returns its option. */
+  function mount(host, label, draw, renderer = "svg") {
+    if (!charts.has(host)) {
+      host.replaceChildren();
+      const area = add(host, "div", { class: "area" });
+      const entry = { area, instance: null, only: null };
+      charts.set(host, entry);
+      new ResizeObserver(() => entry.redraw()).observe(host);
+    }
+    const entry = charts.get(host);
+    for (const [name, value] of Object.entries({ tabindex: 0, role: "img", "aria-label": label })) host.setAttribute(name, value);
+    entry.redraw = () => {
+      const width = host.clientWidth, height = host.clientHeight;
+      if (!width || !height) return;
+      if (!entry.instance) entry.instance = echarts.init(entry.area, null, { renderer, width, height });
+      else if (entry.instance.getWidth() !== width || entry.instance.getHeight() !== height) entry.instance.resize({ width, height });
+      entry.option = { ...BASE(), ...draw(width, height) };
+      entry.instance.setOption(entry.option, { notMerge: true });
     };
-    const hits = places.map(touched);
-    return places[hits.indexOf(Math.min(...hits))];
+    entry.redraw();
+    return entry;
   }
+  /* A chart that is read along its horizontal axis. `draw(width, height, zoom)` returns `option`, the `box` of the plot,
+     `places` [{x, lines, values, rect}], `zoomed(from, to)` if it can be zoomed, and `stride` if places form rows. */
+  function plot(host, summary, draw) {
+    const readout = host.parentElement.querySelector(`.readout[data-for="${host.id}"]`);
+    const known = charts.get(host);
+    const state = known?.state || { zoom: null, current: -1, drawn: null };
+    const entry = mount(host, `${titleOf(host)}. ${summary} Arrow keys read the values.`, (width, height) => {
+      state.drawn = draw(width, height, state.zoom, charts.get(host).only);
+      const hint = state.drawn.zoomed ? `Drag to zoom${state.zoom ? ", double-click to see all" : ""}; arrow keys read the values.` : "Point, or use the arrow keys, to read the values.";
+      if (readout) readout.dataset.hint = hint;
+      leave();
+      return state.drawn.option;
+    });
+    entry.state = state;
+    entry.cursor ??= add(host, "div", { class: "cursor", hidden: "" });
+    function point(index, say) {
+      const { places, box } = state.drawn;
+      if (!places.length) return;
+      state.current = Math.max(0, Math.min(index, places.length - 1));
+      const { x, rect, lines, values } = places[state.current];
+      const around = rect || { left: x, top: box.top, width: 0, height: box.bottom - box.top };
+      for (const [name, value] of Object.entries(around)) entry.cursor.style[name] = `${value}px`;
+      entry.cursor.classList.toggle("cell", Boolean(rect));
+      entry.cursor.hidden = false;
+      const outputs = host.closest("figure").querySelectorAll(".legend output");
+      if (readout) readout.textContent = (values && outputs.length ? lines.slice(0, 1) : lines).join(" · ");
+      if (values) outputs.forEach((output) => { output.textContent = values[output.closest("button").dataset.label] ?? ""; });
+      if (say) live.textContent = lines.join(", ");
+    }
+    function leave() {
+      state.current = -1;
+      const own = charts.get(host);
+      if (own?.cursor) own.cursor.hidden = true;
+      if (readout) readout.textContent = readout.dataset.hint ?? "";
+      host.closest("figure").querySelectorAll(".legend output").forEach((output) => { output.textContent = ""; });
+    }
+    const zoom = (range) => { state.zoom = range; entry.redraw(); };
+    entry.zoom = zoom;
+    if (known) return entry;
+    const pixel = (event) => event.clientX - host.getBoundingClientRect().left;
+    let from = null, band = null;
+    const clamp = (x) => Math.max(state.drawn.box.left, Math.min(x, state.drawn.box.right));
+    host.addEventListener("pointerdown", (event) => {
+      if (!state.drawn.zoomed || event.button || event.pointerType === "touch") return;
+      from = clamp(pixel(event));
+      host.setPointerCapture(event.pointerId);
+    });
+    host.addEventListener("pointermove", (event) => {
+      const x = pixel(event), y = event.clientY - host.getBoundingClientRect().top;
+      if (from !== null && Math.abs(x - from) > 4) {
+        band ??= add(host, "div", { class: "zoomband" });
+        const [a, b] = [from, clamp(x)].sort((p, q) => p - q);
+        Object.assign(band.style, { left: `${a}px`, width: `${b - a}px`, top: `${state.drawn.box.top}px`, height: `${state.drawn.box.bottom - state.drawn.box.top}px` });
+      }
+      const { places, hit } = state.drawn;
+      const index = hit ? hit(x, y) : nearest(places.map((place) => place.x), x);
+      if (index >= 0) point(index, false); else leave();
+    });
+    const finish = (event) => {
+      if (band) {
+        band.remove();
+        const ends = [from, clamp(pixel(event))].sort((p, q) => p - q);
+        if (event.type === "pointerup" && ends[1] - ends[0] > 6) zoom(state.drawn.zoomed(...ends));
+      }
+      from = band = null;
+    };
+    host.addEventListener("pointerup", finish);
+    host.addEventListener("pointercancel", finish);
+    host.addEventListener("dblclick", () => zoom(null));
+    host.addEventListener("pointerleave", leave);
+    host.addEventListener("blur", leave);
+    host.addEventListener("keydown", (event) => {
+      const { places, box, zoomed, stride } = state.drawn;
+      const page = Math.max(1, Math.round(places.length / 10));
+      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: stride, ArrowUp: -stride, PageDown: page, PageUp: -page, Home: -places.length, End: places.length }[event.key];
+      const around = places[state.current]?.x ?? (box.left + box.right) / 2, quarter = (box.right - box.left) / 4;
+      if (event.key === "Escape") leave();
+      else if ((event.key === "+" || event.key === "=") && zoomed) zoom(zoomed(clamp(around - quarter), clamp(around + quarter)));
+      else if ((event.key === "-" || event.key === "0") && zoomed) zoom(null);
+      else if (step) point(state.current < 0 && step > 0 ? 0 : state.current + step, true);
+      else return;
+      event.preventDefault();
+    });
+    return entry;
+  }
+  const textWidth = (() => {
+    const context = document.createElement("canvas").getContext("2d");
+    return (text, font = "12px system-ui, sans-serif") => { context.font = font; return context.measureText(text).width; };
+  })();
 
   // -- charts -----------------------------------------------------------------------------------------------------------
-  /* spec: x {kind, label, values}, y {kind, label, zero}, series [{label, color, values, fill, dash, points}],
-     target {value, at, label}. */
-  function lines(host, summary, spec) {
-    const { x, y, series, target } = spec;
-    return mount(host, summary, (svg, width, height) => {
-      let [low, high] = extent(series.flatMap((s) => s.values).concat(target ? [target.value] : []));
-      if (!Number.isFinite(low)) [low, high] = [0, 1];
-      if (y.zero || low > 0 && low < 0.5 * high) low = Math.min(low, 0);
-      if (high === low) high = low + 1;
-      let marks = ticks(y.kind, low, high, height / 48);
-      const step = marks.length > 1 ? marks[1] - marks[0] : high - low;
-      high = Math.ceil(high / step - 1e-9) * step;
-      if (y.kind === "share" && high > 1 && extent(series.flatMap((s) => s.values))[1] <= 1) high = 1;
-      low = Math.floor(low / step + 1e-9) * step;
-      marks = ticks(y.kind, low, high, height / 48);
-      const [first, last] = extent(x.values);
-      const { box, sx, sy } = axes(svg, width, height,
-        { kind: x.kind, label: x.label, low: x.zero === false ? first : Math.min(0, first), high: last },
-        { kind: y.kind, label: y.label, low, high, ticks: marks });
-      if (target) {
-        add(svg, "line", { x1: box.left, x2: box.right, y1: sy(target.value), y2: sy(target.value), style: "stroke:var(--waiting);stroke-width:2", "stroke-dasharray": "6 4" });
-      }
-      for (const s of series) {
-        let path = "", open = false;
-        s.values.forEach((value, index) => {
-          if (value === null) { open = false; return; }
-          path += `${open ? "L" : "M"}${sx(x.values[index]).toFixed(2)} ${sy(value).toFixed(2)}`;
-          open = true;
-        });
-        if (s.fill && path) add(svg, "path", { d: `${path}L${sx(last)} ${sy(low)}L${sx(first)} ${sy(low)}Z`, style: `fill:var(--${s.color});opacity:.22` });
-        add(svg, "path", { d: path, fill: "none", style: `stroke:var(--${s.color});stroke-width:${s.dash ? 1.5 : 2.25};stroke-linejoin:round`, "stroke-dasharray": s.dash || "" });
-        if (s.points && s.values.length <= 90) {
-          s.values.forEach((value, index) => value !== null && add(svg, "circle", { cx: sx(x.values[index]), cy: sy(value), r: 2.75, style: `fill:var(--${s.color})` }));
-        }
-      }
-      if (target) {
-        const cy = sy(target.value);
-        const drawn = series.map((s) => s.values.map((value, index) => (value === null ? null : [sx(x.values[index]), sy(value)])));
-        const note = (text, places) => {
-          const [place, anchor, base] = clearest(places, text.length * 7.5, drawn);
-          add(svg, "text", { class: "note", x: place, y: base, "text-anchor": anchor }, text);
-        };
-        note(target.label, [[box.left + 6, "start"], [box.right - 10, "end"], [(box.left + box.right) / 2, "middle"]]
-          .flatMap(([place, anchor]) => [[place, anchor, cy - 7], [place, anchor, cy + 17]])
-          .filter(([, , base]) => base > box.top - 6 && base < box.bottom));
-        if (target.at !== null) {
-          const cx = sx(target.at), text = show(x.kind, target.at);
-          add(svg, "line", { x1: cx, x2: cx, y1: cy, y2: box.bottom, style: "stroke:var(--waiting);stroke-width:2", "stroke-dasharray": "6 4" });
-          add(svg, "circle", { cx, cy, r: 6, style: "fill:var(--waiting);stroke:var(--card);stroke-width:2" });
-          const [place, anchor] = cx + 8 + text.length * 7.5 < width ? [cx + 8, "start"] : [cx - 8, "end"];
-          note(text, [[place, anchor, box.bottom - 8], [place, anchor, (cy + box.bottom) / 2]]);
-        }
-      }
-      const shown = series.filter((s) => !s.silent);
-      return x.values.map((value, index) => {
-        const seen = shown.find((s) => s.values[index] !== null);
+  /* Exponential moving average that is not drawn towards zero at its beginning. */
+  function smoothed(values, weight) {
+    if (!weight) return values;
+    let sum = 0, whole = 0;
+    return values.map((value) => {
+      if (value === null) return null;
+      sum = weight * sum + (1 - weight) * value;
+      whole = weight * whole + (1 - weight);
+      return sum / whole;
+    });
+  }
+  /* Lines. spec: x {kind, label, values, zero}, y {kind, label, zero, from, to}, scales {x, y}, smooth, bands, xlim, ylim,
+     series [{label, color, dash, symbol, values, low, high, fill, points, step, silent, plain}], marks [{value, label, at}]. */
+  function curves(host, summary, spec) {
+    const { x, y, series, marks = [], scales = {}, smooth = 0, bands = false } = spec;
+    const xScale = SCALES[scales.x || "linear"], yScale = SCALES[scales.y || "linear"];
+    return plot(host, summary, (width, height, zoom, only) => {
+      const shown = series.map((s) => ({ ...s, raw: s.values, values: smoothed(s.values, s.silent ? 0 : smooth) }));
+      const known = x.values.filter((_, index) => xScale.holds(x.values[index]) && shown.some((s) => s.values[index] !== null));
+      let [first, last] = known.length ? extent(known) : [0, 1];
+      if (x.zero !== false && !scales.x?.startsWith("log")) first = Math.min(0, first);
+      if (last <= first) last = first + 1;
+      [first, last] = zoom || spec.xlim?.map((v, k) => v ?? [first, last][k]) || [first, last];
+      const inside = x.values.map((value) => first <= value && value <= last);
+      // A value that holds from before the view is in it, too.
+      const before = x.values.findLastIndex((value) => value < first);
+      if (before >= 0) inside[before] = true;
+      const heights = shown.flatMap((s) => [s.values, ...(bands && s.low ? [s.low, s.high] : [])].flatMap((list) => list.filter((value, index) => inside[index] && value !== null && yScale.holds(value))));
+      let [low, high] = extent([...heights, ...(zoom || spec.ylim ? [] : marks.filter((mark) => mark.reach).map((mark) => mark.value))]);
+      if (!Number.isFinite(low)) [low, high] = [0.1, 0.9];
+      if (y.zero && yScale === SCALES.linear) low = Math.min(low, 0);
+      // Room above and below, except beyond what a value can be.
+      const room = (yScale.to(high) - yScale.to(low)) * 0.06 || Math.abs(yScale.to(high)) * 0.1 || 1;
+      const padded = [yScale.from(yScale.to(low) - room), yScale.from(yScale.to(high) + room)];
+      low = y.zero && low === 0 ? 0 : yScale === SCALES.linear && low >= 0 ? Math.max(0, padded[0]) : padded[0];
+      high = y.kind === "share" && high <= 1 ? Math.min(yScale === SCALES.linear ? 1 : padded[1], padded[1]) : padded[1];
+      if (spec.ylim && !zoom) [low, high] = spec.ylim.map((v, k) => v ?? [low, high][k]);
+      const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
+      const margin = visible.length ? Math.max(...visible.map((mark) => textWidth(mark.label))) + 12 : 18;
+      const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
+      const ya = axis({ kind: y.kind, low, high, scale: scales.y, pixels: box.bottom - box.top, horizontal: false });
+      box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
+      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x, pixels: box.right - box.left, horizontal: true });
+      const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
+      const pairs = (values) => values.map((value, index) => (xScale.holds(x.values[index]) ? [xScale.to(x.values[index]), value === null || !yScale.holds(value) ? null : yScale.to(value)] : null)).filter(Boolean);
+      const faint = (s) => (only !== null && only !== s.label ? 0.12 : 1);
+      const line = (s, values, opacity, width_) => {
+        const filled = s.values.reduce((count, value) => count + (value !== null), 0);
+        const every = s.symbol && s.points !== true ? Math.max(1, Math.floor(filled / 9)) : 1;
+        const offset = Math.floor(((s.place ?? 0) % 4) * 0.25 * every);
+        const marked = s.symbol && opacity === 1 && (s.points !== true || filled <= 90);
         return {
-          x: sx(value),
-          y: seen ? sy(seen.values[index]) : box.top,
-          lines: [`${x.label} ${show(x.kind, value)}`, ...shown.map((s) => `${s.label} ${show(s.kind || y.kind, s.values[index])}`)],
+          type: "line", name: s.label, data: pairs(values), silent: true, connectNulls: false, clip: true, step: s.step ? "end" : false,
+          symbol: s.symbol || "none", showSymbol: Boolean(marked),
+          symbolSize: (_, { dataIndex }) => (dataIndex % every === offset || every === 1 ? (s.points ? 5.5 : 8) : 0),
+          lineStyle: { color: ink(s.color), width: width_ ?? (s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s), cap: "butt" },
+          itemStyle: { color: ink(s.color), borderColor: ink("card"), borderWidth: s.points ? 0 : 1, opacity: faint(s) },
+          areaStyle: s.fill ? { color: ink(s.color), opacity: 0.18 } : undefined,
+          emphasis: { disabled: true },
         };
+      };
+      const band = (s) => ({
+        type: "custom", silent: true, clip: true, data: [[xScale.to(last), yScale.to(high)]],
+        renderItem: () => {
+          const path = (values, back) => {
+            const points = [];
+            let past = null;
+            const order = values.map((_, index) => index).filter((index) => values[index] !== null && xScale.holds(x.values[index]));
+            for (const index of order) {
+              const at = [px(x.values[index]), py(values[index])];
+              if (s.step && past) points.push([at[0], past[1]]);
+              points.push(past = at);
+            }
+            return back ? points.reverse() : points;
+          };
+          return { type: "polygon", shape: { points: [...path(s.high, false), ...path(s.low, true)] }, style: { fill: ink(s.color), opacity: 0.15 * faint(s) } };
+        },
       });
+      // The names of values to reach stand beside the plot, pushed apart where they would touch.
+      const tops = [];
+      for (const mark of [...visible].sort((a, b) => b.value - a.value)) tops.push(Math.max(py(mark.value) - 7, (tops.at(-1) ?? -Infinity) + 15));
+      const notes = [...visible].sort((a, b) => b.value - a.value).flatMap((mark, k) => {
+        const level = py(mark.value), style = { stroke: ink("goal"), lineWidth: 1.5, lineDash: [6, 4] };
+        const drawn = [
+          { type: "line", silent: true, shape: { x1: box.left, x2: box.right, y1: level, y2: level }, style },
+          words(mark.label, box.right + 6, tops[k], { fill: ink("text") }),
+        ];
+        if (mark.at == null || mark.at < first || mark.at > last) return drawn;
+        const at = px(mark.at), text = show(x.kind, mark.at), half = textWidth(text) / 2;
+        drawn.push({ type: "line", silent: true, shape: { x1: at, x2: at, y1: box.top - 4, y2: box.bottom }, style });
+        drawn.push({ type: "circle", silent: true, z: 9, shape: { cx: at, cy: level, r: 5 }, style: { fill: ink("goal"), stroke: ink("card"), lineWidth: 2 } });
+        drawn.push(words(text, Math.max(box.left, Math.min(at - half, width - 2 * half - 2)), box.top - 18, { fill: ink("text") }));
+        return drawn;
+      });
+      const read = shown.filter((s) => !s.silent);
+      const places = x.values.flatMap((value, index) => {
+        if (!inside[index] || value < first) return [];
+        const values = Object.fromEntries(read.map((s) => {
+          const spread = bands && s.low && s.low[index] !== null ? ` (${show(y.kind, s.low[index])} to ${show(y.kind, s.high[index])})` : "";
+          return [s.label, show(s.kind || y.kind, s.values[index]) + spread];
+        }));
+        return [{ x: px(value), values, lines: [`${x.label} ${show(x.kind, value)}`, ...read.map((s) => `${s.label} ${values[s.label]}`)] }];
+      });
+      return {
+        box, places,
+        zoomed: (a, b) => [xa.value(a - box.left), xa.value(b - box.left)],
+        option: {
+          grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom },
+          xAxis: xa.option, yAxis: ya.option,
+          series: [
+            ...(bands ? shown.filter((s) => s.high?.some((value) => value !== null)).map(band) : []),
+            ...(smooth ? shown.filter((s) => !s.silent).map((s) => line({ ...s, symbol: null }, s.raw, 0.25, 1)) : []),
+            ...shown.map((s) => line(s, s.values, 1)),
+          ],
+          graphic: [words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes],
+        },
+      };
     });
   }
   /* Stacked columns over bins. spec: x {kind, label, from, to, whole}, y {label}, series [{label, color, values}]. */
@@ -243,165 +399,187 @@ const fedsim = (() => {
     const { x, y, series } = spec;
     const ends = x.whole ? x.to.map((value) => value + 1) : x.to;
     const totals = x.from.map((_, index) => series.reduce((sum, s) => sum + s.values[index], 0));
-    return mount(host, summary, (svg, width, height) => {
-      const most = Math.max(1, ...totals);
-      const marks = ticks("count", 0, most, height / 48);
-      const step = marks.length > 1 ? marks[1] - marks[0] : 1;
-      const high = Math.ceil(most / step - 1e-9) * step;
-      const centered = x.whole && ends[0] - x.from[0] === 1;
-      const { box, sx, sy } = axes(svg, width, height,
-        { kind: x.kind, label: x.label, low: x.from[0], high: ends[ends.length - 1], centered },
-        { kind: "count", label: y.label, low: 0, high, ticks: ticks("count", 0, high, height / 48) });
-      return x.from.map((from, index) => {
-        const a = sx(from), b = sx(ends[index]), gap = Math.min(2, (b - a) * 0.2);
-        let base = 0;
-        for (const s of series) {
-          const value = s.values[index];
-          if (!value) continue;
-          const top = sy(base + value);
-          const tall = sy(base) - top;
-          // A sliver is still drawn, so that a rare bin is not taken for an empty one.
-          add(svg, "rect", { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: Math.min(top, sy(base) - 1.5), height: Math.max(tall, 1.5), style: `fill:var(--${s.color})` });
-          base += value;
-        }
-        const name = x.whole
-          ? (x.from[index] === x.to[index] ? show(x.kind, from) : `${show(x.kind, from)} to ${show(x.kind, x.to[index])}`)
-          : `${show(x.kind, from)} to ${show(x.kind, x.to[index])}`;
-        return {
-          x: (a + b) / 2, y: sy(totals[index]),
-          lines: [`${x.label} ${name}`, ...series.filter((s) => s.values[index]).map((s) => `${s.label} ${show("count", s.values[index])}`), ...(totals[index] ? [] : ["none"])],
-        };
+    return plot(host, summary, (width, height, zoom) => {
+      const [first, last] = zoom || [x.from[0], ends.at(-1)];
+      const inView = x.from.map((from, index) => ends[index] > first && from < last);
+      const high = Math.max(1, ...totals.filter((_, index) => inView[index])) * 1.06;
+      const box = { top: 26, bottom: height - 40, right: width - 18, left: 0 };
+      const ya = axis({ kind: "count", low: 0, high, pixels: box.bottom - box.top, horizontal: false });
+      box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
+      // Bins of one whole number are named in their middle.
+      const single = x.whole && ends[0] - x.from[0] === 1;
+      const middle = single ? ticks("count", first, last - 1, (box.right - box.left) / 62) : null;
+      const xa = axis({
+        kind: x.kind, low: first, high: last, pixels: box.right - box.left, horizontal: true,
+        marks: middle?.map((tick) => tick + 0.5), label: (tick) => onAxis(x.kind, middle ? tick - 0.5 : tick),
       });
+      const px = (value) => box.left + xa.at(Math.max(first, Math.min(last, value))), py = (value) => box.bottom - ya.at(value);
+      const drawn = { type: "custom", silent: true, clip: true, data: [[first, 0]], renderItem: () => {
+        const children = [];
+        x.from.forEach((from, index) => {
+          if (!inView[index]) return;
+          const a = px(from), b = px(ends[index]), gap = Math.min(2, (b - a) * 0.2);
+          let base = 0;
+          for (const s of series) {
+            const value = s.values[index];
+            if (!value) continue;
+            // A sliver is still drawn, so that a rare bin is not taken for an empty one.
+            const top = Math.min(py(base + value), py(base) - 1.5);
+            children.push({ type: "rect", shape: { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: top, height: py(base) - top }, style: { fill: ink(s.color) } });
+            base += value;
+          }
+        });
+        return group(children);
+      } };
+      const places = x.from.flatMap((from, index) => {
+        if (!inView[index]) return [];
+        const name = x.whole && from === x.to[index] ? show(x.kind, from) : `${show(x.kind, from)} to ${show(x.kind, x.to[index])}`;
+        const values = series.filter((s) => s.values[index]).map((s) => `${s.label} ${show("count", s.values[index])}`);
+        return [{ x: (px(from) + px(ends[index])) / 2, lines: [`${x.label} ${name}`, ...(values.length ? values : ["none"])] }];
+      });
+      return {
+        box, places,
+        zoomed: (a, b) => [xa.value(a - box.left), xa.value(b - box.left)],
+        option: {
+          grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom },
+          xAxis: xa.option, yAxis: ya.option, series: [drawn],
+          graphic: [words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15)],
+        },
+      };
     });
-  }
-
-  // -- canvases ---------------------------------------------------------------------------------------------------------
-  const probe = add(document.body, "span", { class: "unseen", "aria-hidden": "true" });
-  function color(name) {
-    probe.style.color = `var(--${name})`;
-    return getComputedStyle(probe).color;
-  }
-  function canvas(host, label, paint) {
-    host.replaceChildren();
-    const element = add(host, "canvas", { tabindex: 0, role: "img", "aria-label": label });
-    const redraw = () => {
-      const width = host.clientWidth, height = host.clientHeight, ratio = window.devicePixelRatio || 1;
-      if (!width) return;
-      element.width = Math.round(width * ratio);
-      element.height = Math.round(height * ratio);
-      const context = element.getContext("2d");
-      context.scale(ratio, ratio);
-      context.font = "12px system-ui, sans-serif";
-      paint(context, width, height);
-    };
-    repaints.set(host, redraw);
-    new ResizeObserver(redraw).observe(host);
-    return { element, redraw };
   }
   /* A matrix of counts. spec: columns {label, names}, rows {label, names}, values [row][column]. */
   function heat(host, summary, spec) {
     const { rows, columns: across, values } = spec;
     const most = Math.max(1, ...values.map((row) => Math.max(...row)));
-    const box = { left: 46, top: 22, right: 10, bottom: 34 };
-    let at = null, cell = null;
-    const place = () => ({
-      width: (host.clientWidth - box.left - box.right) / across.names.length,
-      height: (host.clientHeight - box.top - box.bottom) / rows.names.length,
-    });
-    const { element, redraw } = canvas(host, `${titleOf(host)}. ${summary} Arrow keys read the cells.`, (context, width, height) => {
-      cell = place();
-      const ink = color("cell"), muted = color("muted");
-      context.fillStyle = color("grid");
-      context.fillRect(box.left, box.top, width - box.left - box.right, height - box.top - box.bottom);
-      context.fillStyle = ink;
-      const gap = cell.width > 4 ? 1 : 0;
-      values.forEach((row, r) => row.forEach((value, c) => {
-        if (!value) return;
-        context.globalAlpha = 0.12 + 0.88 * Math.sqrt(value / most);
-        context.fillRect(box.left + c * cell.width, box.top + r * cell.height, cell.width - gap, cell.height - (cell.height > 4 ? 1 : 0));
-      }));
-      context.globalAlpha = 1;
-      context.fillStyle = muted;
-      context.textAlign = "right";
-      const every = Math.ceil(14 / cell.height);
-      rows.names.forEach((name, r) => { if (r % every === 0) context.fillText(name, box.left - 6, box.top + (r + 0.5) * cell.height + 4); });
-      context.textAlign = "center";
-      const skip = Math.max(1, niceStep(across.names.length, (width - box.left - box.right) / 48));
-      across.names.forEach((name, c) => { if (c % skip === 0) context.fillText(name, box.left + (c + 0.5) * cell.width, height - box.bottom + 14); });
-      context.textAlign = "right";
-      context.fillText(across.label, width - box.right, height - 4);
-      context.textAlign = "left";
-      context.fillText(rows.label, 2, 11);
-      if (at) {
-        context.strokeStyle = color("text");
-        context.lineWidth = 2;
-        context.strokeRect(box.left + at.c * cell.width, box.top + at.r * cell.height, cell.width, cell.height);
-      }
-    });
-    const tip = tooltip(host);
-    function point(r, c, say) {
-      at = { r: Math.max(0, Math.min(r, rows.names.length - 1)), c: Math.max(0, Math.min(c, across.names.length - 1)) };
-      redraw();
-      tip.show(box.left + (at.c + 0.5) * cell.width, box.top + (at.r + 0.5) * cell.height,
-        [`${across.label} ${across.names[at.c]}`, `${rows.label} ${rows.names[at.r]}: ${show("count", values[at.r][at.c])} samples`], say);
-    }
-    const leave = () => { at = null; tip.hide(); redraw(); };
-    element.addEventListener("pointermove", (event) => {
-      const area = element.getBoundingClientRect();
-      point(Math.floor((event.clientY - area.top - box.top) / cell.height), Math.floor((event.clientX - area.left - box.left) / cell.width), false);
-    });
-    element.addEventListener("pointerleave", leave);
-    element.addEventListener("blur", leave);
-    element.addEventListener("keydown", (event) => {
-      const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
-      if (event.key === "Escape") leave();
-      if (!move) return;
-      event.preventDefault();
-      const from = at || { r: 0, c: -1 };
-      point(from.r + move[0], from.c + move[1], true);
+    const count = across.names.length;
+    return plot(host, summary, (width, height) => {
+      const box = { left: 46, top: 24, right: width - 12, bottom: height - 40 };
+      const cell = { width: (box.right - box.left) / count, height: (box.bottom - box.top) / rows.names.length };
+      const named = (names, room, horizontal) => {
+        const skip = Math.max(1, Math.ceil(niceStep(names.length, room)));
+        const marks = names.map((_, k) => k).filter((k) => k % skip === 0).map((k) => k + 0.5);
+        return axis({ low: 0, high: names.length, pixels: 1, horizontal, marks, label: (place) => String(names[Math.floor(place)]) }).option;
+      };
+      const drawn = { type: "custom", silent: true, data: [[0, 0]], renderItem: () => group(values.flatMap((row, r) => row.flatMap((value, c) => (value ? [{
+        type: "rect",
+        shape: { x: box.left + c * cell.width, y: box.top + r * cell.height, width: cell.width - (cell.width > 4), height: cell.height - (cell.height > 4) },
+        style: { fill: ink("cell"), opacity: 0.12 + 0.88 * Math.sqrt(value / most) },
+      }] : [])))) };
+      const places = values.flatMap((row, r) => row.map((value, c) => ({
+        rect: { left: box.left + c * cell.width, top: box.top + r * cell.height, width: cell.width, height: cell.height },
+        lines: [`${across.label} ${across.names[c]}`, `${rows.label} ${rows.names[r]}`, `${show("count", value)} samples`],
+      })));
+      return {
+        box, places, stride: count,
+        hit: (x, y) => {
+          const c = Math.floor((x - box.left) / cell.width), r = Math.floor((y - box.top) / cell.height);
+          return c >= 0 && c < count && r >= 0 && r < rows.names.length ? r * count + c : -1;
+        },
+        option: {
+          grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom, show: true, backgroundColor: ink("grid"), borderWidth: 0 },
+          xAxis: named(across.names, (box.right - box.left) / 48, true),
+          yAxis: { ...named(rows.names, (box.bottom - box.top) / 14, false), inverse: true, splitLine: { show: false } },
+          series: [drawn],
+          graphic: [words(rows.label, 2, 2), words(across.label, box.right - textWidth(across.label), height - 15)],
+        },
+      };
     });
   }
 
-  // -- tables -----------------------------------------------------------------------------------------------------------
+  // -- tables and files -------------------------------------------------------------------------------------------------
   const SHOWN = 500;
+  const whole = (figure) => figure.columns.filter((each) => each.values.length === figure.columns[0].values.length);
+  function table(details, figure) {
+    details.querySelectorAll(":scope > :not(summary)").forEach((element) => element.remove());
+    const build = () => {
+      if (!details.open || details.querySelector("table")) return;
+      const { columns: shown } = { columns: whole(figure()) };
+      const count = shown[0].values.length;
+      const scroll = add(details, "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" });
+      const grid = add(scroll, "table");
+      const head = add(add(grid, "thead"), "tr");
+      for (const each of shown) add(head, "th", { scope: "col", class: each.kind === "text" ? "" : "number" }, each.label);
+      const body = add(grid, "tbody");
+      for (let row = 0; row < Math.min(count, SHOWN); row += 1) {
+        const line = add(body, "tr");
+        for (const each of shown) add(line, "td", { class: each.kind === "text" ? "" : "number" }, show(each.kind, each.values[row]));
+      }
+      if (count > SHOWN) add(details, "p", { class: "hint" }, `The first ${SHOWN} of ${show("count", count)} rows are listed; the CSV file has all.`);
+    };
+    details.ontoggle = build;
+    build();
+  }
   // A CSV cell; text that a spreadsheet would run as a formula begins with a quote, as in csv_text.
   function cell(value) {
     if (typeof value !== "string") return value;
     const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
-  function table(details, figure) {
-    const build = () => {
-      if (!details.open || details.dataset.built) return;
-      details.dataset.built = "yes";
-      const shown = figure.columns.filter((column) => column.values.length === figure.columns[0].values.length);
-      const count = shown[0].values.length;
-      const scroll = add(details, "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" });
-      const grid = add(scroll, "table");
-      const head = add(add(grid, "thead"), "tr");
-      for (const column of shown) add(head, "th", { scope: "col", class: column.kind === "text" ? "" : "number" }, column.label);
-      const body = add(grid, "tbody");
-      for (let row = 0; row < Math.min(count, SHOWN); row += 1) {
-        const line = add(body, "tr");
-        for (const column of shown) add(line, "td", { class: column.kind === "text" ? "" : "number" }, show(column.kind, column.values[row]));
-      }
-      const foot = add(details, "p", { class: "hint" });
-      const button = add(foot, "button", { type: "button", class: "quiet" }, "Save all as CSV");
-      if (count > SHOWN) foot.append(` The first ${SHOWN} of ${show("count", count)} rows are listed.`);
-      button.addEventListener("click", () => {
-        const rows = Array.from({ length: count }, (_, row) => shown.map((c) => cell(c.values[row] ?? "")));
-        const text = [shown.map((c) => cell(c.key)), ...rows].map((line) => line.join(",")).join("\n");
-        const link = document.createElement("a");
-        link.href = URL.createObjectURL(new Blob([text + "\n"], { type: "text/csv" }));
-        link.download = `${details.dataset.table}.csv`;
-        link.click();
-        URL.revokeObjectURL(link.href);
-      });
+  function csv(figure) {
+    const shown = whole(figure);
+    const rows = shown[0].values.map((_, row) => shown.map((each) => cell(each.values[row] ?? "")));
+    return [shown.map((each) => cell(each.key)), ...rows].map((line) => line.join(",") + "\n").join("");
+  }
+  /* A chart with its title and legend as an SVG document, in the present theme. */
+  function picture(host) {
+    const entry = charts.get(host), width = host.clientWidth, height = host.clientHeight;
+    const svg = document.createElementNS(SVG, "svg");
+    const background = add(svg, "rect", { width: "100%", fill: ink("card") });
+    const font = "font-family:system-ui,sans-serif";
+    add(svg, "text", { x: 8, y: 22, style: `${font};font-size:16px;font-weight:600`, fill: ink("text") }, titleOf(host));
+    let x = 8, y = 34;
+    for (const item of legends.get(host) || []) {
+      const taken = (item.line ? 36 : 20) + textWidth(item.label, "13px system-ui, sans-serif") + 16;
+      if (x + taken > width) { x = 8; y += 20; }
+      icon(svg, item, { x, y });
+      add(svg, "text", { x: x + (item.line ? 36 : 20), y: y + 10, style: `${font};font-size:13px`, fill: ink("muted") }, item.label);
+      x += taken;
+    }
+    const top = y + (legends.has(host) ? 24 : 0);
+    const copy = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
+    copy.setOption({ ...entry.option, ...(entry.zoomState?.() || {}) });
+    const inner = new DOMParser().parseFromString(copy.renderToSVGString(), "image/svg+xml").documentElement;
+    copy.dispose();
+    inner.setAttribute("y", top);
+    svg.append(inner);
+    for (const [name, value] of Object.entries({ width, height: top + height, viewBox: `0 0 ${width} ${top + height}` })) svg.setAttribute(name, value);
+    background.setAttribute("height", top + height);
+    return new XMLSerializer().serializeToString(svg);
+  }
+  function download(name, content, type) {
+    const link = document.createElement("a");
+    link.href = typeof content === "string" ? URL.createObjectURL(new Blob([content], { type })) : URL.createObjectURL(content);
+    link.download = name;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+  function png(text, done) {
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [2 * image.width, 2 * image.height];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob(done);
     };
-    details.addEventListener("toggle", build);
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  }
+  /* The numbers of a figure, and the buttons that save it. `figure()` gives the columns as they are at that moment. */
+  function files(name, figure = () => data[name]) {
+    const card = document.getElementById(`figure-${name}`), bar = card?.querySelector(".save");
+    if (!bar) return;
+    const host = document.getElementById(`chart-${name}`);
+    const save = {
+      ...(host && { SVG: () => download(`${name}.svg`, picture(host), "image/svg+xml"), PNG: () => png(picture(host), (blob) => download(`${name}.png`, blob)) }),
+      CSV: () => download(`${name}.csv`, csv(figure()), "text/csv"),
+    };
+    bar.replaceChildren("Save ");
+    for (const [kind, run] of Object.entries(save)) add(bar, "button", { type: "button", class: "quiet", "aria-label": `Save ${card.querySelector("h3").textContent} as ${kind}` }, kind).addEventListener("click", run);
+    const details = card.querySelector("[data-table]");
+    if (details) table(details, figure);
   }
 
-  // -- theme ------------------------------------------------------------------------------------------------------------
+  // -- theme and print ----------------------------------------------------------------------------------------------------
   const root = document.documentElement;
   const button = document.getElementById("theme");
   const THEMES = ["auto", "light", "dark"];
@@ -423,7 +601,8 @@ const fedsim = (() => {
   window.addEventListener("beforeprint", () => { root.dataset.theme = "light"; root.classList.add("printing"); repaint(); });
   window.addEventListener("afterprint", () => { root.classList.remove("printing"); setTheme(theme); });
 
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const column = (figure, key) => data[figure].columns.find((c) => c.key === key);
-  return { data, column, show, onAxis, ticks, ticksThatFit, scale, extent, add, mount, axes, legend, lines, columns, heat, table, canvas, color, tooltip, titleOf };
+  const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
+  return {
+    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, ink, finding, titleOf, textWidth, charts, live,
+  };
 })();

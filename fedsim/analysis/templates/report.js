@@ -1,57 +1,57 @@
 "use strict";
 /* The charts of a run's page. */
 (() => {
-  const { data, column, lines, columns, legend } = fedsim;
+  const { data, column, curves, columns, legend, finding, files } = fedsim;
   const host = (name) => document.getElementById(`chart-${name}`);
-  const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
-  const legendBefore = (element, items) => {
-    const row = document.createElement("ul");
-    row.className = "legend";
-    element.before(row);
-    legend(row, items);
+  const byId = (name) => document.getElementById(name);
+  const lines = (name, x, y, series) => {
+    if (series.length > 1) legend(host(name), series.map((s) => ({ label: s.label, color: s.color, line: true, dash: s.dash, thin: s.plain })));
+    curves(host(name), finding(name), { x, y, series });
   };
 
   if (data.learning) {
-    const choice = document.getElementById("metric");
+    const choice = byId("metric");
     for (const name of data.learning.metrics) choice.add(new Option(column("learning", name).label, name));
     const draw = () => {
       const metric = column("learning", choice.value);
       const against = column("learning", document.querySelector("#progress input:checked").value);
       const stated = data.learning.targets[choice.value];
       const reached = stated && stated.time_s !== null ? column("learning", "time_s").values.indexOf(stated.time_s) : -1;
-      lines(host("learning"), finding("learning"), {
+      curves(host("learning"), finding("learning"), {
         x: against,
         y: { kind: metric.kind, label: metric.label },
-        series: [{ label: metric.label, color: "series", values: metric.values, points: true }],
-        target: stated && {
-          value: stated.target,
-          label: `target ${fedsim.onAxis(metric.kind, stated.target)}`,
-          at: reached < 0 ? null : against.values[reached],
-        },
+        scales: { y: byId("scale").value },
+        smooth: Number(byId("smooth").value),
+        series: [{ label: metric.label, color: "series", values: metric.values, points: true, symbol: "circle" }],
+        marks: stated ? [{ value: stated.target, label: `target ${fedsim.onAxis(metric.kind, stated.target)}`, at: reached < 0 ? null : against.values[reached], reach: true }] : [],
       });
     };
-    choice.addEventListener("change", draw);
-    document.getElementById("progress").addEventListener("change", draw);
+    for (const control of ["metric", "progress", "scale", "smooth"]) {
+      byId(control).addEventListener(control === "smooth" ? "input" : "change", () => {
+        // Another axis has another range.
+        if (control === "progress") fedsim.charts.get(host("learning")).state.zoom = null;
+        draw();
+      });
+    }
     draw();
   }
 
-  const outcomeSeries = data.outcomes.columns.slice(2).map((c) => ({ label: c.label, color: c.key, values: c.values }));
-  const most = Object.entries(data.outcomes.totals);
-  legendBefore(host("outcomes"), outcomeSeries.map((s) => ({ label: `${s.label} ${fedsim.show("count", most.find(([name]) => name === s.label)[1])}`, color: s.color })));
-  columns(host("outcomes"), finding("outcomes"), {
-    x: { kind: "time", label: "simulated time", from: column("outcomes", "from_s").values, to: column("outcomes", "to_s").values },
-    y: { label: "dispatches" },
-    series: outcomeSeries,
-  });
-
-  const present = column("online", "online");
-  const people = [
-    ...(present ? [{ label: "online", color: "online", values: present.values, fill: true }] : []),
-    { label: "working, on average", color: "compute", kind: "number", values: column("online", "working").values },
-  ];
-  legendBefore(host("online"), people.map((s) => ({ label: s.label, color: s.color, line: true })));
-  lines(host("online"), finding("online"), { x: column("online", "time_s"), y: { kind: "count", label: "clients", zero: true }, series: people });
-
+  if (host("outcomes")) {
+    const series = data.outcomes.columns.slice(2).map((c) => ({ label: c.label, color: c.key, values: c.values }));
+    legend(host("outcomes"), series.map((s) => ({ label: `${s.label} ${fedsim.show("count", data.outcomes.totals[s.label])}`, color: s.color })));
+    columns(host("outcomes"), finding("outcomes"), {
+      x: { kind: "time", label: "simulated time", from: column("outcomes", "from_s").values, to: column("outcomes", "to_s").values },
+      y: { label: "dispatches" },
+      series,
+    });
+  }
+  if (host("online")) {
+    const present = column("online", "online");
+    lines("online", column("online", "time_s"), { kind: "count", label: "clients", zero: true }, [
+      ...(present ? [{ label: "online", color: "online", values: present.values, fill: true, plain: true }] : []),
+      { label: "working, on average", color: "working", kind: "number", values: column("online", "working").values },
+    ]);
+  }
   const histogram = (name, kind, label, key, unit, from = "from", to = "to", whole = true) => {
     if (!host(name)) return;
     columns(host(name), finding(name), {
@@ -64,43 +64,29 @@
   histogram("staleness", "count", "staleness in versions", "updates", "updates");
   histogram("age", "time", "time since dispatch", "updates", "updates", "from_s", "to_s", false);
   histogram("client_accuracy", "share", "accuracy", "clients", "clients", "from", "to", false);
-
-  const even = [
-    { label: "this run", color: "series", values: column("inequality", "updates").values, fill: true },
-    { label: "if all were equal", color: "muted", values: column("inequality", "equal").values, dash: "5 4", silent: true },
-  ];
-  legendBefore(host("inequality"), even.map((s) => ({ label: s.label, color: s.color, line: true, dash: s.dash })));
-  lines(host("inequality"), finding("inequality"), {
-    x: { ...column("inequality", "clients"), label: "share of clients" },
-    y: { kind: "share", label: "share of updates", zero: true },
-    series: even,
-  });
-
-  const seen = column("delay", "tau_seen");
-  const absence = [
-    { label: "all clients", color: "series", values: column("delay", "tau").values },
-    // Dashed, because it often coincides with the other.
-    ...(seen ? [{ label: "clients that participated", color: "waiting", values: seen.values, dash: "7 5" }] : []),
-  ];
-  if (seen) legendBefore(host("delay"), absence.map((s) => ({ label: s.label, color: s.color, line: true })));
-  lines(host("delay"), finding("delay"), {
-    x: column("delay", "version"),
-    y: { kind: "count", label: "server updates", zero: true },
-    series: absence,
-  });
-
+  if (host("inequality")) {
+    lines("inequality", { ...column("inequality", "clients"), label: "share of clients" }, { kind: "share", label: "share of updates", zero: true }, [
+      { label: "this run", color: "series", values: column("inequality", "updates").values, fill: true },
+      { label: "if all were equal", color: "muted", values: column("inequality", "equal").values, dash: [3, 2], silent: true, plain: true },
+    ]);
+  }
+  if (host("delay")) {
+    const all = column("delay", "tau"), seen = column("delay", "tau_seen");
+    lines("delay", column("delay", "version"), { kind: "count", label: "server updates", zero: true }, [
+      ...(all ? [{ label: "all clients", color: seen ? "muted" : "series", values: all.values, dash: seen ? [3, 2] : [] }] : []),
+      ...(seen ? [{ label: "clients that participated", color: "series", values: seen.values }] : []),
+    ]);
+  }
   if (data.partition) {
-    const labels = data.partition.columns.slice(1);
     fedsim.heat(host("partition"), finding("partition"), {
       columns: { label: "client", names: column("partition", "client_id").values },
       rows: { label: "label", names: data.partition.labels },
-      values: labels.map((c) => c.values),
+      values: data.partition.columns.slice(1).map((c) => c.values),
     });
   }
+  for (const name of Object.keys(data)) files(name);
 
-  for (const details of document.querySelectorAll("[data-table]")) fedsim.table(details, data[details.dataset.table]);
-
-  const find = document.getElementById("find"), found = document.getElementById("found");
+  const find = byId("find"), found = byId("found");
   const text = document.querySelector("#scenario-text pre");
   find.addEventListener("input", () => {
     const query = find.value.trim().toLowerCase();

@@ -1,11 +1,13 @@
 "use strict";
-/* The dispatches of a sample of clients on a canvas that can be moved and zoomed. */
+/* The life of clients: one row per client with the time it was online, its charge, and its work; and a brush below that shows
+   where in the run the view lies. From far away, dispatches are summed in small bins, so that a row never turns into dots. */
 (() => {
   const host = document.getElementById("chart-timeline");
-  const figure = fedsim.data.timeline;
-  const values = (key) => fedsim.column("timeline", key).values;
-  const TOP = 22, RIGHT = 10, BOTTOM = 46;
-  const LEFT = 12 + 8 * Math.max(5, ...figure.clients.map((client) => String(client).length));
+  if (!host) return;
+  const { ink, show, words } = fedsim;
+  const figure = fedsim.data.timeline, { clients, people, presence, rounds, battery } = figure;
+  const values = (key) => fedsim.column("timeline", key)?.values;
+  const readout = document.querySelector('.readout[data-for="chart-timeline"]');
   const PHASES = [["download", "dispatched_s", "downloaded_s"], ["compute", "downloaded_s", "computed_s"], ["upload", "computed_s", "arrived_s"]];
   const MARKS = {
     aggregated: "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z",
@@ -15,200 +17,323 @@
     discarded: "M0 -5L5 0L0 5L-5 0Z",
     unfinished: "M-4.5 -1.5L4.5 -1.5L4.5 1.5L-4.5 1.5Z",
   };
-  const time = {};
-  for (const key of ["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "ended_s", "waited_s", "aggregated_s"]) time[key] = values(key);
+  const ROW = 22, TOP = 8, BRUSH = 34, BOTTOM = 42 + BRUSH, RIGHT = 34, MOST_ROWS = 24;
+  const DETAIL = 5; // Pixels of a typical dispatch from which on its phases are drawn.
+  const BIN = 5;
+  const time = Object.fromEntries(["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "ended_s", "waited_s"].map((key) => [key, values(key)]));
   const outcome = values("outcome"), steps = values("steps_done"), version = values("version"), id = values("dispatch_id");
-  const rows = figure.clients.map(() => []);
-  figure.order.forEach((row, index) => rows[row].push(index));
+  const before = values("charge_before"), after = values("charge_after");
+  const begin = time.dispatched_s, end = begin.map((_, index) => time.waited_s[index] ?? time.ended_s[index]);
+  const own = clients.map(() => []), online = clients.map(() => []);
+  figure.order.forEach((client, index) => own[client].push(index));
+  presence?.row.forEach((client, k) => online[client].push([presence.from_s[k], presence.to_s[k]]));
   const whole = [0, Math.max(figure.until_s, 1)];
-  const count = outcome.length;
-  // About eight dispatches a client fit a first look.
-  const start = count ? Math.min(...time.dispatched_s) : 0;
-  const span = whole[1] * Math.min(1, (8 * rows.length) / Math.max(count, 1));
-  let view = span < whole[1] ? [start, Math.min(start + span, whole[1])] : [...whole];
-  let selected = null, row = 0;
-  const tall = () => (host.clientHeight - TOP - BOTTOM) / Math.max(rows.length, 1);
+  const left = 14 + 8 * Math.max(5, ...clients.map((client) => String(client).length));
 
-  const present = Object.keys(MARKS).filter((name) => outcome.includes(name));
-  fedsim.legend(document.getElementById("timeline-legend"), [
-    ...PHASES.map(([name]) => ({ label: name, color: name })),
-    { label: "waiting", color: "waiting", line: true },
-    ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
-  ]);
-
-  const shapes = Object.fromEntries(Object.entries(MARKS).map(([name, path]) => [name, new Path2D(path)]));
-  const x = (width) => fedsim.scale(view[0], view[1], LEFT, width - RIGHT);
-  const endOf = (index) => time.waited_s[index] ?? time.ended_s[index];
-
-  function paint(context, width, height) {
-    const sx = x(width), high = tall();
-    const ink = Object.fromEntries(["text", "muted", "grid", "card", "waiting", "accent", ...PHASES.map(([n]) => n), ...present].map((n) => [n, fedsim.color(n)]));
-    context.textBaseline = "middle";
-    context.strokeStyle = ink.grid;
-    context.fillStyle = ink.muted;
-    context.textAlign = "center";
-    for (const tick of fedsim.ticksThatFit("time", view[0], view[1], width - LEFT, 92)) {
-      const at = sx(tick);
-      context.beginPath(); context.moveTo(at, TOP); context.lineTo(at, height - BOTTOM); context.stroke();
-      const text = fedsim.onAxis("time", tick), half = context.measureText(text).width / 2;
-      context.fillText(text, Math.min(at, width - half - 1), height - BOTTOM + 12);
-    }
-    context.textAlign = "right";
-    context.fillText("simulated time", width - RIGHT, height - 9);
-    figure.clients.forEach((client, place) => {
-      const y = TOP + (place + 0.5) * high;
-      context.fillStyle = place === row && document.activeElement === element ? ink.text : ink.muted;
-      context.textAlign = "right";
-      context.fillText(client, LEFT - 8, y);
-    });
-    context.textAlign = "left";
-    context.fillStyle = ink.muted;
-    context.fillText("client", 2, 11);
-    context.save();
-    context.beginPath();
-    context.rect(LEFT, 0, width - LEFT - RIGHT + 6, height - BOTTOM);
-    context.clip();
-    rows.forEach((indices, place) => {
-      const y = TOP + (place + 0.5) * high;
-      const inView = indices.filter((index) => endOf(index) >= view[0] && time.dispatched_s[index] <= view[1]);
-      for (const index of inView) {
-        for (const [name, from, to] of PHASES) {
-          const a = time[from][index];
-          if (a === null) break;
-          const b = time[to][index] ?? time.ended_s[index];
-          context.fillStyle = ink[name];
-          context.fillRect(sx(a), y - 5, Math.max(sx(b) - sx(a), 0.8), 10);
-        }
-        if (time.waited_s[index] !== null) {
-          context.fillStyle = ink.waiting;
-          context.fillRect(sx(time.arrived_s[index]), y - 1.5, Math.max(sx(time.waited_s[index]) - sx(time.arrived_s[index]), 0.8), 3);
-        }
-      }
-      // Marks lie on top of the work that follows at once.
-      let lastMark = -Infinity;
-      for (const index of inView) {
-        const at = sx(endOf(index));
-        if (at - lastMark > 8) {
-          lastMark = at;
-          context.save();
-          context.translate(at, y);
-          context.scale(0.9, 0.9);
-          context.fillStyle = ink[outcome[index]];
-          context.strokeStyle = ink.card;
-          context.lineWidth = 2.5;
-          context.stroke(shapes[outcome[index]]);
-          context.fill(shapes[outcome[index]]);
-          context.restore();
-        }
-        if (index === selected) {
-          context.strokeStyle = ink.text;
-          context.lineWidth = 2;
-          context.strokeRect(sx(time.dispatched_s[index]) - 2, y - 8, at - sx(time.dispatched_s[index]) + 4, 16);
-          context.lineWidth = 1;
-        }
-      }
-    });
-    context.restore();
-    // Where in the run the view lies.
-    const bar = fedsim.scale(whole[0], whole[1], LEFT, width - RIGHT);
-    context.fillStyle = ink.grid;
-    context.fillRect(LEFT, height - 22, width - LEFT - RIGHT, 3);
-    context.fillStyle = ink.accent;
-    context.fillRect(bar(view[0]), height - 22, Math.max(bar(view[1]) - bar(view[0]), 3), 3);
+  // -- which rows, and which stretch of time --------------------------------------------------------------------------------
+  const by = (list, sign) => (a, b) => sign * ((list[a] ?? Infinity) - (list[b] ?? Infinity)) || a - b;
+  const ORDERS = {
+    "most updates first": by(people.updates, -1), "fewest updates first": by(people.updates, 1), "most lost work first": by(people.lost, -1),
+    "slowest first": by(people.step_s.map((s) => s ?? -1), -1), "fastest first": by(people.step_s, 1), "by number": by(clients, 1),
+  };
+  const FILTERS = {
+    "all clients": () => true, "with an update": (c) => people.updates[c] > 0, "without an update": (c) => !people.updates[c],
+    "with lost work": (c) => people.lost[c] > 0, ...(battery && { "whose battery ran low": (c) => own[c].some((i) => after[i] < battery.floor) }),
+  };
+  const sort = document.getElementById("sort"), filter = document.getElementById("filter"), search = document.getElementById("client");
+  Object.keys(ORDERS).forEach((name) => sort.add(new Option(name)));
+  Object.keys(FILTERS).forEach((name) => filter.add(new Option(name)));
+  let rows = [], top = 0, row = 0, selected = null, view = [...whole];
+  const fits = () => Math.min(rows.length, MOST_ROWS);
+  function arrange() {
+    rows = clients.map((_, client) => client).filter(FILTERS[filter.value]).sort(ORDERS[sort.value]);
+    top = row = 0;
+    selected = null;
   }
-  const label = `${fedsim.titleOf(host)}: ${count} dispatches of ${rows.length} clients. Left and right arrows move, plus and minus zoom, up and down select a client, Enter steps through its dispatches.`;
-  const { element, redraw } = fedsim.canvas(host, label, paint);
-  const tip = fedsim.tooltip(host);
+  /* A stretch with about eight dispatches per row, or with as many as can be drawn with their phases: the one that holds most. */
+  function open() {
+    const starts = rows.slice(0, fits()).flatMap((client) => own[client].map((index) => begin[index])).sort((a, b) => a - b);
+    const lengths = begin.map((from, index) => time.ended_s[index] - from).sort((a, b) => a - b);
+    const detail = ((host.clientWidth || 600) / (1.5 * DETAIL)) * (lengths[lengths.length >> 1] ?? Infinity);
+    const length = Math.min(whole[1] * Math.min(1, (8 * fits()) / Math.max(starts.length, 1)), Math.max(detail, 1e-3));
+    let best = 0, most = 0;
+    for (let from = 0, to = 0; from < starts.length; from += 1) {
+      while (to < starts.length && starts[to] < starts[from] + length) to += 1;
+      if (to - from > most) [best, most] = [from, to - from];
+    }
+    const start = Math.min(starts[best] ?? 0, whole[1] - length);
+    view = [Math.max(0, start - length * 0.02), Math.min(whole[1], start + length)];
+  }
 
-  function look(from, width) {
-    const length = Math.min(Math.max(width, 1e-3), whole[1] - whole[0]);
-    const begin = Math.min(Math.max(from, whole[0]), whole[1] - length);
-    view = [begin, begin + length];
+  // -- drawing --------------------------------------------------------------------------------------------------------------
+  const present = Object.keys(MARKS).filter((name) => outcome.includes(name));
+  fedsim.legend(host, [
+    ...(presence ? [{ label: "online", color: "shade" }] : []),
+    ...PHASES.map(([name]) => ({ label: name, color: name })),
+    ...(time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
+    ...(battery ? [{ label: `charge (no work below ${show("share", battery.floor)})`, color: "charge", line: true, thin: true }] : []),
+    ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
+    ...(rounds.length ? [{ label: "server update", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
+  ]);
+  let width = 0, detailed = false;
+  const scale = () => (width - left - RIGHT) / (view[1] - view[0]);
+  const sx = (value) => left + (Math.max(view[0], Math.min(view[1], value)) - view[0]) * scale();
+  const inView = (index) => end[index] >= view[0] && begin[index] <= view[1];
+  const rect = (x, y, w, h, fill, opacity = 1) => ({ type: "rect", shape: { x, y, width: w, height: h }, style: { fill, opacity } });
+
+  function charge(client, y) {
+    const points = [];
+    const at = (t, level) => points.push([t, level]);
+    let level = 1, since = 0;
+    const until = (t) => {
+      const full = since + (1 - level) / battery.per_s;
+      if (full < t) at(full, 1);
+      at(t, Math.min(1, level + battery.per_s * (t - since)));
+    };
+    at(0, 1);
+    for (const index of own[client]) {
+      until(begin[index]);
+      at(time.ended_s[index], after[index]);
+      [since, level] = [time.ended_s[index], after[index]];
+    }
+    until(whole[1]);
+    const first = Math.max(0, points.findIndex(([t]) => t >= view[0]) - 1), last = points.findIndex(([t]) => t > view[1]);
+    const shown = points.slice(first, last < 0 ? undefined : last + 1);
+    const clipped = shown.map(([t, share]) => [left + (t - view[0]) * scale(), y + ROW / 2 - 2 - share * (ROW - 4)]);
+    return { type: "polyline", shape: { points: clipped }, style: { stroke: ink("charge"), lineWidth: 1.5, fill: "none" } };
+  }
+  /* The work of a row from far away: in each small bin, how much of it was work, by what became of it. */
+  function sums(client, y) {
+    const bins = new Map();
+    for (const index of own[client].filter(inView)) {
+      const a = sx(begin[index]), b = Math.max(sx(time.ended_s[index]), a + 1);
+      for (let bin = Math.floor(a / BIN); bin * BIN < b; bin += 1) {
+        const share = (Math.min(b, (bin + 1) * BIN) - Math.max(a, bin * BIN)) / BIN;
+        if (!bins.has(bin)) bins.set(bin, {});
+        bins.get(bin)[outcome[index]] = (bins.get(bin)[outcome[index]] || 0) + share;
+      }
+    }
+    return [...bins].flatMap(([bin, shares]) => {
+      const all = Object.values(shares).reduce((sum, share) => sum + share, 0);
+      const high = (ROW - 4) * Math.max(0.6, Math.min(1, all));
+      let base = y + high / 2;
+      return Object.keys(MARKS).filter((name) => shares[name]).map((name) => {
+        const part = (high * shares[name]) / all;
+        base -= part;
+        return rect(bin * BIN, base, BIN - 0.5, part, ink(name));
+      });
+    });
+  }
+  function phases(client, y) {
+    const children = [], marks = [];
+    let last = -Infinity;
+    for (const index of own[client].filter(inView)) {
+      for (const [name, from, to] of PHASES) {
+        const a = time[from][index];
+        if (a === null) break;
+        const b = time[to][index] ?? time.ended_s[index];
+        if (b >= view[0] && a <= view[1]) children.push(rect(sx(a), y - 5, Math.max(sx(b) - sx(a), 0.8), 10, ink(name)));
+      }
+      if (time.waited_s[index] !== null) children.push(rect(sx(time.arrived_s[index]), y - 1.5, Math.max(sx(time.waited_s[index]) - sx(time.arrived_s[index]), 0.8), 3, ink("waiting")));
+      const at = sx(end[index]);
+      if (at - last > 8 && end[index] <= view[1]) {
+        last = at;
+        marks.push({ type: "path", x: at, y, shape: { pathData: MARKS[outcome[index]] }, style: { fill: ink(outcome[index]), stroke: ink("card"), lineWidth: 1.5, strokeFirst: true } });
+      }
+    }
+    // Marks lie on top of the work that follows at once.
+    return [...children, ...marks];
+  }
+  function drawRow(place) {
+    const client = rows[place], y = TOP + (place - top + 0.5) * ROW;
+    const children = detailed ? phases(client, y) : sums(client, y);
+    if (battery) children.push(charge(client, y));
+    if (selected !== null && figure.order[selected] === client && inView(selected)) {
+      children.push({ type: "rect", shape: { x: sx(begin[selected]) - 2, y: y - 9, width: sx(end[selected]) - sx(begin[selected]) + 4, height: 18, r: 2 }, style: { fill: "none", stroke: ink("text"), lineWidth: 2 } });
+    }
+    return fedsim.group(children);
+  }
+  function drawOnline(place) {
+    const y = TOP + (place - top) * ROW + 1, seen = online[rows[place]].filter(([from, to]) => to >= view[0] && from <= view[1]);
+    return fedsim.group(seen.map(([from, to]) => rect(sx(from), y, Math.max(sx(to) - sx(from), 0.5), ROW - 2, ink("shade"))));
+  }
+  function drawRounds() {
+    const seen = rounds.filter((t) => view[0] <= t && t <= view[1]);
+    // Lines that would run into each other say nothing.
+    if (seen.length * 7 > width - left - RIGHT) return fedsim.group([]);
+    const bottom = TOP + fits() * ROW;
+    return fedsim.group(seen.map((t) => ({ type: "line", shape: { x1: sx(t), x2: sx(t), y1: TOP, y2: bottom }, style: { stroke: ink("round"), lineWidth: 1, lineDash: [2, 2] } })));
+  }
+  // How much was going on, for the brush.
+  const density = (() => {
+    const count = 200, bins = new Array(count).fill(0);
+    begin.forEach((from, index) => {
+      const a = Math.floor((from / whole[1]) * count), b = Math.min(count - 1, Math.floor((time.ended_s[index] / whole[1]) * count));
+      for (let bin = a; bin <= b; bin += 1) bins[bin] += 1;
+    });
+    return bins.map((value, bin) => [((bin + 0.5) / count) * whole[1], value]);
+  })();
+
+  function option(total, height) {
+    width = total;
+    const shown = rows.map((_, place) => place).slice(top, top + fits());
+    const lengths = shown.flatMap((place) => own[rows[place]].filter(inView).map((index) => (time.ended_s[index] - begin[index]) * scale())).sort((a, b) => a - b);
+    detailed = (lengths[lengths.length >> 1] ?? 0) >= DETAIL;
+    const xa = fedsim.axis({ kind: "time", low: view[0], high: view[1], pixels: width - left - RIGHT, horizontal: true }).option;
+    const ya = fedsim.axis({
+      low: top, high: top + fits(), pixels: fits() * ROW, horizontal: false,
+      marks: shown.map((place) => place + 0.5), label: (mark) => String(clients[rows[Math.floor(mark)]]),
+    }).option;
+    const soft = { borderColor: "transparent", fillerColor: ink("brush"), backgroundColor: "transparent", brushSelect: false, showDetail: false, emphasis: { handleStyle: { color: ink("accent") } } };
+    return {
+      grid: { left, right: RIGHT, top: TOP, height: fits() * ROW, containLabel: false },
+      xAxis: { ...xa, min: whole[0], max: whole[1] },
+      yAxis: [{ ...ya, min: 0, max: Math.max(rows.length, 1), inverse: true, splitLine: { show: false }, axisLabel: { ...ya.axisLabel, fontSize: 11 } }, { type: "value", show: false, gridIndex: 0 }],
+      dataZoom: [
+        { type: "inside", xAxisIndex: 0, startValue: view[0], endValue: view[1], filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false, minValueSpan: 1e-3 },
+        {
+          type: "slider", xAxisIndex: 0, startValue: view[0], endValue: view[1], filterMode: "none", bottom: 4, height: BRUSH - 8, left, right: RIGHT, minValueSpan: 1e-3, ...soft,
+          dataBackground: { lineStyle: { color: ink("muted"), width: 1 }, areaStyle: { color: ink("muted"), opacity: 0.25 } },
+          selectedDataBackground: { lineStyle: { color: ink("accent"), width: 1 }, areaStyle: { color: ink("accent"), opacity: 0.35 } },
+          handleStyle: { color: ink("card"), borderColor: ink("accent") }, moveHandleSize: 0,
+        },
+        ...(rows.length > fits() ? [{ type: "slider", yAxisIndex: 0, orient: "vertical", startValue: top, endValue: top + fits(), filterMode: "none", zoomLock: true, right: 6, width: 12, top: TOP, height: fits() * ROW, ...soft, handleSize: 0, moveHandleSize: 0, backgroundColor: ink("grid"), fillerColor: ink("muted"), showDataShadow: false }] : []),
+      ],
+      series: [
+        { type: "line", xAxisIndex: 0, yAxisIndex: 1, data: density, silent: true, symbol: "none", lineStyle: { opacity: 0 }, z: 0 },
+        { type: "custom", silent: true, data: shown.map((place) => [0, place]), renderItem: ({ dataIndex }) => drawOnline(top + dataIndex), z: 1, clip: true },
+        { type: "custom", silent: true, data: [[0, 0]], renderItem: drawRounds, z: 2, clip: true },
+        { type: "custom", silent: true, data: shown.map((place) => [0, place]), renderItem: ({ dataIndex }) => drawRow(top + dataIndex), z: 3, clip: true },
+      ],
+      graphic: [words("client", 2, TOP + fits() * ROW + 8), words("simulated time", width - RIGHT - fedsim.textWidth("simulated time"), height - BRUSH - 13)],
+    };
+  }
+  const count = outcome.length;
+  const label = `${fedsim.titleOf(host)}: ${count} dispatches of ${clients.length} clients. Left and right arrows move, plus and minus zoom, up and down select a client, Enter steps through its dispatches.`;
+  let chart = null;
+  function redraw() {
+    host.style.height = `${Math.max(fits(), 1) * ROW + TOP + BOTTOM}px`;
+    if (chart) chart.redraw();
+    else {
+      chart = fedsim.mount(host, label, option, "canvas");
+      chart.instance?.on("datazoom", follow);
+    }
+    host.dataset.view = view.map((t) => Math.round(t)).join(" ");
+    host.dataset.mode = detailed ? "phases" : "sums";
+  }
+  /* ECharts has moved a brush: the axes, the rows and the kind of drawing follow. */
+  let pending = 0;
+  function follow() {
+    const zooms = chart.instance.getOption().dataZoom;
+    // Whichever of the two was moved, both have the new range.
+    view = [zooms[0].startValue, zooms[0].endValue];
+    if (zooms[2]) top = Math.max(0, Math.min(rows.length - fits(), Math.round(zooms[2].startValue)));
+    cancelAnimationFrame(pending);
+    pending = requestAnimationFrame(redraw);
+  }
+
+  // -- moving and reading -----------------------------------------------------------------------------------------------------
+  function look(from, length) {
+    const span = Math.min(Math.max(length, 1e-3), whole[1]);
+    const start = Math.min(Math.max(from, 0), whole[1] - span);
+    view = [start, start + span];
     redraw();
   }
-  const zoom = (factor, centre = (view[0] + view[1]) / 2) => look(centre - (centre - view[0]) * factor, (view[1] - view[0]) * factor);
   const pan = (share) => look(view[0] + (view[1] - view[0]) * share, view[1] - view[0]);
-  /* Closer to the chosen dispatch, or to the one nearest to the middle: never into empty time. */
-  function closer(index = selected) {
-    const middle = (view[0] + view[1]) / 2;
-    const centre = (i) => (time.dispatched_s[i] + endOf(i)) / 2;
-    const all = time.dispatched_s.map((_, i) => i);
-    const to = index ?? all.reduce((best, i) => (Math.abs(centre(i) - middle) < Math.abs(centre(best) - middle) ? i : best), 0);
+  const zoomOut = () => look(view[0] - (view[1] - view[0]) / 2, (view[1] - view[0]) * 2);
+  /* Closer to the selected dispatch, or to the one nearest to the middle: never into empty time. */
+  function closer() {
+    const middle = (view[0] + view[1]) / 2, centre = (index) => (begin[index] + end[index]) / 2;
+    const all = rows.slice(top, top + fits()).flatMap((client) => own[client]);
+    if (!all.length) return;
+    const to = selected ?? all.reduce((best, index) => (Math.abs(centre(index) - middle) < Math.abs(centre(best) - middle) ? index : best));
     const length = (view[1] - view[0]) / 2;
-    if (count) look(centre(to) - length / 2, length);
+    look(centre(to) - length / 2, length);
   }
-  const ACTIONS = {
-    in: () => closer(), out: () => zoom(2), earlier: () => pan(-0.5), later: () => pan(0.5), whole: () => look(0, Infinity),
-  };
-  for (const button of document.querySelectorAll("[data-view]")) button.addEventListener("click", () => { tip.hide(); ACTIONS[button.dataset.view](); });
-
-  function describe(index, say) {
+  const ACTIONS = { in: closer, out: zoomOut, earlier: () => pan(-0.5), later: () => pan(0.5), whole: () => look(0, Infinity) };
+  for (const button of document.querySelectorAll("[data-view]")) button.addEventListener("click", () => ACTIONS[button.dataset.view]());
+  const HINT = "Drag to move, Ctrl and the wheel to zoom, or use the brush below; point to a dispatch to read it.";
+  function say(text, aloud) {
+    readout.textContent = text || HINT;
+    if (aloud) fedsim.live.textContent = text;
+  }
+  function client(number) {
+    return `Client ${clients[number]}: ${show("count", people.updates[number])} updates, ${show("count", people.lost[number])} dispatches lost`;
+  }
+  function describe(index, aloud) {
     const t = (key) => time[key][index];
-    const text = [`Client ${figure.clients[figure.order[index]]}, dispatch ${id[index]}`, `from version ${version[index]}, at ${fedsim.show("time", t("dispatched_s"))}`];
-    for (const [name, from, to] of PHASES) if (t(from) !== null) text.push(`${name} ${fedsim.show("time", (t(to) ?? t("ended_s")) - t(from))}${t(to) === null ? ", not finished" : ""}`);
-    if (t("waited_s") !== null) text.push(`waiting ${fedsim.show("time", t("waited_s") - t("arrived_s"))}`);
+    const text = [`Client ${clients[figure.order[index]]}, dispatch ${id[index]}, from version ${version[index]}, at ${show("time", t("dispatched_s"))}`];
+    for (const [name, from, to] of PHASES) if (t(from) !== null) text.push(`${name} ${show("time", (t(to) ?? t("ended_s")) - t(from))}${t(to) === null ? ", not finished" : ""}`);
+    if (t("waited_s") !== null) text.push(`waiting ${show("time", t("waited_s") - t("arrived_s"))}`);
+    if (battery) text.push(`charge ${show("share", before[index])} to ${show("share", after[index])}`);
     text.push(`${steps[index]} steps, ${outcome[index]}`);
-    const sx = x(host.clientWidth);
-    const middle = (Math.max(t("dispatched_s"), view[0]) + Math.min(endOf(index), view[1])) / 2;
-    tip.show(sx(middle), TOP + (figure.order[index] + 0.5) * tall(), text, say);
+    say(text.join(" · "), aloud);
+  }
+  function bring(place) {
+    row = Math.max(0, Math.min(rows.length - 1, place));
+    if (row < top || row >= top + fits()) top = Math.max(0, Math.min(rows.length - fits(), row - (fits() >> 1)));
+  }
+  function select(index) {
+    selected = index;
+    const length = view[1] - view[0];
+    if (begin[index] < view[0] || end[index] > view[1]) look(begin[index] - length * 0.2, length); else redraw();
+    describe(index, true);
   }
   /* The dispatch under the pointer. */
   function at(event) {
-    const area = element.getBoundingClientRect();
-    const perPixel = (view[1] - view[0]) / (host.clientWidth - LEFT - RIGHT);
-    const place = Math.floor((event.clientY - area.top - TOP) / tall());
-    const when = view[0] + (event.clientX - area.left - LEFT) * perPixel, slack = 5 * perPixel;
-    return (rows[place] || []).find((index) => time.dispatched_s[index] - slack <= when && when <= endOf(index) + slack);
+    const area = host.getBoundingClientRect(), place = top + Math.floor((event.clientY - area.top - TOP) / ROW);
+    if (place >= top + fits() || rows[place] === undefined) return [];
+    const when = view[0] + (event.clientX - area.left - left) / scale(), slack = 4 / scale();
+    return [rows[place], own[rows[place]].find((index) => begin[index] - slack <= when && when <= end[index] + slack)];
   }
-  let drag = null;
-  element.addEventListener("pointerdown", (event) => { drag = { x: event.clientX, from: view[0] }; element.setPointerCapture(event.pointerId); });
-  element.addEventListener("pointerup", () => { drag = null; });
-  element.addEventListener("pointercancel", () => { drag = null; });
-  element.addEventListener("pointermove", (event) => {
-    const scaleX = (view[1] - view[0]) / (host.clientWidth - LEFT - RIGHT);
-    if (drag) { tip.hide(); look(drag.from - (event.clientX - drag.x) * scaleX, view[1] - view[0]); return; }
-    const hit = at(event);
-    if (hit === undefined) tip.hide(); else describe(hit, false);
+  host.addEventListener("pointermove", (event) => {
+    const [number, index] = at(event);
+    if (number === undefined) say(""); else if (index === undefined) say(client(number)); else describe(index, false);
   });
-  element.addEventListener("pointerleave", () => tip.hide());
-  element.addEventListener("dblclick", (event) => {
-    const index = at(event);
+  host.addEventListener("pointerleave", () => say(""));
+  host.addEventListener("dblclick", (event) => {
+    const index = at(event)[1];
     if (index === undefined) return;
-    const length = Math.max((endOf(index) - time.dispatched_s[index]) * 4, 1e-3);
-    look(time.dispatched_s[index] - length * 0.375, length);
+    const length = Math.max((end[index] - begin[index]) * 4, 1e-3);
+    look(begin[index] - length * 0.375, length);
   });
-  element.addEventListener("wheel", (event) => {
-    const scaleX = (view[1] - view[0]) / (host.clientWidth - LEFT - RIGHT);
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      zoom(Math.exp(event.deltaY * 0.003), view[0] + (event.offsetX - LEFT) * scaleX);
-    } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      look(view[0] + event.deltaX * scaleX, view[1] - view[0]);
-    }
-  }, { passive: false });
-  element.addEventListener("focus", redraw);
-  element.addEventListener("blur", () => { selected = null; tip.hide(); redraw(); });
-  element.addEventListener("keydown", (event) => {
+  host.addEventListener("blur", () => { selected = null; say(""); redraw(); });
+  host.addEventListener("keydown", (event) => {
+    const move = (by_) => { bring(row + by_); selected = null; redraw(); say(client(rows[row]), true); };
     const keys = {
-      ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": ACTIONS.in, "=": ACTIONS.in, "-": ACTIONS.out, 0: ACTIONS.whole,
-      ArrowUp: () => { row = Math.max(0, row - 1); selected = null; redraw(); },
-      ArrowDown: () => { row = Math.min(rows.length - 1, row + 1); selected = null; redraw(); },
-      Escape: () => { selected = null; tip.hide(); redraw(); },
+      ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": closer, "=": closer, "-": zoomOut, 0: ACTIONS.whole,
+      ArrowUp: () => move(-1), ArrowDown: () => move(1), PageUp: () => move(-fits()), PageDown: () => move(fits()),
+      Escape: () => { selected = null; say(""); redraw(); },
       Enter: () => {
-        const own = rows[row];
-        if (!own || !own.length) return;
-        const place = own.indexOf(selected);
-        const first = own.findIndex((index) => endOf(index) >= view[0]);
-        selected = place < 0 ? own[Math.max(first, 0)] : own[(place + (event.shiftKey ? -1 : 1) + own.length) % own.length];
-        const length = view[1] - view[0];
-        if (time.dispatched_s[selected] < view[0] || endOf(selected) > view[1]) look(time.dispatched_s[selected] - length * 0.2, length); else redraw();
-        describe(selected, true);
+        const mine = own[rows[row]];
+        if (!mine?.length) return;
+        const place = mine.indexOf(selected), first = mine.findIndex((index) => end[index] >= view[0]);
+        select(place < 0 ? mine[Math.max(first, 0)] : mine[(place + (event.shiftKey ? -1 : 1) + mine.length) % mine.length]);
       },
     };
     if (!keys[event.key]) return;
     event.preventDefault();
-    if (event.key !== "Enter") tip.hide();
     keys[event.key]();
   });
+  for (const choice of [sort, filter]) {
+    choice.addEventListener("change", () => {
+      arrange();
+      redraw();
+      say(`${show("count", rows.length)} clients, ${sort.value}`, true);
+    });
+  }
+  search.addEventListener("input", () => {
+    const number = clients.indexOf(Number(search.value));
+    if (search.value === "") { say(""); return; }
+    if (number < 0) { say(`Client ${search.value} is not among the ${show("count", clients.length)} clients of this figure.`, true); return; }
+    if (!rows.includes(number)) { filter.value = "all clients"; arrange(); }
+    bring(rows.indexOf(number));
+    if (own[number].length) select(own[number].find(inView) ?? own[number][0]);
+    else { redraw(); say(client(number), true); }
+  });
+
+  arrange();
+  open();
+  redraw();
+  say("");
 })();

@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from fedsim.components import Component
 from fedsim.devices.context import DeviceContext
 from fedsim.traces.ends import OnEnd
@@ -37,6 +40,13 @@ class AvailabilityModel(Component, ABC):
         require_tables(params, context.bundle, "devices.availability")
         self.params = params
         self.context = context
+
+    def offset_ns(self) -> npt.NDArray[np.int64] | int:
+        """Instant of the traces at simulated time 0, a number or one per client, (N,).
+
+        Everything that the same bundle holds of a device moves with it.
+        """
+        return 0
 
     @abstractmethod
     def index(self) -> AvailabilityIndex:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
 
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
 from fedsim.randomness import Purpose
@@ -24,9 +27,10 @@ class TraceAvailabilityParams(AvailabilityParams):
     """Eligibility rule applied to the bundle's device_events instead of the bundle's own: an expression over
     charging, network, screen and lock, such as ``charging and network == wifi``."""
     start: Duration = 0.0
-    """Time in the trace at which the scenario starts."""
+    """Time in the trace at which the scenario starts, for everything that the trace holds of a device."""
     shift: Literal["none", "days", "any"] = "none"
-    """Move each client's trace by a random number of whole days, which keeps the time of day, or by a random time."""
+    """Move each client's trace, with everything that it holds of the device, by a random number of whole days, which
+    keeps the time of day, or by a random time."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """The bundle's intervals, or the events from which they are derived anew."""
@@ -40,27 +44,37 @@ class TraceAvailability(AvailabilityModel):
     name: ClassVar[str] = "trace"
     Params = TraceAvailabilityParams
 
+    @cached_property
+    def _shift_ns(self) -> npt.NDArray[np.int64] | None:
+        """How far each client is ahead of ``start``, (N,); None without a shift."""
+        bundle, context = self.context.traces, self.context
+        if self.params.shift == "none":
+            return None
+        u = context.stream(Purpose.AVAILABILITY).uniforms(np.arange(context.clients))
+        horizon_s = bundle.manifest.horizon_us / 1e6
+        shift_s = u * horizon_s
+        if self.params.shift == "days":
+            shift_s = np.floor(u * max(1.0, horizon_s // _DAY_S)) * _DAY_S
+        shift_ns: npt.NDArray[np.int64] = np.rint(shift_s * NS_PER_S).astype(np.int64)
+        return shift_ns
+
+    @override
+    def offset_ns(self) -> npt.NDArray[np.int64] | int:
+        start_ns, shift_ns = to_ns(self.params.start), self._shift_ns
+        return start_ns if shift_ns is None else start_ns + shift_ns
+
     def index(self) -> AvailabilityIndex:
         """The intervals of each client's device."""
         from fedsim.traces.availability import AvailabilityIndex
         from fedsim.traces.eligibility import rederive
 
-        bundle, context = self.context.bundle, self.context
-        assert bundle is not None
+        bundle, context = self.context.traces, self.context
         if self.params.require is not None:
             bundle = rederive(bundle, self.params.require)
-        shift_ns = None
-        if self.params.shift != "none":
-            u = context.stream(Purpose.AVAILABILITY).uniforms(np.arange(context.clients))
-            horizon_s = bundle.manifest.horizon_us / 1e6
-            shift_s = u * horizon_s
-            if self.params.shift == "days":
-                shift_s = np.floor(u * max(1.0, horizon_s // _DAY_S)) * _DAY_S
-            shift_ns = np.rint(shift_s * NS_PER_S).astype(np.int64)
         return AvailabilityIndex.from_bundle(
             bundle,
             context.device_rows,
-            shift_ns,
+            self._shift_ns,
             context.eligible,
             start_us=to_ns(self.params.start) // 1000,
             on_end=self.params.on_end,

@@ -116,12 +116,12 @@ class ExponentialParams(DrawnParams):
 
     mean: Duration
     """Mean step time."""
-    floor: float = Field(default=0.01, gt=0, lt=1)
-    """Smallest step time as a share of the mean."""
+    floor: float = Field(default=0.01, ge=0, lt=1)
+    """Smallest step time as a share of the mean; 0 for none, as in FedCompass's code."""
 
 
 class Exponential(_Drawn):
-    """Exponential step times (FedCompass, section 5.1), bounded below to stay positive."""
+    """Exponential step times (FedCompass, section 5.1), bounded below so that no client is extremely fast."""
 
     name: ClassVar[str] = "exponential"
     Params = ExponentialParams

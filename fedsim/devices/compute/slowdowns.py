@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.devices.compute.base import Perturbation
 from fedsim.units import NEVER, NS_PER_US, to_ns
 
 if TYPE_CHECKING:
-    from fedsim.traces.bundle import TraceBundle
+    from fedsim.devices.context import DeviceContext
+
+_FAR_US = NEVER // NS_PER_US
 
 
 class Slowdown:
@@ -26,23 +27,31 @@ class Slowdown:
         starts_ns: start of each span, ascending; before the first the factor is 1.
         factors: factor of each span, positive.
         period_ns: length after which the spans repeat; 0 if they do not.
+        offset_ns: instant of the spans at simulated time 0.
     """
 
     def __init__(
-        self, starts_ns: Sequence[int], factors: Sequence[float], period_ns: int = 0
+        self,
+        starts_ns: Sequence[int],
+        factors: Sequence[float],
+        period_ns: int = 0,
+        offset_ns: int = 0,
     ) -> None:
         self._starts = list(starts_ns)
         self._factors = list(factors)
         self._period = period_ns
+        self._offset = offset_ns
 
     def _span(self, time_ns: int) -> tuple[float, int]:
         """Factor at an instant, and when it changes next."""
-        lap = time_ns // self._period * self._period if self._period else 0
+        period, lap = self._period, -self._offset
+        if period:
+            lap += (time_ns - lap) // period * period
         row = bisect_right(self._starts, time_ns - lap)
         factor = self._factors[row - 1] if row else 1.0
         if row < len(self._starts):
             return factor, lap + self._starts[row]
-        return factor, lap + self._period if self._period else NEVER
+        return factor, lap + period if period else NEVER
 
     def finish(self, start_ns: int, work_ns: int) -> int:
         """When ``work_ns`` of work that starts at ``start_ns`` is done; NEVER if that is beyond the clock."""
@@ -69,29 +78,26 @@ class Slowdown:
 
 
 def slowdowns(
-    perturbations: Sequence[Perturbation],
-    bundle: TraceBundle | None,
-    device_rows: npt.NDArray[np.int64],
-    clients: int,
+    perturbations: Sequence[Perturbation], context: DeviceContext, *, series: bool
 ) -> dict[int, Slowdown]:
     """The slowdown of each client that has one.
 
     Args:
         perturbations: scripted ones.
-        bundle: bundle whose ``compute_series`` is replayed, if any.
-        device_rows: device of each client in the bundle.
-        clients: number of clients.
+        context: the clients, and their devices in the trace bundle.
+        series: whether the bundle's ``compute_series`` is replayed.
     """
     of_client: dict[int, list[Slowdown]] = {}
+    everybody = range(context.clients)
     for perturbation in perturbations:
         starts_ns, factors = [to_ns(perturbation.at)], [perturbation.factor]
         if perturbation.until is not None:
             starts_ns.append(to_ns(perturbation.until))
             factors.append(1.0)
         scripted = Slowdown(starts_ns, factors)
-        for client in perturbation.clients if perturbation.clients is not None else range(clients):
+        for client in perturbation.clients if perturbation.clients is not None else everybody:
             of_client.setdefault(client, []).append(scripted)
-    for client, replayed in _replayed(bundle, device_rows):
+    for client, replayed in _replayed(context) if series else ():
         of_client.setdefault(client, []).append(replayed)
     return {
         client: parts[0] if len(parts) == 1 else _Product(parts)
@@ -99,24 +105,53 @@ def slowdowns(
     }
 
 
-def _replayed(
-    bundle: TraceBundle | None, device_rows: npt.NDArray[np.int64]
-) -> Iterator[tuple[int, Slowdown]]:
-    """Each client whose device has a ``compute_series``, and its slowdown."""
+def _replayed(context: DeviceContext) -> Iterator[tuple[int, Slowdown]]:
+    """Each client whose device has a ``compute_series``, and its slowdown.
+
+    The factor is 1 where no piece holds. A trace that wraps repeats with the device's own period; one that holds its
+    ends keeps the factor of a piece that touches an end of the device's window.
+    """
+    from fedsim.traces.intervals import device_periods
+
+    bundle, device_rows = context.bundle, context.device_rows
     if bundle is None or "compute_series" not in bundle.tables:
         return
     rows = bundle.device_rows("compute_series")
     start_us = bundle.numpy("compute_series", "start_us")
+    end_us = start_us + bundle.numpy("compute_series", "dur_us")
     factor = bundle.numpy("compute_series", "multiplier").astype(np.float64)
     order = np.lexsort((start_us, rows))
-    rows, start_us, factor = rows[order], start_us[order], factor[order]
-    period_ns = bundle.manifest.horizon_us * NS_PER_US if bundle.manifest.on_end == "wrap" else 0
+    rows, start_us, end_us, factor = rows[order], start_us[order], end_us[order], factor[order]
+    window_start, window_end = bundle.windows
+    mode = bundle.manifest.on_end
+    periods = device_periods(bundle, window_end - window_start)
+    offset_ns = np.broadcast_to(context.offset_ns, len(device_rows))
     first = np.searchsorted(rows, device_rows, side="left")
     last = np.searchsorted(rows, device_rows, side="right")
     for client in np.flatnonzero(last > first).tolist():
+        device = device_rows[client]
+        origin, length = int(window_start[device]), int(window_end[device] - window_start[device])
         span = slice(int(first[client]), int(last[client]))
-        starts_ns = (start_us[span] * NS_PER_US).tolist()
-        yield client, Slowdown(starts_ns, factor[span].tolist(), period_ns)
+        starts = (start_us[span] - origin).tolist()
+        ends = (end_us[span] - origin).tolist()
+        factors = factor[span].tolist()
+        if mode == "hold":
+            starts[0] = -_FAR_US if starts[0] <= 0 else starts[0]
+            ends[-1] = _FAR_US if ends[-1] >= length else ends[-1]
+        edges: list[tuple[int, float]] = []
+        for start, end, value in zip(starts, ends, factors, strict=True):
+            if edges and edges[-1][0] >= start:
+                edges.pop()
+            edges += [(start, value), (end, 1.0)]
+        yield (
+            client,
+            Slowdown(
+                [edge * NS_PER_US for edge, _ in edges],
+                [value for _, value in edges],
+                int(periods[device]) * NS_PER_US if mode == "wrap" else 0,
+                int(offset_ns[client]) - origin * NS_PER_US,
+            ),
+        )
 
 
 class _Product(Slowdown):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -75,12 +76,7 @@ class ComputeTimes:
         self._phases = context.stream(Purpose.COMPUTE_JITTER, _PHASE)
         self._noise = params.step_noise
         self._noise_stream = context.stream(Purpose.COMPUTE_JITTER, _NOISE)
-        self._slowdowns = slowdowns(
-            params.perturbations,
-            context.bundle if params.series else None,
-            context.device_rows,
-            context.clients,
-        )
+        self._slowdowns = slowdowns(params.perturbations, context, series=params.series)
         self._plain = not (model.redraws or self._stragglers.probability or self._drift.amplitude)
         self.steady = not self._noise.sd and not self._slowdowns
         self._last_key = (-1, -1, -1)
@@ -151,6 +147,13 @@ class ComputeTimes:
         if not self._noise.sd or not steps:
             return step_ns * steps
         return int(self._step_ends(client, sequence, step_ns, steps)[-1])
+
+    def works_ns(self, client: int, sequence: int, step_ns: int, steps: int) -> Sequence[int]:
+        """Work at the end of each local step of a dispatch, (steps,)."""
+        if self._noise.sd and steps:
+            ends: list[int] = self._step_ends(client, sequence, step_ns, steps).tolist()
+            return ends
+        return range(step_ns, step_ns * (steps + 1), step_ns) if step_ns else [0] * steps
 
     def steps_of(self, client: int, sequence: int, step_ns: int, steps: int, work_ns: int) -> int:
         """Number of the ``steps`` local steps that ``work_ns`` completes."""

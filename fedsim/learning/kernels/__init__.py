@@ -59,7 +59,13 @@ def choose(
     task, executor = samples.task, training.executor
     augment = augmenter(training, task, seed, execution.device)
     order = BatchOrder(
-        seed, task.offsets, task.rows, training.batch_size, execution.device, augment
+        seed,
+        task.offsets,
+        task.rows,
+        training.batch_size,
+        execution.device,
+        augment,
+        with_replacement=training.batches == "with_replacement",
     )
     by_hand = executor in ("auto", "stacked") and execution.autocast is None
     vectorized = executor == "stacked" or (executor == "auto" and execution.device.type == "cuda")

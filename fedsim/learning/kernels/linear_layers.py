@@ -1,4 +1,4 @@
-"""Linear layers with ReLU between them, as they lie in the flat vector."""
+"""Views of linear layers in the flat vector of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedsim.tasks.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class LinearLayer:
-    """Where a linear layer lies in the flat vector."""
+    """Position of a linear layer in the flat vector."""
 
     weight: slice
     bias: slice | None

@@ -1,7 +1,7 @@
-"""Forward and backward passes of linear layers with ReLU between them and cross-entropy, written out.
+"""Explicit forward and backward passes of linear layers with ReLU between them and cross-entropy.
 
-These functions keep to what TorchScript understands. As such they do not hold Python's lock, so that worker threads
-work at the same time, and start their small operations sooner; the results are those of the same code as Python.
+The functions are compiled by TorchScript. Compiled, they do not hold Python's global lock, so worker threads run in
+parallel and small operations start sooner; the results are the same as without compilation.
 Weights are (..., out, in) and biases (..., out) or None, views of flat vectors, first layer to last.
 """
 
@@ -60,7 +60,7 @@ def descend_singly(
             if index > 0:
                 # The deltas below need the weights before the step.
                 delta = torch.mm(delta, weights[index], out=deltas[index - 1])
-                # Torch's own derivative of ReLU: what comes from above where the unit was on, else zero.
+                # Torch's own derivative of ReLU: the incoming delta if the unit was positive, else zero.
                 torch.ops.aten.threshold_backward(delta, values, 0, grad_input=delta)
             weights[index].addmm_(upward, values)
             bias = biases[index]
@@ -141,7 +141,7 @@ def forward(
     mean_weights: Tensor,
     classes: Tensor,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Losses of b clients, and what their gradients are made of.
+    """Losses of b clients, and the factors of their gradients.
 
     All activations are kept transposed, (b, features, width): products with few outputs are then twice as fast on
     CPU.
@@ -175,14 +175,14 @@ def forward(
 
 
 def _back(weight: Tensor, delta: Tensor, values: Tensor) -> Tensor:
-    """Deltas of a layer's inputs, which left a ReLU as ``values``."""
+    """Deltas of a layer's inputs ``values``, which are outputs of a ReLU."""
     below = torch.bmm(weight.transpose(1, 2), delta)
     return below.mul_(values > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The functions of this module that sessions call."""
+    """The functions of this module that sessions use."""
 
     descend_singly: Callable[..., None]
     descend_together: Callable[..., Tensor]
@@ -194,7 +194,7 @@ PYTHON_STEPS = Steps(descend_singly, descend_together, gradients_together)
 
 @cache
 def compiled() -> Steps:
-    """The functions as TorchScript; as they are, if there is none."""
+    """The functions compiled by TorchScript, or uncompiled if it is not available."""
     script: Callable[[Any], Any] | None = getattr(torch.jit, "script", None)
     # Not supported by torch from Python 3.14 on.
     if script is None or sys.version_info >= (3, 14):

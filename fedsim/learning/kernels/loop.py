@@ -23,7 +23,7 @@ _SEED_MASK = (1 << 63) - 1
 
 
 class BoundModule:
-    """A copy of a task's module whose parameters and buffers can be laid onto a row of a weight matrix."""
+    """A copy of a task's module whose parameters and buffers can be views of a row of a weight matrix."""
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
         self.module = copy.deepcopy(task.module).to(device)
@@ -59,7 +59,7 @@ class BoundModule:
 
 
 class BoundModules:
-    """Copies of a task's module in evaluation, lent to one thread each."""
+    """Copies of a task's module for evaluation; each is used by one thread at a time."""
 
     def __init__(self, task: SupervisedTask, device: torch.device) -> None:
         self._task = task
@@ -68,7 +68,7 @@ class BoundModules:
 
     @contextmanager
     def at(self, model: Tensor) -> Iterator[BoundModule]:
-        """A copy that is laid onto ``model`` (P,)."""
+        """A copy whose parameters are views of ``model`` (P,)."""
         if self._idle:
             bound = self._idle.pop()
         else:

@@ -1,4 +1,4 @@
-"""Steps of many small operations: on CUDA recorded once as a graph, then replayed by one launch."""
+"""Records steps of many small operations as a CUDA graph, which is replayed with one launch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch import Tensor
 from fedsim.errors import UserError
 
 _LOGGER = logging.getLogger("fedsim")
-# A step seen so many times is recorded when it comes again; what comes once or twice is not worth it.
+# A step is recorded after it has been executed this often; recording rarer steps does not pay.
 _SIGHTINGS = 2
-# Recordings kept; the one that was not replayed for longest goes first.
+# Maximum number of recordings; the least recently used one is dropped.
 _MOST_RECORDINGS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Recording:
-    """A graph, and the memory that it reads and writes."""
+    """A recorded graph, and the memory that it reads and writes."""
 
     graph: torch.cuda.CUDAGraph
     fixed: list[Tensor]

@@ -40,7 +40,7 @@ def default_metrics(next_character: bool, others: Iterable[Metric] = ()) -> list
 
     Args:
         next_character: whether the task is to predict the next character.
-        others: metrics that a scenario asks for.
+        others: metrics that a scenario requests.
     """
     names = (*_DEFAULT, "perplexity") if next_character else _DEFAULT
     parts = registry()

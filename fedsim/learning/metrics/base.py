@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What a model says about all test samples.
+    """Predictions of a model for all test samples.
 
     Attributes:
         loss: mean loss per sample, without penalty.

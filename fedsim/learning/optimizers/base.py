@@ -41,7 +41,7 @@ class Optimizer(Component, ABC):
 
     @property
     def buffers(self) -> int:
-        """Numbers that a device keeps per parameter from one step to the next, for its memory."""
+        """Numbers per parameter that a device stores between steps; determines the memory that training needs."""
         return 0
 
     @abstractmethod

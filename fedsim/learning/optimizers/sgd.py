@@ -25,12 +25,14 @@ class SgdParams(OptimizerParams):
     @model_validator(mode="after")
     def _nesterov_has_momentum(self) -> SgdParams:
         if self.nesterov and not self.momentum:
-            raise ValueError("nesterov is a form of momentum, which is 0; give momentum")
+            raise ValueError(
+                "nesterov needs momentum, which is 0; give momentum: 0.9, or remove nesterov"
+            )
         return self
 
 
 class Sgd(Optimizer):
-    """Stochastic gradient descent; momentum, dampening-free, and decoupled from nothing (as in torch.optim.SGD)."""
+    """Stochastic gradient descent with optional momentum (without dampening) and L2 penalty, as torch.optim.SGD."""
 
     name = "sgd"
     Params = SgdParams

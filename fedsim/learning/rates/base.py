@@ -8,18 +8,18 @@ from typing import Any, Literal
 from fedsim.components import Component
 
 By = Literal["round", "time"]
-"""What a schedule counts: rounds or simulated seconds."""
+"""Unit of a schedule: rounds or simulated seconds."""
 
 
 class RateSchedule(Component, ABC):
-    """Changes the optimizer's learning rate in the course of a run."""
+    """A learning-rate schedule: a factor on the optimizer's learning rate."""
 
     def __init__(self, params: Any) -> None:
         self.params = params
 
     @abstractmethod
     def factor(self, round_number: int, time_s: float) -> float:
-        """Factor on the learning rate of a dispatch of this round, handed out at this simulated second."""
+        """Factor for a dispatch of this round that was handed out at this simulated second."""
 
 
 class CountingSchedule(RateSchedule):

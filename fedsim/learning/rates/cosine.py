@@ -1,4 +1,4 @@
-"""Half a cosine."""
+"""Cosine annealing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedsim.parameters import Parameters
 
 
 class CosineParams(Parameters):
-    """Parameters of the cosine."""
+    """Parameters of cosine annealing."""
 
     length: float = Field(gt=0)
-    """Rounds (or seconds) of the descent."""
+    """Rounds (or seconds) until the rate reaches its floor."""
     floor: float = Field(default=0.0, ge=0, le=1)
     """Final rate as a share of lr."""
     by: By = "round"
-    """What t counts."""
+    """Unit of t: rounds or simulated seconds."""
 
 
 class Cosine(CountingSchedule):

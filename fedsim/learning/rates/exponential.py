@@ -18,7 +18,7 @@ class ExponentialParams(Parameters):
     every: float = Field(default=1.0, gt=0)
     """Rounds (or seconds) between two steps."""
     by: By = "round"
-    """What t counts."""
+    """Unit of t: rounds or simulated seconds."""
 
 
 class Exponential(CountingSchedule):

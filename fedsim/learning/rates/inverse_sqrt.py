@@ -16,7 +16,7 @@ class InverseSqrtParams(Parameters):
     scale: float = Field(default=10.0, gt=0)
     """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
     by: By = "round"
-    """What t counts."""
+    """Unit of t: rounds or simulated seconds."""
 
 
 class InverseSqrt(CountingSchedule):

@@ -1,4 +1,4 @@
-"""Straight lines from point to point."""
+"""Piecewise linear learning rates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedsim.parameters import Parameters
 
 
 class PiecewiseParams(Parameters):
-    """Parameters of straight lines from point to point."""
+    """Parameters of piecewise linear rates."""
 
     points: list[tuple[float, float]] = Field(min_length=1)
     """Pairs of t, in rounds (or seconds), and factor: ``[[0, 0.1], [100, 1]]`` is a warm-up of 100 rounds,
     ``[[2000, 1], [2000, 0.01]]`` two phases."""
     by: By = "round"
-    """What t counts."""
+    """Unit of t: rounds or simulated seconds."""
 
     @model_validator(mode="after")
     def _in_order(self) -> PiecewiseParams:
@@ -31,10 +31,10 @@ class PiecewiseParams(Parameters):
 
 
 class Piecewise(CountingSchedule):
-    """lr x a factor that goes from point to point in straight lines: a warm-up, phases, steps.
+    """lr x a piecewise linear factor, for a warm-up, phases or steps.
 
-    The factor is the first point's before it and the last point's after it. Two points at one t are a step, and from
-    t on the second holds.
+    The factor is the first point's before it and the last point's after it. Two points at the same t are a step; the
+    second applies from t on.
     """
 
     name = "piecewise"

@@ -16,6 +16,7 @@ from fedsim.network.columns import (
     device_groups,
     latency_column,
     rate_columns,
+    transport_of,
 )
 from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import SharedNetwork
@@ -65,6 +66,8 @@ class Shared(NetworkKind):
             latency_s=latency_column(params.latency, context),
             server_down_bps=np.inf if params.server_down is None else params.server_down,
             server_up_bps=np.inf if params.server_up is None else params.server_up,
+            transport=transport_of(params, context),
+            loss=params.loss,
         )
 
     def _attachment(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.network.base import Direction, NetworkContext, NetworkKind
+from fedsim.network.base import Direction, Network, NetworkContext, NetworkKind
 from fedsim.network.columns import (
     AccessParams,
     bundle_variations,
@@ -16,6 +16,7 @@ from fedsim.network.columns import (
     rate_columns,
 )
 from fedsim.network.static import StaticNetwork, VaryingNetwork
+from fedsim.network.transported import with_transport
 from fedsim.randomness import Purpose
 from fedsim.traces.parameters import require_tables
 
@@ -41,8 +42,11 @@ class Static(NetworkKind):
     Params = StaticParams
     params: StaticParams
 
-    def build(self, context: NetworkContext) -> StaticNetwork:
+    def build(self, context: NetworkContext) -> Network:
         """The columns of all clients, constant or drawn."""
+        return with_transport(self._links(context), self.params, context)
+
+    def _links(self, context: NetworkContext) -> StaticNetwork:
         params = self.params
         require_tables(params, context.bundle, "devices.network")
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)

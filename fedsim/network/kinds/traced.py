@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.network.base import Direction, NetworkContext, NetworkKind
+from fedsim.network.base import Direction, Network, NetworkContext, NetworkKind
 from fedsim.network.columns import (
     LinkParams,
     SeriesLatencySource,
@@ -19,6 +19,7 @@ from fedsim.network.columns import (
     text_codes,
 )
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
+from fedsim.network.transported import with_transport
 from fedsim.traces.ends import OnEnd
 from fedsim.traces.parameters import require_tables
 from fedsim.units import NS_PER_S, NS_PER_US
@@ -54,18 +55,19 @@ class Traced(NetworkKind):
     Params = TracedParams
     params: TracedParams
 
-    def build(self, context: NetworkContext) -> TracedNetwork:
+    def build(self, context: NetworkContext) -> Network:
         """The series of the bundle, and the series of each client."""
         params = self.params
         require_tables(params, context.bundle, "devices.network")
         bundle, latency = context.traces, params.latency
         series, numbers = _read_series(bundle, params.on_end or bundle.manifest.on_end)
-        return TracedNetwork(
+        links = TracedNetwork(
             series,
             down=_ride(Direction.DOWN, numbers, series, 1.0, context),
             up=_ride(Direction.UP, numbers, series, params.up_ratio, context),
             latency_s=None if latency == "series" else latency_column(latency, context),
         )
+        return with_transport(links, params, context)
 
 
 def _read_series(
@@ -139,7 +141,7 @@ def _ride(
     if unassigned.any():
         number[unassigned] = len(series.names) - 1
         scale[unassigned] = _constant_rates(direction, unassigned, ratio, context)
-    return Ride(number, offset_us * NS_PER_US, scale)
+    return Ride(number, offset_us * NS_PER_US + context.offset_ns, scale)
 
 
 def _constant_rates(

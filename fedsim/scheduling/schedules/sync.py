@@ -37,7 +37,8 @@ class Sync(Schedule):
     A round closes when no further update can arrive, when over-selection has yielded enough updates, or at its
     deadline; an update that arrives exactly at the deadline is in time. If no client can be selected, the server waits
     for the next one to check in. A method's prologue is dispatched before the first round to all clients checked in at
-    the start; it closes as a round does.
+    the start; it closes as a round does. If the method wants a number of updates, it is dispatched to every client as
+    it checks in, and closes with the last of them, without a deadline.
     """
 
     name: ClassVar[str] = "sync"
@@ -70,18 +71,29 @@ class Sync(Schedule):
         self._waiting: set[int] = set()
         self._handouts: list[Timer] = []
         self._needed = 0
+        self._is_patient = False  # waits for clients that are offline, without a deadline
         self._standstill = Standstill("rounds", "a pause between rounds, ")
         self._deadline: Timer | None = None
 
     def start(self) -> None:
         """Start the prologue, or the first round if there is none."""
         if self.server.has_prologue:
+            needed = self.server.prologue_updates
+            if needed is not None:
+                self._is_patient = True
+                self._open(list(range(self.server.clients)), needed)
+                return
             clients = self.server.online_clients().tolist()
             self._open(clients, needed=len(clients))
         else:
             self._start_round()
 
     def _start_round(self) -> None:
+        server = self.server
+        if server.now_ns < server.busy_until_ns:
+            # The clients drawn must still be online when the server can dispatch again.
+            server.call_at(server.busy_until_ns, self._start_round)
+            return
         clients = self.selection.cohort(self.params.over_selection)
         if len(clients) < self.params.min_cohort and self.params.min_updates > 0:
             self.server.call_when_available(self._start_round)
@@ -97,16 +109,18 @@ class Sync(Schedule):
         self._arrived = []
         self._needed = needed
         deadline_ns = None
-        if self.params.deadline is not None:
+        if self.params.deadline is not None and not self._is_patient:
             deadline_ns = self.server.now_ns + to_ns(self.params.deadline)
             self._deadline = self.server.call_at(deadline_ns, self._close)
         self._waiting = set(clients)
-        self._handouts = [
-            self.server.dispatch(client, deadline_ns=deadline_ns, on_dispatched=self._on_dispatched)
-            for client in clients
-        ]
+        self._handouts = [self._hand_out(client, deadline_ns) for client in clients]
         if not clients and self._deadline is None:
             self._close()
+
+    def _hand_out(self, client: int, deadline_ns: int | None) -> Timer:
+        return self.server.dispatch(
+            client, deadline_ns=deadline_ns, on_dispatched=self._on_dispatched
+        )
 
     def _on_dispatched(self, dispatch: Dispatch) -> None:
         self._waiting.discard(dispatch.client)
@@ -124,8 +138,13 @@ class Sync(Schedule):
             self._close_if_nothing_can_come()
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Stop waiting for a client that has gone offline."""
-        if self._outstanding.pop(dispatch.dispatch_id, None) is not None:
+        """Stop waiting for a client that has gone offline, or wait for it to come back."""
+        if self._outstanding.pop(dispatch.dispatch_id, None) is None:
+            return
+        if self._is_patient:
+            self._waiting.add(dispatch.client)
+            self._handouts.append(self._hand_out(dispatch.client, None))
+        else:
             self._close_if_nothing_can_come()
 
     def _close_if_nothing_can_come(self) -> None:
@@ -143,6 +162,7 @@ class Sync(Schedule):
         if self.params.stragglers == "cut":
             for dispatch in stragglers:
                 self.server.cut(dispatch)
+        self._is_patient = False
         arrived, self._arrived = self._arrived, []
         if self.server.has_prologue and self.server.version == 0:
             # Clients that have not responded start without it.

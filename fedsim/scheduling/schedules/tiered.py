@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
@@ -19,12 +21,16 @@ class TieredParams(ContinuousParams):
     """Longest duration within a tier, as a multiple of its fastest client's."""
     tiers: int | None = Field(default=None, ge=1)
     """Number of tiers of equal size, instead of tiers by speed ratio."""
+    profiled: Literal["online", "all"] = "online"
+    """Clients that define the tiers: those online when the first round starts, or all, reachable or not. Other clients
+    join a tier that has their speed, or form further tiers (with ``tiers``, the nearest tier)."""
 
 
 class Tiered(Continuous):
     """Every tier runs its own rounds: it waits for its clients, creates a version, and starts again from it.
 
-    Tiers follow from the expected duration of a full workload and never change. A round of a tier takes the
+    Tiers follow from the expected duration of a full workload, are formed before the first round, and never change. A
+    round of a tier takes the
     selection's cohort from the tier's clients (all that are available if there is none). Each update is marked with
     its tier (0 the fastest), and every version passes ``tier`` and ``tiers``, the number of tiers, to the method.
     Updates that arrive at one instant are handled in order of dispatching; a tier whose round they complete starts the
@@ -41,21 +47,35 @@ class Tiered(Continuous):
 
     def __init__(self, params: TieredParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        durations = profile(server)
-        tiers = (
-            tiers_by_ratio(durations, params.speed_ratio)
-            if params.tiers is None
-            else equal_tiers(durations, params.tiers)
-        )
-        self._tier_of: list[int] = tiers.tolist()
-        self._members = [tiers == tier for tier in range(int(tiers.max()) + 1)]
-        self._outstanding = [0] * len(self._members)
-        self._arrived: list[list[Dispatch]] = [[] for _ in self._members]
+        self._tier_of: list[int] = []
+        self._members: list[npt.NDArray[np.bool_]] = []
+        self._outstanding: list[int] = []
+        self._arrived: list[list[Dispatch]] = []
 
     def start(self) -> None:
-        """Start a round of every tier, the fastest first."""
+        """Form the tiers, and start a round of every tier, the fastest first."""
+        clients = np.arange(self.server.clients)
+        if self.params.profiled == "online":
+            clients = self.server.online_clients()
+            if not len(clients):
+                self.server.call_when_available(self.start)
+                return
+        self._form_tiers(clients)
         for tier in range(len(self._members)):
             self._start_round(tier)
+
+    def _form_tiers(self, clients: npt.NDArray[np.int64]) -> None:
+        """Tiers of these clients by duration; the others join them."""
+        params, durations = self.params, profile(self.server)
+        tiers = (
+            tiers_by_ratio(durations, params.speed_ratio, clients)
+            if params.tiers is None
+            else equal_tiers(durations, params.tiers, clients)
+        )
+        self._tier_of = tiers.tolist()
+        self._members = [tiers == tier for tier in range(int(tiers.max()) + 1)]
+        self._outstanding = [0] * len(self._members)
+        self._arrived = [[] for _ in self._members]
 
     def _start_round(self, tier: int) -> None:
         server = self.server

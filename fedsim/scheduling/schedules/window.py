@@ -22,12 +22,15 @@ class WindowParams(Parameters):
     deadline: Duration | None = Field(default=None, gt=0)
     """Longest window: the clients that have reported by then count, and busy clients are cut. Default: the server waits
     for all clients, forever if one never reports."""
+    warm_up: int = Field(default=0, ge=0)
+    """Ordinary rounds of the selection's cohort before the first window, as in the authors' experiments."""
 
 
 class Window(Schedule):
     """Every client receives the window's model once, as soon as it checks in; all updates make one version.
 
-    A client that drops out gets the work again at its next check-in. The selection is not used.
+    A client that drops out gets the work again at its next check-in. The selection is used by the rounds of ``warm_up``
+    only, which wait for their clients but not for those that drop out.
     """
 
     name: ClassVar[str] = "window"
@@ -52,14 +55,28 @@ class Window(Schedule):
         self._arrived: list[Dispatch] = []
         self._timers: list[Timer] = []
         self._opened_ns = 0
+        self._needed = 0
         self._standstill = Standstill("windows", "a length of the window, ")
 
     def start(self) -> None:
         """Open the first window."""
         self._open()
 
+    @property
+    def _is_warming_up(self) -> bool:
+        return self.server.round < int(self.params.warm_up)
+
     def _open(self) -> None:
         now = self._opened_ns = self.server.now_ns
+        if self._is_warming_up:
+            clients = self.selection.cohort()
+            self._needed = len(clients)
+            if not clients:
+                self.server.call_when_available(self._open)
+            for client in clients:
+                self._hand_out(client)
+            return
+        self._needed = self.server.clients
         if self.params.deadline is not None:
             deadline_ns = now + to_ns(self.params.deadline)
             self._timers.append(self.server.call_at(deadline_ns, self._close))
@@ -78,16 +95,24 @@ class Window(Schedule):
             self.server.discard(dispatch, late=True)
             return
         self._arrived.append(dispatch)
-        if len(self._arrived) == self.server.clients:
+        self._close_if_complete()
+
+    def _close_if_complete(self) -> None:
+        if len(self._arrived) >= self._needed:
             end_ns = self._opened_ns + to_ns(self.params.length)
-            if self.server.now_ns >= end_ns:
+            if self._is_warming_up or self.server.now_ns >= end_ns:
                 self._close()
             else:
                 self._timers.append(self.server.call_at(end_ns, self._close))
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Dispatch the work again."""
-        if self._at_work.pop(dispatch.dispatch_id, None) is not None:
+        """Dispatch the work again, or in a round of the warm-up do without it."""
+        if self._at_work.pop(dispatch.dispatch_id, None) is None:
+            return
+        if self._is_warming_up:
+            self._needed -= 1
+            self._close_if_complete()
+        else:
             self._hand_out(dispatch.client)
 
     def _close(self) -> None:

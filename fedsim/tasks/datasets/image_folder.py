@@ -25,7 +25,7 @@ class ImageFolderParameters(Parameters):
     root: Path
     """Folder with train/<class>/ and test/<class>/, or with <class>/ alone."""
     size: tuple[PositiveInt, PositiveInt] | None = None
-    """Height and width that images are resized to; when not given, all must have the size of the first one."""
+    """Height and width to which images are resized; by default all must have the size of the first one."""
     channels: Literal[1, 3] = 3
     """3 for color, 1 for gray."""
     test_share: float = Field(default=0.2, gt=0, lt=1)

@@ -31,7 +31,7 @@ class TableParameters(Parameters):
     group: str | None = None
     """Column that holds the natural group (client) of a row."""
     features: list[str] | None = None
-    """Columns that a model sees; all others but target, group and is_test when not given. They must be numbers."""
+    """Columns of the features, which must be numeric; by default all but target, group and is_test."""
     standardize: bool = Field(
         default=True, validation_alias=AliasChoices("standardize", "standardise")
     )
@@ -90,12 +90,12 @@ class Table(DatasetComponent):
 
     @property
     def _not_features(self) -> list[str]:
-        """Columns that a model must not see."""
+        """Columns that must not be features."""
         params = self.params
         return [name for name in (params.target, params.group, params.is_test) if name is not None]
 
     def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
-        """The columns that a model sees, all of numbers."""
+        """The feature columns, all numeric."""
         features = self.params.features
         if features is None:
             features = [name for name in frame.columns if name not in self._not_features]

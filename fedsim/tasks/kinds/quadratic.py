@@ -46,7 +46,7 @@ class QuadraticParams(Parameters):
     """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 if centers are
     given, else 0."""
     slopes: list[float] | list[list[float]] | None = None
-    """Slopes s_i: N vectors (or numbers) for linear objectives; zero when not given."""
+    """Slopes s_i: N vectors (or numbers) for linear objectives; by default zero."""
     noise_std: float | list[float] = 0.0
     """Standard deviation of normal noise added to every gradient: one number, or one per dimension."""
     noise_tape: list[NoiseEntry] = []
@@ -57,7 +57,7 @@ class QuadraticParams(Parameters):
     """Named blocks of the vector with their lengths, in order, so that a part may be personal; one block x
     when not given."""
     samples: list[int] | None = None
-    """Number of samples each client claims to have, for methods that weight by it; 1 each when not given."""
+    """Number of samples of each client, for methods that weight by it; by default 1."""
 
 
 class QuadraticTask(AnalyticTask):
@@ -67,7 +67,7 @@ class QuadraticTask(AnalyticTask):
     dyadic.
 
     Raises:
-        UserError: the given lists do not fit together.
+        UserError: the lengths of the lists are inconsistent.
     """
 
     name: ClassVar[str] = "quadratic"

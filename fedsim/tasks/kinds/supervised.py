@@ -80,14 +80,14 @@ class SupervisedTask(Task):
 
     @classmethod
     def build(cls, params: SupervisedParams, context: TaskContext) -> SupervisedTask:
-        """The task, with the data set loaded and dealt to the clients."""
+        """The task, with the data set loaded and partitioned among the clients."""
         dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
         partition = params.partition.create().split(dataset, stream, context.folder)
         return cls(dataset, partition, params.model.create())
 
     def may_lack_kernel(self, training: Training) -> bool:
-        """A model of unknown structure may lack any kernel, every model one that is stacked."""
+        """Whether the model is of unknown structure, or the scenario requires a stacked kernel."""
         return self._outline is None or training.executor == "stacked"
 
     @property
@@ -112,7 +112,7 @@ class SupervisedTask(Task):
             return module
         refuse_lazy(module, self.model.name)
         if hold_frozen(module):
-            # The other families promise what a model with buffers in it cannot keep.
+            # A model with buffers does not satisfy the conditions of the other families.
             self.model_family = "module"
         check_module(module, self.model, self.dataset, self.loss, self._probe)
         return module

@@ -1,4 +1,4 @@
-"""The timing task: sizes and amounts of work, and nothing to learn."""
+"""The timing task: sizes and amounts of work, without a model to train."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class TimingParams(Parameters):
     clients: int = Field(ge=1, le=10**9)
     """Number of clients."""
     parameters: int | None = Field(default=None, ge=1)
-    """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent. 1,000,000 when
-    neither this nor ``size`` is given."""
+    """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent. The default is
+    1,000,000."""
     size: Size | None = Field(default=None, gt=0)
-    """Size of the model instead, to a whole number of parameters: 25MB cross the network for every vector sent, before
+    """Size of the model, in place of ``parameters``: with 25MB every vector sent takes 25 MB before
     ``server.compression`` and ``download_compression``."""
     names: dict[str, int] = {}
     """Named blocks of the parameters with their lengths, which add up to ``parameters``, so that a part may be
-    personal; one block when not given."""
+    personal; by default one block."""
     samples: int = Field(default=200, ge=1, le=10**9)
-    """Training samples of every client; with local_epochs they decide the steps."""
+    """Training samples per client; with local_epochs they determine the number of steps."""
     flops_per_sample: float | None = Field(default=None, gt=0)
     """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""
     activations: int = Field(default=0, ge=0)
-    """Numbers that a local step keeps for each sample of its batch until the backward pass; part of the memory that a
-    device must have to be eligible."""
+    """Numbers per sample of a mini-batch that a local step keeps for its backward pass; part of the memory that a
+    device needs to be eligible."""
 
     def elements(self, item_bytes: int) -> int:
         """Parameters of the model if each takes ``item_bytes`` bytes."""

@@ -23,9 +23,9 @@ class ClassPartitionParameters(CountedParameters):
     """Parameters of the class partition."""
 
     classes_min: int | None = Field(default=None, ge=1)
-    """Fewest classes of a client; the paper's values for the number of clients when not given (3 above 7 clients)."""
+    """Minimum classes per client; by default the paper's value for the number of clients (3 above 7 clients)."""
     classes_max: int | None = Field(default=None, ge=1)
-    """Most classes of a client; the paper's values for the number of clients when not given (5 above 7 clients)."""
+    """Maximum classes per client; by default the paper's value for the number of clients (5 above 7 clients)."""
     share_mean: float = Field(default=10.0, gt=0)
     """Mean of the normal weights by which the holders of a class divide it."""
     share_std: float = Field(default=3.0, ge=0)

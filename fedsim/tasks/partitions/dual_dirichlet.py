@@ -19,7 +19,7 @@ class DualDirichletParameters(CountedParameters):
     """Parameters of the dual Dirichlet partition."""
 
     alpha1: float | None = Field(default=None, gt=0)
-    """Concentration of the clients' sizes, divided evenly among them; the number of clients when not given."""
+    """Concentration of the clients' sizes, divided evenly among them; by default the number of clients."""
     alpha2: float = Field(default=0.5, gt=0)
     """Concentration of each client's label mix, divided among the classes by their sizes."""
     min_samples: int = Field(default=1, ge=1)

@@ -17,7 +17,7 @@ class NaturalParameters(PartitionParameters):
     """Parameters of the natural partition."""
 
     clients: int | None = Field(default=None, ge=1)
-    """Number of groups to use, drawn at random; all when not given."""
+    """Number of groups to use, drawn at random; by default all."""
     min_samples: int = Field(default=1, ge=1)
     """Groups with fewer training samples are left out."""
 

@@ -40,7 +40,7 @@ class FolderParameters(Parameters):
     """Parameters of datasets that are read from files."""
 
     root: Path | None = Field(default=None)
-    """Folder that holds the files. When not given: $FEDSIM_DATA/datasets/<name>, else the download cache,
+    """Folder of the files; by default $FEDSIM_DATA/datasets/<name> if it exists, else the download cache,
     else a download."""
 
 
@@ -168,7 +168,7 @@ def damaged(path: Path, what: str) -> UserError:
 
 
 class NotOnDisk(UserError):
-    """Data would have to be downloaded, where that is not allowed."""
+    """Data would have to be downloaded, but downloads are not allowed."""
 
 
 _may_download = ContextVar("may_download", default=True)

@@ -33,7 +33,7 @@ def test_a_bomb_of_aliases_is_refused_at_once(runs: list[Path]) -> None:
     folder.scenario.write_text(BOMB)
     folder.complete()
     began = time.monotonic()
-    with pytest.raises(UserError, match="unfold without bound") as caught:
+    with pytest.raises(UserError, match="expand without bound") as caught:
         fedsim.compare(runs)
     assert time.monotonic() - began < 5
     assert str(folder.scenario) in str(caught.value.where)

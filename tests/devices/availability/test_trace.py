@@ -51,3 +51,69 @@ def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
     loaded = fedsim.read_scenario(timing({**devices, "availability": {"require": "charging"}}))
     with pytest.raises(UserError, match="no device_events table"):
         assemble(loaded)
+
+
+def test_everything_recorded_on_a_device_starts_together(tmp_path: Path) -> None:
+    """Simulated time 0 is 100 s in the trace, and 101 s in the link's series.
+
+    32 kbit take 1 s to arrive. From 1 s on: 4 steps of 0.5 s by 3 s, 4 steps of 1 s by 7 s, 2 steps by 8 s. The upload
+    has 1 s at 32 kbit/s before the rate falls at 9 s.
+    """
+    second = 1_000_000
+    bundle_of(
+        {"d0": [(100 * second, 200 * second)]},
+        on_end="unavailable",
+        tables={
+            "compute_series": {
+                "device_id": ["d0"], "start_us": [103 * second], "dur_us": [4 * second],
+                "multiplier": [2.0],
+            },
+            "network_series": {
+                "series_id": ["s"] * 3, "direction": ["both"] * 3,
+                "start_us": [0, 101 * second, 110 * second],
+                "dur_us": [101 * second, 9 * second, 90 * second],
+                "rate_bps": [1.0, 32_000.0, 16_000.0],
+            },
+            "network_assign": {"device_id": ["d0"], "series_id": ["s"], "offset_us": [second],
+                "scale": [1.0],
+            },
+        },
+    ).write(tmp_path / "joint")  # fmt: skip
+    devices = {
+        "trace": str(tmp_path / "joint"),
+        "compute": STEPS,
+        "network": {"name": "traced", "latency": 0},
+        "availability": {"start": "100s"},
+    }
+    run = fedsim.run(timing(devices, clients=1), tmp_path / "run")
+    row = run.dispatches.iloc[0]
+    assert (row.downloaded_s, row.computed_s, row.arrived_s) == (1, 8, 9)
+
+
+def test_a_shift_moves_everything_recorded_on_a_device(tmp_path: Path) -> None:
+    """Each client's steps are slow in the same part of its time online, wherever its trace begins."""
+    hours = 60 * 60 * S // 1000
+    bundle_of(
+        {"d0": [(0, 2 * hours)], "d1": [(0, 2 * hours)]},
+        days=1,
+        on_end="wrap",
+        devices={"period_us": [24 * hours, 36 * hours]},
+        tables={
+            "compute_series": {
+                "device_id": ["d0", "d1"], "start_us": [0, 0], "dur_us": [2 * hours] * 2,
+                "multiplier": [2.0, 2.0],
+            },
+        },
+    ).write(tmp_path / "phases")  # fmt: skip
+    devices = {
+        "trace": str(tmp_path / "phases"),
+        "compute": STEPS,
+        "network": LINKS,
+        "availability": {"shift": "any"},
+    }
+    pause = {"schedule": {"name": "sync", "pause": "20h"}}
+    scenario = timing(devices, clients=2, stop={"rounds": 6}, server=pause)
+    scenario["server"]["selection"] = {"name": "uniform"}
+    rows = fedsim.run(scenario, tmp_path / "run").dispatches
+    assert set(rows.computed_s - rows.downloaded_s) == {10.0}
+    assert rows.dispatched_s.max() > 24 * 3600

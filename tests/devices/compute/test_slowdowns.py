@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.devices.compute.slowdowns import Slowdown
-from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import make_table
+from fedsim.devices.compute.times import ComputeTimes
+from fedsim.units import NS_PER_S
 from tests.devices.compute.population import ONE, context, times
 from tests.simulation.harness import online, simulate
+from tests.traces.cases import bundle_of
+
+S = 1_000_000
+"""Microseconds in a second."""
 
 
 def test_a_perturbation_slows_the_steps_it_covers() -> None:
@@ -101,35 +107,64 @@ def test_repeating_contention() -> None:
     assert slowdown.worked(2, 34) == 20
 
 
-def test_contention_is_replayed_from_the_bundle() -> None:
-    """A device whose series says twice the time from 4 to 8 s, in a trace of 10 s that wraps."""
-    bundle = TraceBundle(
-        Manifest(name="t", horizon_us=10_000_000, importer="hand", importer_version="1"),
-        {
-            "devices": make_table(
-                "devices",
-                {
-                    "device_id": ["a"],
-                    "window_start_us": [0],
-                    "window_end_us": [10_000_000],
-                    "valid": [True],
-                },
-            ),
-            "compute_series": make_table(
-                "compute_series",
-                {
-                    "device_id": ["a", "a"],
-                    "start_us": [4_000_000, 8_000_000],
-                    "dur_us": [4_000_000, 2_000_000],
-                    "multiplier": [2.0, 1.0],
-                },
-            ),
+def _contended(on_end: str, *pieces: tuple[int, int, float], **population: Any) -> ComputeTimes:
+    """One device observed from 100 s to 200 s, with pieces (start, length, factor)."""
+    bundle = bundle_of(
+        {"a": []},
+        on_end=on_end,
+        devices={"window_start_us": [100 * S], "window_end_us": [200 * S]},
+        tables={
+            "compute_series": {
+                "device_id": ["a"] * len(pieces),
+                "start_us": [start * S for start, _, _ in pieces],
+                "dur_us": [length * S for _, length, _ in pieces],
+                "multiplier": [factor for _, _, factor in pieces],
+            }
         },
     )
-    own = times("values", context(bundle=bundle, device_rows=np.array([0])), step=1)
+    return times("values", context(bundle=bundle, device_rows=np.array([0]), **population), step=1)
+
+
+def _slow_seconds(on_end: str, offset_s: int, *pieces: tuple[int, int, float]) -> list[int]:
+    """Seconds of simulated time, to 250 s, in which work takes longer."""
+    own = _contended(on_end, *pieces, offset_ns=offset_s * NS_PER_S)
+    return [
+        second
+        for second in range(250)
+        if own.worked(0, second * NS_PER_S, (second + 1) * NS_PER_S) < NS_PER_S
+    ]
+
+
+def test_a_piece_of_contention_lasts_as_long_as_it_says() -> None:
+    """From 10 to 20 s of a window of 100 s that repeats: a factor of 3 there, and 1 from 20 to 110 s."""
+    piece = (110, 10, 3.0)
+    assert _slow_seconds("wrap", 100, piece) == [*range(10, 20), *range(110, 120), *range(210, 220)]
+    own = _contended("wrap", piece, offset_ns=100 * NS_PER_S)
+    # 10 s before, 10/3 s of work within, and the rest of 20 s after
+    assert own.finish(0, 0, 20 * NS_PER_S) == 20 * NS_PER_S + round((10 - 10 / 3) * NS_PER_S)
     assert not own.steady
-    # 4 s, 2 s of work in the slow four seconds, 2 s; then again
-    assert own.finish(0, 0, 16_000_000_000) == 20_000_000_000
-    assert times(
-        "values", context(bundle=bundle, device_rows=np.array([0])), step=1, series=False
-    ).steady
+
+
+def test_contention_beyond_the_window_follows_the_trace() -> None:
+    """Simulated time 0 is 150 s in the trace: the end of the window is at 50 s."""
+    pieces = (110, 10, 3.0), (180, 20, 2.0)
+    assert _slow_seconds("unavailable", 150, *pieces) == [*range(30, 50)]
+    assert _slow_seconds("hold", 150, *pieces) == [*range(30, 250)]
+    assert _slow_seconds("wrap", 150, *pieces)[:31] == [*range(30, 50), *range(60, 70), 130]
+
+
+def test_neighboring_pieces_of_contention_join() -> None:
+    assert _slow_seconds("unavailable", 100, (110, 10, 3.0), (120, 5, 2.0)) == [*range(10, 25)]
+
+
+def test_series_can_be_left_out() -> None:
+    bundle = bundle_of(
+        {"a": []},
+        tables={
+            "compute_series": {
+                "device_id": ["a"], "start_us": [0], "dur_us": [1], "multiplier": [2.0]
+            }
+        },
+    )  # fmt: skip
+    one = context(bundle=bundle, device_rows=np.array([0]))
+    assert times("values", one, step=1, series=False).steady

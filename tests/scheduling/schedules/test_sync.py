@@ -83,3 +83,23 @@ def test_rounds_that_cannot_work_are_refused(
         run([1.0] * 3, {"name": "sync", **schedule}, rounds=1, **world)
     if "failure_detection" in world:
         run([1.0] * 3, {"name": "sync", "deadline": 60}, rounds=1, **world)
+
+
+def test_clients_are_drawn_and_the_deadline_starts_when_the_server_is_free() -> None:
+    """The round closes at 10 s and aggregation takes 5 s: the next is drawn at 15 s and lasts until 45 s.
+
+    Client 0 leaves at 12 s, so a draw at 10 s would select it and wait for its return at 900 s; the update of
+    client 1 arrives at 40 s, the deadline of 30 s after a draw at 10 s.
+    """
+    world = online([(0.0, 12.0), (900.0, 1e6)], [(12.0, 1e6)])
+    schedule = {"name": "sync", "deadline": 30}
+    book = run([1.0, 2.51], schedule, availability=world, aggregation_time=5.0, rounds=2)
+    assert [(row["client"], row["dispatched"]) for row in book.rows] == [(0, 0), (1, 15)]
+    assert versions(book) == [(10, [0], [0]), (40.1, [1], [0])]
+
+
+def test_the_pause_and_the_aggregation_overlap() -> None:
+    """Closed at 10 s; a pause of 8 s outlasts an aggregation of 5 s, and one of 3 s does not."""
+    for pause, second in ((8, 18), (3, 15)):
+        book = run([1.0], {"name": "sync", "pause": pause}, aggregation_time=5.0, rounds=2)
+        assert [row["dispatched"] for row in book.rows] == [0, second]

@@ -64,6 +64,23 @@ def test_a_tier_without_anybody_waits_for_its_own() -> None:
     assert slow == [220]
 
 
+def test_tiers_are_those_of_clients_online_at_the_start() -> None:
+    """With ratio 2 the unreachable client of 1 s would split {1.5, 2.5} s; by those online they are one tier."""
+    world = online([(1e5, 1e6)], ALWAYS, ALWAYS)
+    for profiled, members in (("online", [1, 2]), ("all", [1])):
+        schedule = {"name": "tiered", "profiled": profiled}
+        book = run([1.0, 1.5, 2.5], schedule, availability=world, until_s=26)
+        first = book.aggregates[0]
+        assert sorted(item.client for item in first.contributions) == members
+
+
+def test_tiers_form_when_the_first_client_comes_online() -> None:
+    world = online([(50.0, 1e6)], [(60.0, 1e6)])
+    book = run([1.0, 1.5], {"name": "tiered"}, availability=world, until_s=80)
+    first = book.aggregates[0]
+    assert (first.time_s, len(first.contributions)) == (60, 1)
+
+
 def test_a_client_that_drops_out_frees_its_tier() -> None:
     book = run(
         [1.0, 1.5],

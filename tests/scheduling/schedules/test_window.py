@@ -46,6 +46,24 @@ def test_a_window_in_which_nobody_reports_makes_no_version() -> None:
     assert versions(book) == [(70, [0], [0])]
 
 
+def test_a_warm_up_of_ordinary_rounds() -> None:
+    """Two rounds of the two clients that are online first (10 and 20 s), then a window that waits for the third."""
+    world = online(ALWAYS, ALWAYS, [(70.0, 1e6)])
+    schedule = {"name": "window", "length": 30, "warm_up": 2}
+    book = run([1.0, 2.0, 1.0], schedule, availability=world, until_s=80)
+    assert versions(book) == [
+        (20, [0, 1], [0, 0]),
+        (40, [0, 1], [0, 0]),
+        (80, [0, 1, 2], [0, 0, 0]),
+    ]
+
+
+def test_a_round_of_the_warm_up_does_without_clients_that_drop_out() -> None:
+    world = online(ALWAYS, [(0.0, 15.0), (60.0, 1e6)])
+    book = run([1.0, 2.0], {"name": "window", "warm_up": 1}, availability=world, until_s=80)
+    assert versions(book) == [(15, [0], [0]), (80, [0, 1], [0, 0])]
+
+
 @pytest.mark.parametrize(
     ("schedule", "world", "message"),
     [

@@ -1,0 +1,419 @@
+"""Kernel TCP against ``transport: {name: tcp}``: single transfers, transfers with loss, and transfers that share a link.
+
+``python -m benchmarks.validation.tcp_oracle measure`` adds the measurements that are missing to ``tcp_measured.jsonl``
+(about half an hour, resumable); ``table`` compares them with the model of this checkout and writes ``tcp_oracle.md``.
+
+Conditions: uploads over a new connection, timed from connect() to the receipt of the last byte; buffer of one
+bandwidth-delay product, and at least 32 packets; HyStart on (cubic), pacing off, initial timeout 1 s, GSO on, queues
+are token buckets of one packet with a drop-tail buffer; delay, serialization and loss by the packet relay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.validation.netns import Link, Net, inside, tcp_socket, unavailable
+from benchmarks.validation.relay import raise_priority
+from fedsim.components import Parameters
+from fedsim.network.base import Direction
+from fedsim.network.graphs import Direct
+from fedsim.network.shared import SharedNetwork
+from fedsim.network.static import StaticNetwork
+from fedsim.network.transport import Transport
+from fedsim.network.transported import TransportedNetwork
+from fedsim.network.transports.fluid import Fluid
+from fedsim.network.transports.tcp import Tcp, TcpParams
+from fedsim.units import NEVER, to_ns
+
+HERE = Path(__file__).parent
+MEASURED = HERE / "tcp_measured.jsonl"
+TABLE = HERE / "tcp_oracle.md"
+PACKET_BYTES = 1500
+LONGEST_S = 60.0
+RELAY_BPS = (
+    120e6  # well below what the relay carries; concurrent repetitions stay below it in total
+)
+REPETITIONS = 24
+
+
+@dataclass(frozen=True)
+class Case:
+    """Uploads that start together, on links of their own or through the server's link.
+
+    Attributes:
+        series: single, loss or shared.
+        congestion: reno or cubic.
+        rate_bps: of each client's link, or of the server's if it is shared.
+        rtt_s: base round-trip time of each flow.
+        size_bytes: of each flow.
+        start_s: when each flow starts.
+        loss: share of packets lost, each way.
+    """
+
+    series: str
+    congestion: str
+    rate_bps: float
+    rtt_s: tuple[float, ...]
+    size_bytes: tuple[int, ...]
+    start_s: tuple[float, ...]
+    loss: float = 0.0
+
+    @property
+    def key(self) -> str:
+        return json.dumps(asdict(self))
+
+    @property
+    def buffer_bytes(self) -> int:
+        return round(max(self.rate_bps * max(self.rtt_s) / 8, 32 * PACKET_BYTES))
+
+    def expected_s(self) -> float:
+        return max(predicted_s(self, tcp(self)))
+
+
+def cases() -> Iterator[Case]:
+    """The grid, without cases that are expected to take more than a minute."""
+    for case in _grid():
+        if case.expected_s() <= LONGEST_S:
+            yield case
+
+
+def _grid() -> Iterator[Case]:
+    for congestion in ("cubic", "reno"):
+        for rate in (1e6, 10e6, 100e6):
+            for rtt in (0.001, 0.01, 0.05, 0.2):
+                for size in (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000):
+                    yield Case("single", congestion, rate, (rtt,), (size,), (0.0,))
+    for congestion in ("cubic", "reno"):
+        for loss in (0.001, 0.01):
+            for rate in (1e6, 10e6, 100e6):
+                for rtt in (0.01, 0.05, 0.2):
+                    for size in (100_000, 1_000_000, 10_000_000):
+                        yield Case("loss", congestion, rate, (rtt,), (size,), (0.0,), loss)
+    for congestion in ("cubic", "reno"):
+        for rate in (10e6, 50e6):
+            for rtt in (0.02, 0.1):
+                for flows in (2, 5, 20):
+                    total = 8_000_000 * rate / 10e6
+                    together, apart = (0.0,) * flows, (0.0,) * (flows - 1) + (2.0,)
+                    same = (rtt,) * flows
+                    equal = (round(total / flows),) * flows
+                    yield Case("shared", congestion, rate, same, equal, together)
+                    mixed = tuple(
+                        round(2 * total / flows * (i + 0.5) / flows) for i in range(flows)
+                    )
+                    yield Case("shared", congestion, rate, same, mixed, together)
+                    # One short transfer beside long ones, which have the link to themselves for two seconds.
+                    short = (*equal[:-1], 200_000)
+                    yield Case("shared", congestion, rate, same, short, apart)
+                    unequal = tuple(rtt * (0.25 + 1.5 * i / (flows - 1)) for i in range(flows))
+                    yield Case("unequal", congestion, rate, unequal, equal, together)
+
+
+# -- the model ----------------------------------------------------------------------------------------------------
+
+
+def tcp(case: Case) -> Transport:
+    return Tcp(TcpParams(congestion=case.congestion))  # type: ignore[arg-type]
+
+
+def predicted_s(case: Case, transport: Transport) -> list[float]:
+    """Duration of each flow by the model."""
+    flows = len(case.size_bytes)
+    latency_s = [rtt / 2 for rtt in case.rtt_s]
+    if flows == 1:
+        links = StaticNetwork(
+            latency_s=latency_s, down_bps=case.rate_bps, up_bps=case.rate_bps, clients=1
+        )
+        network = TransportedNetwork(links, transport, loss=case.loss, clients=1)
+        return [network.transfer_end_ns(0, Direction.UP, case.size_bytes[0], 0) / 1e9]
+    shared = SharedNetwork(
+        Direct(name="direct").topology(None),  # type: ignore[arg-type]
+        attachment=[0] * flows,
+        down_bps=np.inf,
+        up_bps=np.inf,
+        latency_s=latency_s,
+        server_down_bps=np.inf,
+        server_up_bps=case.rate_bps,
+        transport=transport,
+    )
+    starts = sorted((to_ns(start), flow) for flow, start in enumerate(case.start_s))
+    ends: dict[int, int] = {}
+    while len(ends) < flows:
+        now = min(shared.next_event_ns(), starts[0][0] if starts else NEVER)
+        while starts and starts[0][0] <= now:
+            flow = starts.pop(0)[1]
+            shared.start_transfer(flow, flow, Direction.UP, case.size_bytes[flow], now)
+        ends |= dict.fromkeys(shared.pop_finished(now), now)
+    return [ends[flow] / 1e9 - case.start_s[flow] for flow in range(flows)]
+
+
+# -- the kernel ---------------------------------------------------------------------------------------------------
+
+
+def measure(case: Case) -> list[list[float]]:
+    """Duration of each flow by the kernel, one list per repetition."""
+    if case.series != "loss":
+        links = [Link(np.inf, np.inf, rtt / 2) for rtt in case.rtt_s]
+        if case.series == "single":
+            links = [Link(case.rate_bps, case.rate_bps, case.rtt_s[0] / 2, 0.0, case.buffer_bytes)]
+            net = Net(links)
+        else:
+            net = Net(links, server_up_bps=case.rate_bps, server_buffer_bytes=case.buffer_bytes)
+        try:
+            repetitions = 3 if case.series == "single" and case.expected_s() < 10 else 1
+            return [_transfers(net, case) for _ in range(repetitions)]
+        finally:
+            net.close()
+    # Repetitions run at the same time, on separate links.
+    fastest = min(case.size_bytes[0] * 8 / case.expected_s(), case.rate_bps)
+    together = max(1, min(REPETITIONS, int(RELAY_BPS / fastest)))
+    link = Link(case.rate_bps, case.rate_bps, case.rtt_s[0] / 2, case.loss, case.buffer_bytes)
+    durations: list[list[float]] = []
+    while len(durations) < REPETITIONS:
+        batch = Case(
+            "loss",
+            case.congestion,
+            case.rate_bps,
+            case.rtt_s * together,
+            case.size_bytes * together,
+            case.start_s * together,
+        )
+        net = Net([link] * together, seed=len(durations) + 1)
+        try:
+            durations += [[duration] for duration in _transfers(net, batch)]
+        finally:
+            net.close()
+    return durations
+
+
+def _transfers(net: Net, case: Case) -> list[float]:
+    """Upload all flows at once; returns their durations."""
+    count = len(case.size_bytes)
+    # The number of the flow, then zeros: one write, so that no segment is short but the last.
+    payloads = [
+        flow.to_bytes(4, "big") + bytes(size - 4) for flow, size in enumerate(case.size_bytes)
+    ]
+    begins, ends = [0] * count, [0] * count
+    with net.entered(net.server):
+        listener = tcp_socket(case.congestion)
+        listener.bind((net.SERVER, 0))
+        listener.listen(count)
+    port = listener.getsockname()[1]
+    sockets = []
+    for client in net.clients:
+        with net.entered(client):
+            sockets.append(tcp_socket(case.congestion))
+    ready = time.monotonic_ns() + 50_000_000
+
+    def send(flow: int) -> None:
+        start_ns = ready + round(case.start_s[flow] * 1e9)
+        time.sleep(max(start_ns - time.monotonic_ns(), 0) / 1e9)
+        begins[flow] = time.monotonic_ns()
+        sockets[flow].connect((net.SERVER, port))
+        sockets[flow].sendall(payloads[flow])
+
+    def receive() -> None:
+        connection, _ = listener.accept()
+        buffer = bytearray(1 << 18)
+        got = connection.recv_into(buffer)
+        flow = int.from_bytes(buffer[:4], "big")
+        while got < case.size_bytes[flow]:
+            got += connection.recv_into(buffer)
+        ends[flow] = time.monotonic_ns()
+        connection.close()
+
+    threads = [threading.Thread(target=receive) for _ in range(count)]
+    threads += [threading.Thread(target=send, args=(flow,)) for flow in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for used in (*sockets, listener):
+        used.close()
+    return [(end - begin) / 1e9 for begin, end in zip(begins, ends, strict=True)]
+
+
+def relay_limit() -> dict[str, float]:
+    """Throughput of one unlimited transfer through the relay."""
+    net = Net([Link(np.inf, np.inf, 0.0005)])
+    size = 100_000_000
+    try:
+        case = Case("limit", "cubic", np.inf, (0.001,), (size,), (0.0,))
+        seconds = _transfers(net, case)[0]
+    finally:
+        counts = net.close()
+    return {
+        "relay_bps": size * 8 / seconds,
+        "relay_packets_per_s": counts["packets"] / seconds,
+        "latest_ms": counts["late_ns"] / 1e6,
+    }
+
+
+def run_missing(series: Sequence[str]) -> None:
+    """Measure the cases that are not in the file yet."""
+    raise_priority(10)
+    known = {json.dumps(row["case"]) for row in measurements()}
+    todo = [case for case in cases() if case.key not in known and case.series in series]
+    with MEASURED.open("a") as file:
+        limit = relay_limit()
+        print(json.dumps(limit))
+        for number, case in enumerate(todo):
+            load = os.getloadavg()[0]
+            durations = measure(case)
+            row = {
+                "case": asdict(case),
+                "seconds": durations,
+                "load": load,
+                "kernel": platform.release(),
+                **limit,
+            }
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            print(f"{number + 1}/{len(todo)} {case.series} {case.key}", flush=True)
+
+
+def measurements() -> list[dict[str, Any]]:
+    if not MEASURED.exists():
+        return []
+    return [json.loads(line) for line in MEASURED.read_text().splitlines()]
+
+
+# -- comparison ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Measured and predicted durations of the flows of one case; means over repetitions."""
+
+    case: Case
+    measured_s: list[float]
+    tcp_s: list[float]
+    fluid_s: list[float]
+
+    def errors(self, predicted_s: Sequence[float]) -> list[float]:
+        """Relative error of each flow."""
+        pairs = zip(predicted_s, self.measured_s, strict=True)
+        return [predicted / measured - 1 for predicted, measured in pairs]
+
+    def makespan_error(self, predicted_s: Sequence[float]) -> float:
+        """Relative error of the time until the last flow ends."""
+        ends = [
+            max(start + each for start, each in zip(self.case.start_s, durations, strict=True))
+            for durations in (predicted_s, self.measured_s)
+        ]
+        return ends[0] / ends[1] - 1
+
+
+def comparisons() -> list[Comparison]:
+    """Every measured case of the grid, against the model of this checkout."""
+    known = {case.key: case for case in cases()}
+    result = []
+    for row in measurements():
+        case = known.get(json.dumps(row["case"]))
+        if case is None:
+            continue
+        middle = statistics.mean if case.series == "loss" else statistics.median
+        measured = [middle(flow) for flow in zip(*row["seconds"], strict=True)]
+        fluid = (
+            predicted_s(case, Fluid(Parameters()))
+            if not case.loss
+            else predicted_s(replace(case, loss=0.0), Fluid(Parameters()))
+        )
+        result.append(Comparison(case, measured, predicted_s(case, tcp(case)), fluid))
+    return result
+
+
+def table(rows: Sequence[Comparison]) -> str:
+    """The committed page: summary, then one line per case."""
+    lines = ["# Kernel TCP against the model\n", f"{_CONDITIONS}\n", "## Summary\n"]
+    lines += [
+        "| series | model | cases | median error | 95th percentile | worst |",
+        "|---|---|---|---|---|---|",
+    ]
+    for series in ("single", "loss"):
+        chosen = [row for row in rows if row.case.series == series]
+        for model in ("tcp", "fluid"):
+            if chosen:
+                errors = [abs(row.errors(getattr(row, f"{model}_s"))[0]) for row in chosen]
+                lines.append(f"| {series} | {model} | {len(errors)} | {_spread(errors)} |")
+    for series in ("shared", "unequal"):
+        chosen = [row for row in rows if row.case.series == series]
+        for model in ("tcp", "fluid"):
+            if chosen:
+                makespan = [abs(row.makespan_error(getattr(row, f"{model}_s"))) for row in chosen]
+                flows = [
+                    abs(error) for row in chosen for error in row.errors(getattr(row, f"{model}_s"))
+                ]
+                lines.append(
+                    f"| {series}, makespan | {model} | {len(makespan)} | {_spread(makespan)} |"
+                )
+                lines.append(f"| {series}, flows | {model} | {len(flows)} | {_spread(flows)} |")
+    lines += ["", "## Cases\n"]
+    lines += [
+        "| series | control | Mbit/s | RTT ms | loss % | flows | bytes | measured s | tcp | fluid |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: row.case.key):
+        case = row.case
+        worst = [max(row.errors(model), key=abs) for model in (row.tcp_s, row.fluid_s)]
+        rtt = f"{min(case.rtt_s) * 1e3:g}"
+        if min(case.rtt_s) < max(case.rtt_s):
+            rtt += f" to {max(case.rtt_s) * 1e3:g}"
+        sizes = f"{min(case.size_bytes)}"
+        if min(case.size_bytes) < max(case.size_bytes):
+            sizes += f" to {max(case.size_bytes)}"
+        lines.append(
+            f"| {case.series} | {case.congestion} | {case.rate_bps / 1e6:g} | {rtt} | {case.loss * 100:g}"
+            f" | {len(case.size_bytes)} | {sizes} | {max(row.measured_s):.3f} | {worst[0]:+.1%} | {worst[1]:+.1%} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+_CONDITIONS = """\
+Errors are predicted over measured time, minus one; of several flows, the error of the worst. Written by
+`python -m benchmarks.validation.tcp_oracle table` from `tcp_measured.jsonl`."""
+
+
+def _spread(errors: Sequence[float]) -> str:
+    return " | ".join(f"{np.quantile(errors, share):.1%}" for share in (0.5, 0.95, 1.0))
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("do", choices=["measure", "measure-inside", "table"])
+    parser.add_argument("--series", nargs="*", default=["single", "loss", "shared", "unequal"])
+    options = parser.parse_args(arguments)
+    if options.do == "measure":
+        reason = unavailable()
+        if reason:
+            print(f"cannot measure: {reason}", file=sys.stderr)
+            return 1
+        return inside(
+            "benchmarks.validation.tcp_oracle", ["measure-inside", "--series", *options.series]
+        )
+    if options.do == "measure-inside":
+        run_missing(options.series)
+        return 0
+    text = table(comparisons())
+    TABLE.write_text(text)
+    print(text.partition("## Cases")[0])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""What comes with fedsim: traces, scenarios, project templates and references.
+
+A wheel holds the folders ``traces`` and ``scenarios`` of the source tree beside this file; an editable install, which
+has them at the top of the checkout, reads those. There is no second copy.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fedsim.errors import UserError, nearest
+
+PREFIX = "builtin:"
+"""Begins the path of a bundled trace: ``builtin:phones_week``."""
+HERE = Path(__file__).resolve().parent
+TEMPLATES = HERE / "templates"
+
+
+def folder(name: str) -> Path:
+    """The bundled folder ``traces`` or ``scenarios``."""
+    packed = HERE / name
+    return packed if packed.is_dir() else HERE.parent.parent / name
+
+
+def traces() -> list[str]:
+    """Names of the bundled traces."""
+    return sorted(path.parent.name for path in folder("traces").glob("*/manifest.json"))
+
+
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """``path``, with ``builtin:NAME`` replaced by the folder of that trace."""
+    text = os.fspath(path)
+    return folder("traces") / text.removeprefix(PREFIX) if text.startswith(PREFIX) else Path(path)
+
+
+def scenarios() -> dict[str, Path]:
+    """The bundled scenarios by name, such as ``quickstart`` or ``papers/fedsum/trace_small``."""
+    root = folder("scenarios")
+    files = sorted(root.glob("*.yaml")) + sorted(root.glob("*/**/*.yaml"))
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): path
+        for path in files
+        if path.stem != "reference"  # published results of a paper
+    }
+
+
+def scenario_file(path: Path) -> Path:
+    """The file that ``fedsim run PATH`` means: a file of the user, else the bundled scenario of that name.
+
+    Raises:
+        UserError: there is neither.
+    """
+    with_suffix = path.with_name(f"{path.name}.yaml") if path.name and not path.suffix else path
+    for file in (path, with_suffix):
+        if file.is_file():
+            return file
+    if path.is_absolute() or (path.exists() and path.as_posix() not in scenarios()):
+        return path
+    known = scenarios()
+    name = path.with_suffix("").as_posix()
+    if name.removeprefix("scenarios/") in known and name not in known:
+        name = name.removeprefix("scenarios/")
+        raise UserError(
+            "no such file", where=str(path), hint=f"a scenario of this name is built in: {name}"
+        )
+    if name not in known and not path.suffix and len(path.parts) == 1:
+        raise UserError(
+            f"there is no file and no built-in scenario named '{path}'",
+            hint=f"{nearest(name, known)}built in: {', '.join(n for n in known if '/' not in n)}; "
+            "fedsim init writes a scenario to start from",
+        )
+    return known.get(name, path)
+
+
+def templates() -> dict[str, str]:
+    """The templates of ``fedsim init``: name to the first sentence of their README."""
+    return {
+        readme.parent.name: readme.read_text(encoding="utf-8").split("\n\n")[1].replace("\n", " ")
+        for readme in sorted(TEMPLATES.glob("*/README.md"))
+    }
+
+
+def template_files(name: str) -> dict[str, bytes]:
+    """The files of a template by their relative path.
+
+    A template without a ``scenario.yaml`` gets the bundled scenario of its name.
+
+    Raises:
+        UserError: there is no such template.
+    """
+    known = templates()
+    if name not in known:
+        raise UserError(
+            f"there is no template named '{name}'",
+            where="option --template",
+            hint=f"{nearest(name, known)}known: {', '.join(known)}",
+        )
+    root = TEMPLATES / name
+    files = {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    if "scenario.yaml" not in files:
+        files["scenario.yaml"] = scenarios()[name].read_bytes()
+    return files

@@ -1,0 +1,138 @@
+"""``fedsim describe``: any part, built in or in a file of the user's."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedsim.bundled import references
+from fedsim.catalog import CATALOG
+from fedsim.cli.options import json_option, user_code_option
+from fedsim.components import Component, is_user_reference, load_user_component
+from fedsim.errors import UserError, nearest
+from fedsim.scenario.description import example, parameters, section_of
+
+
+@click.command(name="describe")
+@click.argument("part")
+@click.option("--kind", help="Describe the part of this kind alone, where several share a name.")
+@click.option(
+    "--bibtex", is_flag=True, help="Write the BibTeX entries of its papers, and nothing else."
+)
+@user_code_option
+@json_option
+def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
+    """Describe PART: what it does, its parameters with defaults and units, its paper, and an example.
+
+    PART is a name, such as fedavg, sync, dirichlet or sgd ('fedsim scenario list' names them all), or file.py:Class for
+    a part of your own, whose file is imported.
+    """
+    described = describe(part, kind)
+    if as_json:
+        click.echo(json.dumps(described, indent=2))
+    elif bibtex:
+        click.echo("\n\n".join(entry for one in described for entry in one["bibtex"]))
+    else:
+        for index, one in enumerate(described):
+            _print(one, first=index == 0)
+
+
+def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
+    """What there is to know about the parts of this name, one per kind.
+
+    Raises:
+        UserError: there is no such part or kind, or the user's file cannot be used.
+    """
+    if kind is not None and kind not in CATALOG.kinds:
+        raise UserError(
+            f"there is no kind of part named '{kind}'",
+            where="option --kind",
+            hint=f"{nearest(kind, CATALOG.kinds)}known: {', '.join(CATALOG.kinds)}",
+        )
+    kinds = [kind] if kind is not None else list(CATALOG.kinds)
+    if is_user_reference(part):
+        user_class = load_user_component(part, object, Path.cwd())
+        fitting = [one for one in kinds if issubclass(user_class, CATALOG.kinds[one].base())]
+        if not fitting:
+            bases = {one: CATALOG.kinds[one].base() for one in kinds}
+            raise UserError(
+                f"{user_class.__name__} is not a part of a scenario",
+                where=part,
+                hint="derive it from one of: "
+                + ", ".join(f"{base.__module__}.{base.__name__}" for base in bases.values()),
+            )
+        return [_described(fitting[0], part, CATALOG.adopt(fitting[0], user_class))]
+    registries = {one: CATALOG.kinds[one].registry() for one in kinds}
+    found = [
+        _described(one, part, registry[part])
+        for one, registry in registries.items()
+        if part in registry
+    ]
+    if not found:
+        known = dict.fromkeys(name for registry in registries.values() for name in registry)
+        raise UserError(
+            f"there is no {kind or 'part'} named '{part}'",
+            hint=f"{nearest(part, known)}'fedsim scenario list' names all parts; "
+            "a part of your own is file.py:ClassName",
+        )
+    return found
+
+
+def _described(kind: str, name: str, component: type[Component]) -> dict[str, Any]:
+    papers = references.of_part(kind, name)
+    return {
+        "kind": kind,
+        "name": name,
+        "written_in": section_of(kind),
+        "description": _prose(component),
+        "parameters": [vars(parameter) for parameter in parameters(component.Params)],
+        "paper": getattr(component, "paper", "") or _titles(papers),
+        "links": [paper.link for paper in papers],
+        "bibtex": [paper.bibtex for paper in papers],
+        "example": example(kind, name, component.Params),
+    }
+
+
+def _titles(papers: list[references.Reference]) -> str:
+    titles = (
+        re.sub(r"[{}]", "", f"{one.fields['title']} ({one.fields['year']})") for one in papers
+    )
+    return "; ".join(titles)
+
+
+def _prose(component: type[Component]) -> str:
+    """The docstring up to its sections, without markup."""
+    text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", inspect.getdoc(component) or "")[
+        0
+    ]
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
+
+
+def _print(described: dict[str, Any], *, first: bool) -> None:
+    if not first:
+        click.echo()
+    click.secho(f"{described['name']} ({described['kind'].replace('_', ' ')})", bold=True)
+    click.echo(described["description"])
+    click.secho("\nparameters" if described["parameters"] else "\nno parameters", bold=True)
+    for parameter in described["parameters"]:
+        default = parameter["default"]
+        given = "must be given" if default is None else f"default {default or 'see below'}"
+        click.echo(f"  {parameter['key']}: {parameter['kind']}, {given}")
+        click.echo(f"      {parameter['meaning']}")
+    if described["paper"]:
+        click.secho("\npaper", bold=True)
+        click.echo(f"  {described['paper']}")
+        for link in described["links"]:
+            click.echo(f"  {link}")
+        if described["bibtex"]:
+            click.echo(f"  BibTeX: fedsim describe {described['name']} --bibtex")
+    click.secho("\nexample", bold=True)
+    for line in described["example"].splitlines():
+        click.echo(f"  {line}")
+    if described["kind"] == "method":
+        click.echo(f"\nwhat it sends and keeps: fedsim methods show {described['name']}")

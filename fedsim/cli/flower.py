@@ -1,0 +1,60 @@
+"""``fedsim flower``: run a Flower app on simulated devices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from fedsim.cli.options import json_option, override_option
+from fedsim.cli.summary import print_summary
+
+
+@click.command(name="flower")
+@click.argument("app", type=click.Path(path_type=Path))
+@click.option(
+    "--devices",
+    type=click.Path(path_type=Path),
+    metavar="YAML",
+    help="File with the sections task, devices and stop; 10 nodes that are always online by default.",
+)
+@click.option(
+    "--run-config",
+    default="",
+    metavar="TEXT",
+    help='Override the app\'s configuration, such as --run-config "num-server-rounds=5".',
+)
+@override_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Run folder; runs/<app>-seed<seed> by default.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a run that is there.")
+@json_option
+def command(
+    app: Path,
+    devices: Path | None,
+    run_config: str,
+    overrides: tuple[str, ...],
+    output: Path | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Run APP (the folder of a Flower app) in simulated time and write a run folder with tables and report.
+
+    The app stays as it is. Its messages take the time that the devices need: the download of their bytes, the work that
+    the ClientApp does, and the upload of its reply. In the ServerApp, time.time, time.sleep and datetime.now mean
+    simulated time. Needs the extra 'flower': pip install "fedsim-des[flower]".
+    """
+    from fedsim.flower.running import App, execute
+    from fedsim.flower.settings import load_devices
+
+    found = App.read(app, run_config)
+    run = execute(found, load_devices(devices, found.name, overrides), output, overwrite=overwrite)
+    if as_json:
+        click.echo(json.dumps({"path": str(run.path), **run.info}))
+    else:
+        print_summary(run)

@@ -1,0 +1,66 @@
+"""``fedsim init``: write a project to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedsim.bundled import template_files, templates
+from fedsim.errors import UserError
+
+
+def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        known = templates()
+        width = max(map(len, known))
+        for name, line in known.items():
+            click.echo(f"{name:<{width}}  {line}")
+        ctx.exit()
+
+
+@click.command(name="init")
+@click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=Path())
+@click.option(
+    "-t",
+    "--template",
+    default="quickstart",
+    show_default=True,
+    metavar="NAME",
+    help="What to start from; --list names them all.",
+)
+@click.option(
+    "--list",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_list,
+    help="List the templates and exit.",
+)
+def command(folder: Path, template: str) -> None:
+    """Write a commented project into DIR (the working directory by default).
+
+    A project is a scenario.yaml, a README.md with the commands to try, and the files of Python or data that the
+    template needs. No existing file is replaced.
+    """
+    files = template_files(template)
+    existing = [name for name in files if (folder / name).exists()]
+    if existing:
+        raise UserError(
+            f"{', '.join(existing)} exists",
+            where=str(folder),
+            hint=f"choose another folder: fedsim init my-project --template {template}",
+        )
+    for name, content in files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise UserError(f"cannot write: {error.strerror}", where=str(path)) from error
+    click.echo(f"wrote {', '.join(files)} to {folder}")
+    text = files["README.md"].decode()
+    commands = text.partition("```console\n")[2].partition("```")[0].splitlines()
+    click.echo("next:")
+    for line in ([] if folder == Path() else [f"cd {folder}"]) + commands:
+        click.echo(f"  {line}")

@@ -1,0 +1,106 @@
+"""``fedsim watch``: follow a run or a sweep from another terminal, or another machine."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from fedsim.cli.progress import LINE_S
+from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.progress import KILLED, Pace, Snapshot, progress_text, snapshot
+from fedsim.runs.sweep import is_sweep, read_sweep
+
+_LOOK_S = 2.0
+_WAITING = "waiting"
+_BEING_WORKED_ON = (_WAITING, Status.RUNNING)
+
+
+@click.command(name="watch")
+@click.argument("folder", metavar="RUN|SWEEP", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Show the present state and exit.")
+def command(folder: Path, once: bool) -> None:
+    """Follow a run or a sweep by its folder, until it has ended.
+
+    It reads the folder alone, so it also follows what another terminal or another machine runs, if both see the folder.
+    What it shows is as of the last rows on the disk, a few seconds ago. Ctrl-C ends the watching, not the run.
+    """
+    paces: dict[str, Pace] = {}
+    console = Console()
+    with Live(console=console, auto_refresh=False, transient=False) as live:
+        printed_at = -LINE_S
+        while True:
+            shown = list(_snapshots(folder))
+            ended = once or not any(one.status in _BEING_WORKED_ON for one in shown)
+            if console.is_terminal:
+                live.update(_table(shown, paces), refresh=True)
+            elif ended or time.monotonic() - printed_at >= LINE_S:
+                printed_at = time.monotonic()
+                for one in shown:
+                    click.echo(_line(one, paces))
+            if ended:
+                break
+            time.sleep(_LOOK_S)
+    if not once:
+        _print_next(folder, shown)
+
+
+def _snapshots(folder: Path) -> Iterator[Snapshot]:
+    """The run of a folder, or the runs of its sweep.
+
+    Raises:
+        UserError: the folder holds neither.
+    """
+    if not is_sweep(folder):
+        yield snapshot(RunFolder(folder))
+        return
+    for entry in read_sweep(folder).runs:
+        path = folder / entry.run
+        try:
+            yield snapshot(RunFolder(path))
+        except UserError:
+            if (path / "run.json").exists():
+                raise
+            yield Snapshot.waiting(entry.run)
+
+
+def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
+    if one.status == _WAITING:
+        return "", ""
+    left_s = paces.setdefault(one.name, Pace()).left_s(one.progress.share)
+    text = progress_text(
+        one.progress, left_s if one.status == Status.RUNNING else None, one.definitions
+    )
+    return f"{one.progress.share:.0%}", f"{text}, {one.error}" if one.error else text
+
+
+def _line(one: Snapshot, paces: dict[str, Pace]) -> str:
+    return ", ".join(filter(None, (f"{one.name}: {one.status}", *_cells(one, paces))))
+
+
+def _table(shown: list[Snapshot], paces: dict[str, Pace]) -> Table:
+    table = Table(show_edge=False, box=None)
+    for name in ("run", "status", "done", ""):
+        table.add_column(name, overflow="fold")
+    for one in shown:
+        table.add_row(one.name, one.status, *_cells(one, paces))
+    return table
+
+
+def _print_next(folder: Path, shown: list[Snapshot]) -> None:
+    path = shlex.quote(str(folder))
+    statuses = {one.status for one in shown}
+    if is_sweep(folder):
+        if statuses == {Status.COMPLETE}:
+            click.echo(f"compare the runs with: fedsim compare {path}")
+    elif statuses <= {KILLED, Status.INTERRUPTED}:
+        click.echo(f"continue with: fedsim resume {path}")
+    elif statuses == {Status.COMPLETE}:
+        click.echo(f"report: {RunFolder(folder).report}")

@@ -1,0 +1,63 @@
+"""Writes the tables about the clients of a run, when it ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.devices.population import Population
+from fedsim.network.base import Direction
+from fedsim.runs.clients import clients_table, sampled_clients
+from fedsim.runs.run import Run
+from fedsim.runs.schema import CLIENTS, ONLINE, PRESENCE
+from fedsim.runs.tables import from_columns, write_parquet
+from fedsim.units import NS_PER_S, to_ns
+
+_ONLINE_POINTS = 2000
+_ONLINE_STEP_S = 300.0
+
+
+def write_population(
+    run: Run,
+    population: Population,
+    samples: npt.NDArray[np.int64],
+    end_ns: int,
+    last_accuracy: npt.NDArray[np.float64] | None = None,
+) -> None:
+    """Write ``clients``, ``online`` and ``presence`` of a run whose other tables are finished.
+
+    Args:
+        run: the run.
+        population: the clients' devices.
+        samples: training samples of each client, (N,).
+        end_ns: simulated nanoseconds that the run lasted.
+        last_accuracy: last measured accuracy of each client, (N,).
+    """
+    folder = run.folder
+    online_ns = population.availability.online_between_ns(0, end_ns)
+    network = population.network
+    table = clients_table(
+        run.dispatches,
+        run.aggregations,
+        duration_s=end_ns / NS_PER_S,
+        samples=samples,
+        step_s=population.compute.step_s,
+        down_bps=network.rates_bps(Direction.DOWN),
+        up_bps=network.rates_bps(Direction.UP),
+        online_fraction=online_ns / max(1, end_ns),
+        last_accuracy=last_accuracy,
+    )
+    write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
+    step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
+    times_ns = np.arange(0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64)
+    counts = population.availability.online_counts(times_ns)
+    columns = {"time_s": times_ns / NS_PER_S, "online": counts}
+    write_parquet(folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
+    clients = sampled_clients(run.dispatches["client_id"].to_numpy())
+    rows, from_ns, until_ns = population.availability.intervals_between(clients, 0, end_ns)
+    columns = {
+        "client_id": clients[rows],
+        "from_s": from_ns / NS_PER_S,
+        "to_s": until_ns / NS_PER_S,
+    }
+    write_parquet(folder.parquet(PRESENCE.name), PRESENCE, from_columns(PRESENCE, columns))

@@ -1,0 +1,196 @@
+"""Handles one message with a ClientApp: the same function in every kind of worker, for the same results."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from fedsim.errors import UserError
+from fedsim.flower import internals as fl
+from fedsim.flower.clock import host_time
+from fedsim.flower.counting import Counts, counted
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One message for a ClientApp, as plain data that can go to another process.
+
+    Attributes:
+        message: the serialized message.
+        node_id, node_config, state: the node and what it remembers (a serialized ``RecordDict``).
+        run_config: the app's configuration.
+        reply_id: id of the reply.
+        delivered_s: when the message arrives at the node, in seconds since 1970.
+        seed: of the global random generators.
+        threads: threads of PyTorch.
+    """
+
+    message: bytes
+    node_id: int
+    node_config: Mapping[str, Any]
+    state: bytes
+    run_config: Mapping[str, Any]
+    reply_id: str
+    delivered_s: float
+    seed: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a :class:`Job`.
+
+    Attributes:
+        reply: the serialized reply.
+        state: what the node remembers from now on.
+        counts: the work done.
+        num_examples: examples that the reply reports (``num-examples``); 0 if it reports none.
+        problem: the traceback of the app's error; None without an error.
+    """
+
+    reply: bytes
+    state: bytes
+    counts: Counts = field(default_factory=Counts)
+    num_examples: int = 0
+    problem: str | None = None
+
+
+def load_client_app(reference: str, folder: Path | None) -> fl.ClientApp:
+    """The ClientApp at ``module:attribute``.
+
+    Raises:
+        UserError: it cannot be imported, or is not a ClientApp.
+    """
+    return load_component(reference, folder, fl.ClientApp)  # type: ignore[no-any-return]
+
+
+def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
+    """The app at ``module:attribute``, which must be a ``kind``.
+
+    Raises:
+        UserError: it cannot be imported, or is something else.
+    """
+    try:
+        app = fl.load_app(reference, fl.LoadServerAppError, folder)
+    except Exception as error:
+        raise UserError(
+            f"cannot load the app\n{apps_traceback(error).rstrip()}",
+            where=f"{folder or Path.cwd()}: {reference}",
+            hint="install what the app needs into the environment of fedsim, or correct its pyproject.toml",
+        ) from error
+    if not isinstance(app, kind):
+        raise UserError(
+            f"is a {type(app).__name__}, not a {kind.__name__}",
+            where=f"{folder or ''}: {reference}",
+            hint="correct [tool.flwr.app.components] in pyproject.toml",
+        )
+    return app
+
+
+def answer(app: fl.ClientApp, job: Job) -> Answer:
+    """Handle a message; an error of the app becomes an error reply, as in Flower.
+
+    The global random generators are seeded before, and restored after, so that nothing depends on where or in which
+    order messages are handled.
+    """
+    with host_time(), _generators_restored():
+        return _answer(app, job)
+
+
+def _answer(app: fl.ClientApp, job: Job) -> Answer:
+    message = fl.message_from_proto(fl.MessageProto.FromString(job.message))
+    fl.TaskIdentity.task_id = 1
+    fl.TaskIdentity.run_id = message.metadata.run_id
+    fl.TaskIdentity.node_id = job.node_id
+    context = fl.Context(
+        run_id=message.metadata.run_id,
+        node_id=job.node_id,
+        node_config=dict(job.node_config),
+        state=fl.recorddict_from_proto(fl.RecordDictProto.FromString(job.state)),
+        run_config=dict(job.run_config),
+    )
+    random.seed(job.seed)
+    np.random.seed(job.seed)  # noqa: NPY002 - the generator that apps use
+    torch.manual_seed(job.seed)
+    if torch.get_num_threads() != job.threads:
+        torch.set_num_threads(job.threads)
+    # Messages carry the time of the simulation, by which the time to live of a reply is computed.
+    delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
+    problem = None
+    with mock.patch.object(fl.message_module, "now", lambda: delivered):
+        try:
+            with counted() as counts:
+                reply = app(message, context)
+            if not isinstance(reply, fl.Message):
+                raise TypeError(
+                    f"the ClientApp returned a {type(reply).__name__} instead of a Message"
+                )
+            state = fl.recorddict_to_proto(context.state).SerializeToString()
+        except Exception as error:
+            problem, state = apps_traceback(error), job.state
+            reason = f"{type(error)}:<'{error}'>"
+            code = fl.ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+            reply = fl.Message(fl.Error(code=code, reason=reason), reply_to=message)
+    reply.metadata.__dict__["_message_id"] = job.reply_id
+    examples = 0
+    if reply.has_content():
+        for record in reply.content.metric_records.values():
+            value = record.get("num-examples", record.get("num_examples"))
+            if isinstance(value, int | float):
+                examples = int(value)
+    return Answer(serialized(reply), state, counts, examples, problem)
+
+
+def serialized(message: fl.Message) -> bytes:
+    """The bytes of a message."""
+    content = fl.recorddict_to_proto(message.content) if message.has_content() else None
+    error = fl.error_to_proto(message.error) if message.has_error() else None
+    proto = fl.MessageProto(
+        metadata=fl.metadata_to_proto(message.metadata), content=content, error=error
+    )
+    return proto.SerializeToString()  # type: ignore[no-any-return]
+
+
+def apps_traceback(error: BaseException) -> str:
+    """The traceback of an app's error, from the first line that is not of Flower or fedsim on."""
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        if name not in ("flwr", "fedsim"):
+            break
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
+
+
+@contextlib.contextmanager
+def _generators_restored() -> Iterator[None]:
+    """Restore the global random generators of ``random``, NumPy and PyTorch at the end."""
+    python, numpy, pytorch = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        torch.set_rng_state(pytorch)
+
+
+def importable(app: fl.ClientApp) -> str | None:
+    """``module:attribute`` of an app that is a global of an imported module; None if it is not."""
+    for name, module in list(sys.modules.items()):
+        if name == "__main__":
+            continue
+        for key, value in list(getattr(module, "__dict__", {}).items()):
+            if value is app:
+                return f"{name}:{key}"
+    return None

@@ -1,0 +1,514 @@
+"""Messages between the ServerApp and the nodes, on the devices, links and availability of a population.
+
+The life of a message is that of a dispatch (:mod:`fedsim.simulation.life`): download, work, upload. How much work there
+is, and how large the reply is, follows from running the ClientApp, which happens when the download has ended. A
+ClientApp whose message is lost before that never runs.
+
+Training messages are the dispatches of the run. Evaluation and query messages take the time of their node in the same
+way, but are no rows of ``dispatches``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, cast
+
+from typing_extensions import override
+
+from fedsim.devices.population import Population
+from fedsim.flower.client import Answer
+from fedsim.network.shared import SharedNetwork
+from fedsim.outcomes import Outcome
+from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Failures
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.contended import ContendedDispatches
+from fedsim.simulation.energy import EnergyUse
+from fedsim.simulation.engine import LAST_ORDER, Engine
+from fedsim.simulation.facts import Rules
+from fedsim.simulation.handouts import HandOuts
+from fedsim.simulation.life import Plan
+from fedsim.simulation.plan import Dispatches, OnEnd, Planner
+from fedsim.simulation.updates import Recorder, Updates
+from fedsim.simulation.workload import Workload, Workloads
+from fedsim.units import NEVER
+
+_NOT_RECORDED = 1 << 50
+"""Dispatch ids of messages that are not training; they order simultaneous events, and are in no table."""
+
+
+class Kind(Enum):
+    """What a message asks of a node."""
+
+    TRAIN = auto()
+    EVALUATE = auto()
+    QUERY = auto()
+
+
+class State(Enum):
+    """Where a message is."""
+
+    UNDER_WAY = auto()
+    """Waiting for its node, or at work there."""
+    REPLIED = auto()
+    """Its reply has arrived at the server."""
+    UNAVAILABLE = auto()
+    """The server knows that its node is gone."""
+    LOST = auto()
+    """Nothing comes, and the server does not know."""
+    TAKEN = auto()
+    """The ServerApp has taken the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a message: units of ``devices.compute``, and bytes of the reply."""
+
+    units: int
+    reply_bytes: float
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """One message on its way.
+
+    Attributes:
+        metadata: Flower's; it holds the id and the node.
+        payload: the serialized message.
+        client: its node, as a client of the scenario.
+        kind: what it asks.
+        expires_ns: end of its time to live.
+        version: model version when it was sent.
+        start: starts the ClientApp; returns a function that waits for the work.
+        commit: called when the node has done the work, whether or not the reply arrives.
+        state: where it is.
+        order: number of the change of its state among all such changes.
+        dispatch: set when the node gets the message.
+        late: whether the ServerApp has stopped waiting.
+        answer: what the ClientApp returned.
+        wait: returned by ``start``, if the ClientApp was started before the download had ended.
+        on_change: called when its state changes.
+    """
+
+    metadata: Any
+    payload: bytes
+    client: int
+    kind: Kind
+    expires_ns: int
+    version: int
+    start: Callable[[Parcel], Callable[[], Work]]
+    commit: Callable[[Parcel], None]
+    state: State = State.UNDER_WAY
+    order: int = 0
+    dispatch: Dispatch | None = None
+    late: bool = False
+    answer: Answer | None = None
+    wait: Callable[[], Work] | None = None
+    on_change: Callable[[], None] | None = None
+
+
+class _ParcelWorkload(Workload):
+    """The rules of one message, whose work is known once its ClientApp has run."""
+
+    def __init__(self, population: Population, failures: Failures, seed: int, parcel: Parcel):
+        super().__init__(
+            population, failures, len(parcel.payload), 0.0, send_partial_work=False, seed=seed
+        )
+        # The number of steps is asked for when the download has ended.
+        self.shortens = True
+        self._parcel = parcel
+        self._units: int | None = None
+        self.only_download = False
+
+    @override
+    def affordable_steps(self, *_: Any) -> int:
+        if self.only_download:
+            return 0
+        if self._units is None:
+            parcel = self._parcel
+            assert parcel.dispatch is not None
+            wait = parcel.wait or parcel.start(parcel)
+            work = wait()
+            self._units, self.bytes_up = work.units, work.reply_bytes
+            parcel.dispatch.steps = self._units
+        # A life without a step would be declined; local_steps lets the one step of no work take no time.
+        return max(1, self._units)
+
+    @override
+    def local_steps(
+        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
+    ) -> tuple[int, int]:
+        if not self._units:
+            return start_ns, steps
+        return super().local_steps(client, sequence, start_ns, step_ns, steps)
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    dispatch: Dispatch
+    workload: _ParcelWorkload
+    downloaded: bool = False
+
+
+class _PlannedParcels(Dispatches):
+    """Messages on links that are not shared: one event at the end of the download, and one at the end."""
+
+    def __init__(self, engine: Engine, parcels: _Parcels, on_end: OnEnd) -> None:
+        self._engine = engine
+        self._parcels = parcels
+        self._on_end = on_end
+        self._under_way: dict[int, _UnderWay] = {}
+
+    @override
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        workload = self._parcels.workload(dispatch)
+        self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, workload)
+        workload.only_download = True
+        plan = Planner(workload).live(dispatch, None)
+        workload.only_download = False
+        if plan.downloaded_ns < 0 or plan.end_ns >= NEVER:
+            self._end_at(one, plan)
+            return
+        parcel = self._parcels.of_dispatch[dispatch.dispatch_id]
+        # Several nodes may run their ClientApps at once.
+        parcel.wait = parcel.start(parcel)
+        self._engine.call_at(
+            plan.downloaded_ns, lambda: self._on_downloaded(one), dispatch.dispatch_id
+        )
+
+    def _on_downloaded(self, one: _UnderWay) -> None:
+        one.downloaded = True
+        self._end_at(one, Planner(one.workload).live(one.dispatch, None))
+
+    def _end_at(self, one: _UnderWay, plan: Plan) -> None:
+        if plan.end_ns < NEVER:
+            self._engine.call_at(
+                plan.end_ns, lambda: self._end(one, plan), one.dispatch.dispatch_id
+            )
+
+    def _end(self, one: _UnderWay, plan: Plan) -> None:
+        del self._under_way[one.dispatch.dispatch_id]
+        self._on_end(one.dispatch, plan)
+
+    @override
+    def stop(self, dispatch: Dispatch) -> Plan:
+        one = self._under_way.pop(dispatch.dispatch_id)
+        one.workload.only_download = not one.downloaded
+        plan = Planner(one.workload).live(dispatch, None, stop_ns=self._engine.now_ns)
+        return plan._replace(arrives=False)
+
+    @override
+    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
+        for dispatch_id in sorted(self._under_way):
+            dispatch = self._under_way[dispatch_id].dispatch
+            yield dispatch, self.stop(dispatch)
+
+
+class _Parcels:
+    """The messages at work, and the workload of each; stands in for the workloads of a scenario."""
+
+    def __init__(
+        self, training: Population, evaluating: Population, failures: Failures, seed: int
+    ) -> None:
+        self._populations = {Kind.EVALUATE: evaluating}
+        self._training, self._failures, self._seed = training, failures, seed
+        self.of_dispatch: dict[int, Parcel] = {}
+        self._workloads: dict[int, _ParcelWorkload] = {}
+
+    def workload(self, dispatch: Dispatch) -> _ParcelWorkload:
+        """The workload of a message."""
+        found = self._workloads.get(dispatch.dispatch_id)
+        if found is None:
+            parcel = self.of_dispatch[dispatch.dispatch_id]
+            population = self._populations.get(parcel.kind, self._training)
+            found = _ParcelWorkload(population, self._failures, self._seed, parcel)
+            self._workloads[dispatch.dispatch_id] = found
+        return found
+
+    of = workload
+
+    def remove(self, dispatch: Dispatch) -> Parcel:
+        """Forget a message that has ended."""
+        self._workloads.pop(dispatch.dispatch_id, None)
+        return self.of_dispatch.pop(dispatch.dispatch_id)
+
+
+class Stopped(BaseException):
+    """A limit of ``stop`` has been reached; unwinds the ServerApp, which must not catch it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run ends, whichever comes first; see the scenario's ``stop``."""
+
+    until_ns: int
+    rounds: int | None = None
+    dispatches: int | None = None
+    arrivals: int | None = None
+
+
+class Exchange:
+    """The nodes, and the messages on their way to and from them.
+
+    Args:
+        population: the nodes' devices.
+        evaluating: the same, with the time of a unit of evaluation.
+        failures, seed: of the scenario.
+        limits: when the run ends.
+        detection_ns: after how long the server learns that a node is gone; None if it never does.
+        waits_for_offline: whether messages wait for nodes that are offline.
+        recorder: takes the rows.
+
+    Attributes:
+        version, rounds, dispatched, arrived: versions made, rounds closed, training messages delivered, their replies.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        evaluating: Population,
+        failures: Failures,
+        limits: Limits,
+        recorder: Recorder,
+        *,
+        seed: int,
+        detection_ns: int | None,
+        waits_for_offline: bool,
+    ) -> None:
+        self.population = population
+        self.engine = engine = Engine()
+        self.version = self.rounds = self.dispatched = self.arrived = 0
+        self._limits = limits
+        self._detection_ns = detection_ns
+        self._waits_for_offline = waits_for_offline
+        self._queues: dict[int, deque[Parcel]] = {}
+        # Nodes at work, or with a message waiting for them.
+        self._engaged: set[int] = set()
+        self._sequences = [0] * population.clients
+        self._other_sequences = [0] * population.clients
+        self._others = self._changes = 0
+        self._over = False
+        self._energy = EnergyUse(population.power)
+        self._updates = Updates(cast(Rules, None), self._energy, None, recorder)
+        self._handouts = HandOuts(
+            engine,
+            population.availability,
+            Stream(seed, Purpose.SELECTION),
+            self._begin,
+            lambda: None,
+            is_patient=True,
+        )
+        self._parcels = _Parcels(population, evaluating, failures, seed)
+        self._dispatches: Dispatches = (
+            ContendedDispatches(
+                engine, cast(Workloads, self._parcels), population.network, self._on_end
+            )
+            if isinstance(population.network, SharedNetwork)
+            else _PlannedParcels(engine, self._parcels, self._on_end)
+        )
+        engine.call_at(limits.until_ns, self.stop, LAST_ORDER)
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated nanoseconds since the start."""
+        return self.engine.clock.now
+
+    def stop(self) -> None:
+        """End the run when the current event has been processed."""
+        self._over = True
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def run_until(self, done: Callable[[], bool], until_ns: int = NEVER) -> None:
+        """Let simulated time pass until ``done`` holds or the time is up.
+
+        What happens at ``until_ns`` itself still happens.
+
+        Raises:
+            Stopped: the run has ended.
+        """
+        reached: list[bool] = []
+        timer = None
+        if until_ns < NEVER:
+            at = max(until_ns, self.now_ns)
+            timer = self.engine.call_at(at, lambda: reached.append(True), LAST_ORDER - 1)
+        step = self.engine.env.step
+        while not self._over and not reached and not done():
+            step()
+        if timer is not None:
+            timer.cancel()
+        if self._over:
+            raise Stopped
+
+    def run_to_next_event(self) -> None:
+        """Let simulated time pass until something happens.
+
+        Raises:
+            Stopped: the run has ended.
+        """
+        before = self.now_ns
+        self.run_until(lambda: self.now_ns > before)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether any message is on its way."""
+        return bool(self._engaged)
+
+    # -- a message's way ----------------------------------------------------------------------------------------------
+
+    def is_online(self, client: int) -> bool:
+        """Whether a node is online now."""
+        return self.population.availability.is_online(client, self.now_ns)
+
+    def online_clients(self) -> list[int]:
+        """Nodes that are online now, ascending."""
+        online: list[int] = self.population.availability.online_clients(self.now_ns).tolist()
+        return online
+
+    def send(self, parcel: Parcel) -> None:
+        """Send a message; its node gets it when it is online and has handled those before."""
+        client = parcel.client
+        if not self._waits_for_offline and not self.is_online(client):
+            self._change(parcel, State.UNAVAILABLE)
+            return
+        self._queues.setdefault(client, deque()).append(parcel)
+        if client not in self._engaged:
+            self._engaged.add(client)
+            self._handouts.hand_out(client, 0, None, None)
+
+    def _begin(
+        self, client: int, now: int, online_until_ns: int, steps: Any, deadline: Any, then: Any
+    ) -> None:
+        queue = self._queues[client]
+        while queue and queue[0].expires_ns <= now:
+            self._change(queue.popleft(), State.LOST)
+        if not queue:
+            self._next(client)
+            return
+        parcel = queue.popleft()
+        if parcel.kind is Kind.TRAIN:
+            dispatch_id, sequence = self.dispatched, self._sequences[client]
+            self._sequences[client] += 1
+            self.dispatched += 1
+        else:
+            dispatch_id, sequence = _NOT_RECORDED + self._others, self._other_sequences[client]
+            sequence += _NOT_RECORDED
+            self._other_sequences[client] += 1
+            self._others += 1
+        parcel.dispatch = dispatch = Dispatch(
+            dispatch_id, client, sequence, parcel.version, self.rounds, 0, now
+        )
+        self._parcels.of_dispatch[dispatch_id] = parcel
+        if self.population.batteries is not None:
+            self.population.batteries.begin(client, now)
+        self._dispatches.begin(dispatch, None, online_until_ns)
+        if self.dispatched == self._limits.dispatches:
+            self.engine.call_at(now, self.stop)
+
+    def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
+        parcel = self._parcels.remove(dispatch)
+        plan = plan._replace(steps_done=min(plan.steps_done, dispatch.steps))
+        if plan.computed_ns >= 0:
+            parcel.commit(parcel)
+        self._release(dispatch.client, plan)
+        trained = parcel.kind is Kind.TRAIN
+        if plan.arrives:
+            if trained:
+                self.arrived += 1
+                dispatch.arrived_ns, dispatch.steps_done = plan.end_ns, plan.steps_done
+                dispatch.staleness = self.version - dispatch.version
+                self._updates.held[dispatch] = plan
+            expired = plan.end_ns > parcel.expires_ns
+            if trained and (parcel.late or expired):
+                self._discard(dispatch, late=True)
+            self._change(parcel, State.LOST if expired else State.REPLIED)
+            if trained and self.arrived == self._limits.arrivals:
+                self.stop()
+        else:
+            if trained:
+                self._updates.close(dispatch, plan, Outcome.DROPPED, self.now_ns)
+            if self._detection_ns is None:
+                self._change(parcel, State.LOST)
+            else:
+                self.engine.call_at(
+                    self.now_ns + self._detection_ns,
+                    lambda: self._change(parcel, State.UNAVAILABLE),
+                )
+
+    def _release(self, client: int, plan: Plan) -> None:
+        """Hand a node its next message; with a low battery, only once it has recharged."""
+        batteries, now = self.population.batteries, self.now_ns
+        if batteries is not None:
+            ready_ns = batteries.end(client, now, self._energy.joules(client, plan))
+            if ready_ns > now:
+                self.engine.call_at(ready_ns, lambda: self._next(client))
+                return
+        self._next(client)
+
+    def _next(self, client: int) -> None:
+        self._handouts.release(client)
+        if self._queues[client]:
+            self._handouts.hand_out(client, 0, None, None)
+        else:
+            self._engaged.remove(client)
+
+    def _change(self, parcel: Parcel, state: State) -> None:
+        self._changes += 1
+        parcel.state, parcel.order = state, self._changes
+        if parcel.on_change is not None:
+            parcel.on_change()
+
+    # -- what the server makes of replies -----------------------------------------------------------------------------
+
+    def give_up(self, parcels: Iterable[Parcel]) -> None:
+        """Stop waiting for messages: a reply that comes nevertheless is late."""
+        for parcel in parcels:
+            parcel.late = True
+            if parcel.state is State.REPLIED and parcel.dispatch in self._updates.held:
+                self._discard(parcel.dispatch, late=True)
+
+    def _discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
+        outcome = Outcome.LATE if late else Outcome.DISCARDED
+        self._updates.close(dispatch, self._updates.held.pop(dispatch), outcome, self.now_ns)
+
+    def make_version(self, parcels: Iterable[Parcel]) -> None:
+        """Record a new model version from the replies to training messages that were not used before."""
+        dispatches = [
+            parcel.dispatch
+            for parcel in parcels
+            if parcel.dispatch is not None and parcel.dispatch in self._updates.held
+        ]
+        if not dispatches:
+            return
+        self.version += 1
+        self._updates.aggregate(
+            dispatches, None, None, version=self.version, round_=self.rounds, now_ns=self.now_ns
+        )
+
+    def close_round(self) -> None:
+        """Count a round."""
+        self.rounds += 1
+        if self.rounds == self._limits.rounds:
+            self._over = True
+
+    def finish(self, unused: Iterable[Parcel]) -> None:
+        """Record the messages that are still under way, and the replies that no version was made from.
+
+        Args:
+            unused: replies that the ServerApp has taken; the others arrived too late in the run for that.
+        """
+        now = self.now_ns
+        for dispatch, plan in self._dispatches.stop_all():
+            if dispatch.dispatch_id < _NOT_RECORDED:
+                plan = plan._replace(steps_done=min(plan.steps_done, dispatch.steps))
+                self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
+        taken = {parcel.dispatch for parcel in unused}
+        for dispatch in list(self._updates.held):
+            if dispatch in taken:
+                self._discard(dispatch)
+            else:
+                plan = self._updates.held.pop(dispatch)
+                self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)

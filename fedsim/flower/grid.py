@@ -1,0 +1,412 @@
+"""The Grid through which a ServerApp reaches its nodes, in simulated time."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from typing_extensions import override
+
+from fedsim.flower import internals as fl
+from fedsim.flower.client import Answer, Job
+from fedsim.flower.clock import EPOCH_S
+from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
+from fedsim.flower.turns import Turns
+from fedsim.flower.workers import Workers
+from fedsim.randomness import Purpose, Stream
+from fedsim.tasks.kinds.flower import FlowerParams
+from fedsim.units import NEVER, NS_PER_S
+
+_PATIENCE = 1000
+"""Questions for nodes in a row, without a wait between them, after which time passes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes as Flower knows them.
+
+    Attributes:
+        ids: id of each node.
+        run: the run that they belong to.
+        run_config: the app's configuration.
+        seed: of the scenario.
+    """
+
+    ids: tuple[int, ...]
+    run: fl.Run
+    run_config: Mapping[str, Any]
+    seed: int
+
+    @classmethod
+    def make(cls, count: int, seed: int, run_config: Mapping[str, Any]) -> Nodes:
+        """Nodes whose ids, like those of a SuperLink, are 64-bit numbers; all are written in equally many bytes."""
+        stream = Stream(seed, Purpose.FLOWER)
+        ids = tuple(dict.fromkeys((stream.hash(node) >> 2) | (1 << 62) for node in range(count)))
+        assert len(ids) == count, "two nodes have the same id; choose another seed"
+        run = fl.Run.create_empty(run_id=(stream.hash(0, 1) >> 2) | (1 << 62))
+        return cls(ids, run, run_config, seed)
+
+
+class SimulatedGrid(fl.Grid):
+    """Sends messages through the devices and links of an exchange.
+
+    Args:
+        exchange: time, devices and links.
+        turns: lets time pass.
+        nodes: the nodes.
+        workers: run the ClientApps.
+        params: how work is counted, and which nodes are shown.
+        work: the work that an answer stands for.
+        on_error: told of an app's error: the parcel and the traceback.
+        aggregation_ns: time that the server takes for an aggregation.
+
+    Attributes:
+        samples: examples per client, as its replies report them.
+        unused: replies to training messages that the app has taken and no version was made from, by message id.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        turns: Turns,
+        nodes: Nodes,
+        workers: Workers,
+        params: FlowerParams,
+        work: Callable[[Parcel, Answer], Work],
+        on_error: Callable[[Parcel, str], None],
+        *,
+        aggregation_ns: int = 0,
+    ) -> None:
+        self._exchange = exchange
+        self._turns = turns
+        self._nodes = nodes
+        self._workers = workers
+        self._params = params
+        self._work = work
+        self._on_error = on_error
+        self._aggregation_ns = aggregation_ns
+        self._client_of = {node_id: client for client, node_id in enumerate(nodes.ids)}
+        self._parcels: dict[str, Parcel] = {}
+        self._states: dict[int, bytes] = {}
+        self._pushed = 0
+        # Calls in a row that no wait or new message came between: for nodes, and for replies that are not there.
+        self._questions = self._empty_pulls = 0
+        self._slept_in_vain = False
+        self._shown: list[int] = []
+        self._model: bytes | None = None
+        self._marked = False
+        # Whether nodes remember anything; None until a ClientApp has run.
+        self._stateful: bool | None = None
+        self.unused: dict[str, Parcel] = {}
+        self.samples: dict[int, int] = {}
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated nanoseconds since the start."""
+        return self._exchange.now_ns
+
+    # -- Flower's interface -------------------------------------------------------------------------------------------
+
+    @override
+    def set_run(self, run: fl.Run) -> None:
+        pass
+
+    @property
+    @override
+    def run(self) -> fl.Run:
+        return self._nodes.run
+
+    @override
+    def create_message(
+        self,
+        content: fl.RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> fl.Message:
+        return fl.Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    @override
+    def get_node_ids(self) -> Iterable[int]:
+        if self._turns.is_foreign:
+            # Flower's older server also looks for nodes from a thread that lives in the time of the host.
+            return list(self._shown)
+        self._questions += 1
+        if self._questions > _PATIENCE:
+            self._pass_time()
+        ids = self._nodes.ids
+        if self._params.nodes == "online":
+            self._shown = [ids[client] for client in self._exchange.online_clients()]
+        else:
+            self._shown = list(ids)
+        return list(self._shown)
+
+    @override
+    def get_nodes(self) -> Iterable[fl.NodeInfo]:
+        return [fl.NodeInfo(node_id=node_id) for node_id in self.get_node_ids()]
+
+    @override
+    def push_messages(self, messages: Iterable[fl.Message]) -> Iterable[str]:
+        return [parcel.metadata.message_id for parcel in self._push(messages)]
+
+    @override
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[fl.Message]:
+        wanted = list(dict.fromkeys(message_ids))
+        replies = self._take(wanted)
+        if replies:
+            self._questions = self._empty_pulls = 0
+        else:
+            self._empty_pulls += 1
+            if self._empty_pulls > 1:
+                # The app polls without a pause, so that only an event can change the answer.
+                self._pass_time()
+                replies = self._take(wanted)
+        self.unused |= {
+            reply.metadata.reply_to_message_id: parcel
+            for parcel, reply in replies
+            if _trained(parcel, reply)
+        }
+        return [reply for _, reply in replies]
+
+    @override
+    def send_and_receive(
+        self, messages: Iterable[fl.Message], *, timeout: float | None = None
+    ) -> Iterable[fl.Message]:
+        exchange = self._exchange
+        deadline_ns = NEVER if timeout is None else exchange.now_ns + round(timeout * NS_PER_S)
+        parcels = self._push(messages)
+        left = {parcel.metadata.message_id: parcel for parcel in parcels}
+        taken = self._take(left)
+        while True:
+            for _, reply in taken:
+                left.pop(reply.metadata.reply_to_message_id, None)
+            if not left or exchange.now_ns >= deadline_ns:
+                break
+            until_ns = min(deadline_ns, *(parcel.expires_ns for parcel in left.values()))
+            self._wait_for(list(left.values()), until_ns)
+            taken += self._take(left)
+        exchange.give_up(left.values())
+        for message_id in left:
+            del self._parcels[message_id]
+        if any(parcel.kind is Kind.TRAIN for parcel in parcels):
+            self._close_round([parcel for parcel, reply in taken if _trained(parcel, reply)])
+        return [reply for _, reply in taken]
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def _push(self, messages: Iterable[fl.Message]) -> list[Parcel]:
+        """Serialize and send messages; a message to an unknown node is refused, as by a SuperLink."""
+        exchange = self._exchange
+        self._questions = self._empty_pulls = 0
+        self._slept_in_vain = False
+        parcels = []
+        # Messages of one call often share their content, which is then serialized once.
+        contents: dict[int, tuple[fl.RecordDict, bytes]] = {}
+        for message in messages:
+            metadata = message.metadata
+            client = self._client_of.get(metadata.dst_node_id)
+            if client is None:
+                fl.FLOWER_LOGGER.error("There is no node %d.", metadata.dst_node_id)
+                continue
+            key = id(message.content)
+            if key not in contents:
+                proto = fl.MessageProto(content=fl.recorddict_to_proto(message.content))
+                contents[key] = message.content, proto.SerializeToString()
+            content = contents[key][1]
+            self._pushed += 1
+            message_id = str(uuid.UUID(int=self._pushed))
+            metadata.__dict__["_message_id"] = message_id
+            head = fl.MessageProto(metadata=fl.metadata_to_proto(metadata)).SerializeToString()
+            kind = _kind(metadata.message_type)
+            if kind is Kind.TRAIN:
+                self._note_model(message.content)
+            parcel = Parcel(
+                metadata,
+                head + content,
+                client,
+                kind,
+                round((metadata.created_at - EPOCH_S + metadata.ttl) * NS_PER_S),
+                exchange.version,
+                self._start,
+                self._commit,
+            )
+            self._parcels[message_id] = parcel
+            parcels.append(parcel)
+        for parcel in parcels:
+            exchange.send(parcel)
+        return parcels
+
+    def _job(self, parcel: Parcel) -> Job:
+        dispatch, nodes = parcel.dispatch, self._nodes
+        assert dispatch is not None
+        number = uuid.UUID(parcel.metadata.message_id).int
+        return Job(
+            parcel.payload,
+            nodes.ids[parcel.client],
+            {"partition-id": parcel.client, "num-partitions": len(nodes.ids)},
+            self._states.get(parcel.client, b""),
+            nodes.run_config,
+            str(uuid.UUID(int=number | 1 << 127)),
+            EPOCH_S + dispatch.dispatched_ns / NS_PER_S,
+            Stream(nodes.seed, Purpose.FLOWER, 1).hash(parcel.client, dispatch.sequence) >> 32,
+            self._params.threads,
+        )
+
+    def _start(self, parcel: Parcel) -> Callable[[], Work]:
+        """Start the ClientApp of a message that its node has; with declared work, only when its reply is needed."""
+        declared = self._params.work
+        if declared is not None and parcel.kind is Kind.TRAIN and self._stateful is False:
+            work = Work(declared.train, declared.reply)
+            return lambda: work
+        answer = self._workers.submit(self._job(parcel))
+
+        def wait() -> Work:
+            self._answered(parcel, answer())
+            assert parcel.answer is not None
+            return self._work(parcel, parcel.answer)
+
+        return wait
+
+    def _answered(self, parcel: Parcel, answer: Answer) -> None:
+        parcel.answer = answer
+        if self._stateful is None or answer.state:
+            self._stateful = bool(answer.state)
+        if answer.problem is not None:
+            self._on_error(parcel, answer.problem)
+
+    def _commit(self, parcel: Parcel) -> None:
+        """Keep what the node remembers of work that it has done."""
+        if parcel.answer is None:
+            return
+        if parcel.answer.state:
+            self._states[parcel.client] = parcel.answer.state
+        else:
+            self._states.pop(parcel.client, None)
+        if parcel.answer.num_examples and parcel.kind is Kind.TRAIN:
+            self.samples[parcel.client] = parcel.answer.num_examples
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def _wait_for(self, parcels: list[Parcel], until_ns: int) -> None:
+        """Wait until all parcels have an answer, or the time is up."""
+        open_ = {parcel for parcel in parcels if not _answerable(parcel)}
+
+        def look(parcel: Parcel) -> Callable[[], None]:
+            return lambda: open_.discard(parcel) if _answerable(parcel) else None
+
+        for parcel in open_:
+            parcel.on_change = look(parcel)
+        self._turns.wait(lambda: not open_, until_ns)
+
+    def _pass_time(self) -> None:
+        """Let time pass until something happens."""
+        before = self._exchange.now_ns
+        self._turns.wait(lambda: self._exchange.now_ns > before)
+
+    def sleep_ns(self, duration_ns: int) -> None:
+        """Let the ServerApp sleep.
+
+        An app that waits for nodes asks for them, sleeps and asks again. While nothing is under way, such a sleep is
+        prolonged by whole sleeps until another node comes online, with the same result as asking every time.
+        """
+        exchange = self._exchange
+        in_vain = 0 < self._questions <= 2 and not exchange.under_way and duration_ns > 0
+        sleeps = 1
+        if in_vain and self._slept_in_vain and self._params.nodes == "online":
+            next_ns = exchange.population.availability.next_arrival(exchange.now_ns)
+            if next_ns < NEVER:
+                sleeps = max(1, -(-(next_ns - exchange.now_ns) // duration_ns))
+        self._slept_in_vain = in_vain
+        self._questions = self._empty_pulls = 0
+        self._turns.wait(lambda: False, exchange.now_ns + sleeps * duration_ns)
+
+    def _take(self, message_ids: Iterable[str]) -> list[tuple[Parcel | None, fl.Message]]:
+        """The replies, and errors, that the server has for these messages, in order of arrival."""
+        now, found, unknown = self._exchange.now_ns, [], []
+        for message_id in message_ids:
+            parcel = self._parcels.get(message_id)
+            if parcel is None:
+                unknown.append(message_id)
+            elif _answerable(parcel) or now >= parcel.expires_ns:
+                found.append(parcel)
+        found.sort(key=lambda parcel: parcel.order)
+        # With declared work, a ClientApp runs only now.
+        waits = {
+            parcel.order: self._workers.submit(self._job(parcel))
+            for parcel in found
+            if parcel.state is State.REPLIED and parcel.answer is None
+        }
+        for parcel in found:
+            if parcel.order in waits and parcel.state is State.REPLIED:
+                self._answered(parcel, waits[parcel.order]())
+                self._commit(parcel)
+        replies = [(parcel, self._reply(parcel)) for parcel in found]
+        run_id = self._nodes.run.run_id
+        return replies + [
+            (None, fl.message_unavailable(message_id, run_id)) for message_id in unknown
+        ]
+
+    def _reply(self, parcel: Parcel) -> fl.Message:
+        """What the ServerApp gets for a message: the reply, or Flower's error."""
+        metadata = parcel.metadata
+        del self._parcels[metadata.message_id]
+        if parcel.state is State.REPLIED and parcel.answer is not None:
+            reply = fl.message_from_proto(fl.MessageProto.FromString(parcel.answer.reply))
+            parcel.answer, parcel.payload = None, b""
+            return reply
+        if parcel.state is State.UNAVAILABLE:
+            return fl.node_unavailable(metadata, "node_unavail")
+        self._exchange.give_up([parcel])
+        return fl.message_unavailable(metadata.message_id, metadata.run_id)
+
+    # -- versions -----------------------------------------------------------------------------------------------------
+
+    def _close_round(self, used: list[Parcel]) -> None:
+        exchange = self._exchange
+        exchange.make_version(used)
+        self._model = None
+        exchange.close_round()
+        if self._aggregation_ns and used:
+            self._turns.wait(lambda: False, exchange.now_ns + self._aggregation_ns)
+
+    def _note_model(self, content: fl.RecordDict) -> None:
+        """Infer a version: an app's own loop that sends another model has made it from the replies that it took."""
+        if self._marked:
+            return
+        digest = hashlib.blake2b(digest_size=16)
+        for record in content.array_records.values():
+            for array in record.values():
+                digest.update(array.data)
+        if digest.digest() != self._model:
+            self._make_version(list(self.unused))
+        self._model = digest.digest()
+
+    def mark_version(self, replies: Iterable[fl.Message] | None) -> None:
+        """Record a model version made from replies; None for all that were taken since the last version."""
+        self._marked = True
+        ids = [reply.metadata.reply_to_message_id for reply in replies or ()]
+        self._make_version(list(self.unused) if replies is None else ids)
+
+    def _make_version(self, message_ids: Iterable[str]) -> None:
+        parcels = [self.unused.pop(one) for one in message_ids if one in self.unused]
+        self._exchange.make_version(parcels)
+
+
+def _trained(parcel: Parcel | None, reply: fl.Message) -> TypeGuard[Parcel]:
+    """Whether a reply brings a trained model."""
+    return parcel is not None and parcel.kind is Kind.TRAIN and not reply.has_error()
+
+
+def _answerable(parcel: Parcel) -> bool:
+    return parcel.state in (State.REPLIED, State.UNAVAILABLE)
+
+
+def _kind(message_type: str) -> Kind:
+    category = message_type.partition(".")[0]
+    if category == "train":
+        return Kind.TRAIN
+    return Kind.EVALUATE if category == "evaluate" else Kind.QUERY

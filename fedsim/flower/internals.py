@@ -1,0 +1,185 @@
+"""Everything that the bridge takes from Flower. No other module of the package imports ``flwr``.
+
+Flower's public interface is imported from ``flwr.app``, ``flwr.clientapp`` and ``flwr.serverapp``. The names below
+:data:`INTERNAL` are not part of it; a test checks each of them against the installed version.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from fedsim.errors import UserError
+
+# Read by Flower when it is imported.
+os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
+
+SUPPORTED = ("1.41",)
+"""Versions of Flower that the bridge is tested with."""
+
+INTERNAL = {
+    "flwr.app.error": ("Error",),
+    "flwr.app.message.message": ("now",),
+    "flwr.clientapp.client_app": ("LoadClientAppError",),
+    "flwr.common.config": ("get_fused_config_from_dir", "get_project_config", "parse_config_args"),
+    "flwr.common.constant": ("ErrorCode",),
+    "flwr.common.serde": ("message_from_proto", "recorddict_from_proto", "recorddict_to_proto"),
+    "flwr.common.serde_utils": ("error_to_proto", "metadata_to_proto"),
+    "flwr.proto.message_pb2": ("Message",),
+    "flwr.proto.node_pb2": ("NodeInfo",),
+    "flwr.proto.recorddict_pb2": ("RecordDict",),
+    "flwr.server.client_manager": ("SimpleClientManager.wait_for",),
+    "flwr.server.history": ("History.add_loss_centralized", "History.add_metrics_distributed"),
+    "flwr.server.server": ("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.wait"),
+    "flwr.server.superlink.linkstate.utils": (
+        "create_message_error_unavailable_ins_message",
+        "create_message_error_unavailable_res_message",
+    ),
+    "flwr.serverapp.server_app": ("LoadServerAppError",),
+    "flwr.serverapp.strategy.result": ("Result",),
+    "flwr.supercore.logger": ("FLOWER_LOGGER", "console_handler"),
+    "flwr.supercore.object_ref": ("load_app",),
+    "flwr.supercore.run": ("Run.create_empty",),
+    "flwr.supercore.task_identity": ("TaskIdentity",),
+}
+"""The internal names of Flower that the bridge uses, by module."""
+
+try:
+    from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.app.error import Error
+    from flwr.app.message import message as message_module
+    from flwr.clientapp import ClientApp
+    from flwr.clientapp.client_app import LoadClientAppError
+    from flwr.common.config import (
+        get_fused_config_from_dir,
+        get_project_config,
+        parse_config_args,
+    )
+    from flwr.common.constant import ErrorCode
+    from flwr.common.serde import message_from_proto, recorddict_from_proto, recorddict_to_proto
+    from flwr.common.serde_utils import error_to_proto, metadata_to_proto
+    from flwr.proto.message_pb2 import Message as MessageProto
+    from flwr.proto.node_pb2 import NodeInfo
+    from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
+    from flwr.server import server as server_module
+    from flwr.server.client_manager import SimpleClientManager
+    from flwr.server.history import History
+    from flwr.server.superlink.linkstate.utils import (
+        create_message_error_unavailable_ins_message as message_unavailable,
+    )
+    from flwr.server.superlink.linkstate.utils import (
+        create_message_error_unavailable_res_message as node_unavailable,
+    )
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.serverapp.server_app import LoadServerAppError
+    from flwr.serverapp.strategy.result import Result
+    from flwr.supercore.logger import FLOWER_LOGGER, console_handler
+    from flwr.supercore.object_ref import load_app
+    from flwr.supercore.run import Run
+    from flwr.supercore.task_identity import TaskIdentity
+except ImportError as error:
+    try:
+        VERSION = importlib.metadata.version("flwr")
+    except importlib.metadata.PackageNotFoundError:
+        problem = "Flower is not installed"
+    else:
+        problem = f"Flower {VERSION} lacks a name that the bridge needs ({error})"
+    raise UserError(
+        problem,
+        where="fedsim flower",
+        hint='install a supported version: pip install "fedsim-des[flower]"',
+    ) from error
+
+__all__ = [
+    "FLOWER_LOGGER",
+    "INTERNAL",
+    "SUPPORTED",
+    "VERSION",
+    "ArrayRecord",
+    "ClientApp",
+    "Context",
+    "Error",
+    "ErrorCode",
+    "Grid",
+    "History",
+    "LoadClientAppError",
+    "LoadServerAppError",
+    "Message",
+    "MessageProto",
+    "MetricRecord",
+    "NodeInfo",
+    "RecordDict",
+    "RecordDictProto",
+    "Result",
+    "Run",
+    "ServerApp",
+    "SimpleClientManager",
+    "TaskIdentity",
+    "app_config",
+    "app_reference",
+    "console_handler",
+    "error_to_proto",
+    "load_app",
+    "message_from_proto",
+    "message_module",
+    "message_unavailable",
+    "metadata_to_proto",
+    "node_unavailable",
+    "project_config",
+    "recorddict_from_proto",
+    "recorddict_to_proto",
+    "server_module",
+]
+
+VERSION = importlib.metadata.version("flwr")
+if VERSION.rpartition(".")[0] not in SUPPORTED:
+    warnings.warn(
+        f"Flower {VERSION} is not among the versions that the bridge is tested with "
+        f"({', '.join(SUPPORTED)}); install one of them if something fails",
+        stacklevel=2,
+    )
+
+
+def project_config(folder: Path) -> dict[str, Any]:
+    """The ``pyproject.toml`` of an app.
+
+    Raises:
+        UserError: it is missing, or Flower does not accept it.
+    """
+    try:
+        config: dict[str, Any] = get_project_config(folder)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"not a Flower app: {error}",
+            where=str(folder),
+            hint="give the folder with the app's pyproject.toml, which has a section [tool.flwr.app]",
+        ) from error
+    return config
+
+
+def app_config(folder: Path, overrides: str) -> dict[str, Any]:
+    """The run configuration of an app, with overrides such as ``"num-server-rounds=5 learning-rate=0.1"``.
+
+    Raises:
+        UserError: an override cannot be read, or the app has no such key.
+    """
+    project_config(folder)
+    try:
+        given = parse_config_args([overrides]) if overrides else {}
+        fused: dict[str, Any] = get_fused_config_from_dir(folder, given)
+    except Exception as error:
+        known = ", ".join(get_fused_config_from_dir(folder, {})) or "none"
+        raise UserError(
+            f"{error}",
+            where="--run-config",
+            hint=f"keys of this app: {known}; write key=value, with quotes around text",
+        ) from error
+    return fused
+
+
+def app_reference(folder: Path, component: str) -> str:
+    """Where an app keeps its ``serverapp`` or ``clientapp``, as ``module:attribute``."""
+    return str(project_config(folder)["tool"]["flwr"]["app"]["components"][component])

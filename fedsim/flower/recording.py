@@ -1,0 +1,189 @@
+"""What a Flower app reports while it runs: metrics at their simulated time, the final model, errors and logs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+import torch
+
+from fedsim.flower import internals as fl
+from fedsim.flower.clock import SimulatedClock
+from fedsim.flower.exchange import Exchange, Parcel
+from fedsim.flower.turns import Turns
+from fedsim.formatting import format_duration
+from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.runs.writer import RunWriter
+from fedsim.units import NS_PER_S
+
+_ERRORS_SHOWN = 5
+_LESS_IS_BETTER = ("loss", "error", "perplexity", "mse", "mae")
+
+
+class Recording:
+    """Records what an app reports.
+
+    Args:
+        exchange: whose time and version metrics belong to.
+        writer: takes the rows.
+        target_reached: whether metrics meet the target at which the run stops.
+
+    Attributes:
+        last: newest value of each metric.
+        errors: number of errors of ClientApps.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        writer: RunWriter,
+        target_reached: Callable[[Mapping[str, float]], bool],
+    ) -> None:
+        self._exchange = exchange
+        self._writer = writer
+        self._target_reached = target_reached
+        self._row: tuple[int, int, int] | None = None
+        self._values: dict[str, float] = {}
+        self._result: fl.Result | None = None
+        self.last: dict[str, float] = {}
+        self.errors = 0
+
+    def metrics(self, prefix: str, values: Mapping[str, Any]) -> None:
+        """Record metrics; those of one instant and version are one row."""
+        exchange = self._exchange
+        row = exchange.now_ns, exchange.version, exchange.rounds
+        if row != self._row:
+            self.flush()
+            self._row = row
+        numbers = {
+            f"{prefix}{name}".replace("-", "_"): float(value)
+            for name, value in values.items()
+            if isinstance(value, int | float) and name not in ("num-examples", "num_examples")
+        }
+        self._values |= numbers
+        self.last |= numbers
+        if self._target_reached(self.last):
+            exchange.stop()
+
+    def flush(self) -> None:
+        """Write the row that is being collected."""
+        if self._row is not None and self._values:
+            now_ns, version, rounds = self._row
+            self._writer.append_metrics(now_ns / NS_PER_S, version, rounds, self._values)
+        self._values = {}
+
+    def definitions(self) -> list[MetricDefinition]:
+        """Definitions of the metrics that fedsim does not know, judged by their names."""
+        return [
+            MetricDefinition(
+                name,
+                higher_is_better=not any(word in name.lower() for word in _LESS_IS_BETTER),
+                unit="share" if "acc" in name.lower() else "number",
+            )
+            for name in self.last
+            if name not in METRICS
+        ]
+
+    def model(self) -> dict[str, torch.Tensor]:
+        """The final model, if the app's strategy returns one as arrays of numbers."""
+        arrays = {} if self._result is None else self._result.arrays
+        found = {}
+        for name, array in arrays.items():
+            with contextlib.suppress(TypeError, ValueError):
+                found[str(name)] = torch.from_numpy(array.numpy().copy()).contiguous()
+        return found
+
+    def error(self, parcel: Parcel, problem: str) -> None:
+        """Show an error of a ClientApp with its message, node and time; after a few, only count."""
+        self.errors += 1
+        if self.errors > _ERRORS_SHOWN:
+            return
+        metadata = parcel.metadata
+        fl.FLOWER_LOGGER.error(
+            "The ClientApp failed on a '%s' message at node %d (partition %d), %s after the start:\n%s%s",
+            metadata.message_type,
+            metadata.dst_node_id,
+            parcel.client,
+            format_duration(self._exchange.now_ns / NS_PER_S),
+            problem,
+            "Further errors of ClientApps are not shown." if self.errors == _ERRORS_SHOWN else "",
+        )
+
+    @contextlib.contextmanager
+    def observing(self, turns: Turns, clock: SimulatedClock) -> Iterator[None]:
+        """Observe Flower's results and histories, and run its older server in simulated time, while the context lasts.
+
+        Logs of Flower begin with the simulated time.
+        """
+        prefixes = {
+            "evaluate_metrics_serverapp": "",
+            "evaluate_metrics_clientapp": "client_",
+            "train_metrics_clientapp": "train_",
+        }
+        initialize = fl.Result.__init__
+
+        def initialize_observed(result: fl.Result, *args: Any, **kwargs: Any) -> None:
+            initialize(result, *args, **kwargs)
+            self._result = result
+            for name, prefix in prefixes.items():
+                setattr(result, name, _Observed(self, prefix, getattr(result, name)))
+
+        def wait_for(manager: Any, num_clients: int, timeout: int = 86400) -> bool:
+            end_ns = self._exchange.now_ns + timeout * NS_PER_S
+            while manager.num_available() < num_clients:
+                if self._exchange.now_ns >= end_ns:
+                    return False
+                clock.sleep_ns(NS_PER_S)
+            return True
+
+        def timed(record: logging.LogRecord) -> bool:
+            if not turns.is_foreign and not hasattr(record, "simulated"):
+                elapsed = f"{self._exchange.now_ns / NS_PER_S:,.3f} s"
+                record.msg, record.simulated = f"{elapsed:>14} | {record.msg}", True
+            return True
+
+        with contextlib.ExitStack() as stack:
+            patch = mock.patch.object
+            stack.enter_context(patch(fl.Result, "__init__", initialize_observed))
+            stack.enter_context(patch(fl.SimpleClientManager, "wait_for", wait_for))
+            stack.enter_context(patch(fl.server_module, "concurrent", turns.concurrent()))
+            for name, prefix, is_loss in (
+                ("add_loss_centralized", "", True),
+                ("add_metrics_centralized", "", False),
+                ("add_loss_distributed", "client_", True),
+                ("add_metrics_distributed", "client_", False),
+                ("add_metrics_distributed_fit", "train_", False),
+            ):
+                observed = _observed_history(self, getattr(fl.History, name), prefix, is_loss)
+                stack.enter_context(patch(fl.History, name, observed))
+            fl.FLOWER_LOGGER.addFilter(timed)
+            stack.callback(fl.FLOWER_LOGGER.removeFilter, timed)
+            yield
+
+
+class _Observed(dict[int, Any]):
+    """The metrics of a result by round; what is added is recorded."""
+
+    def __init__(self, recording: Recording, prefix: str, content: Mapping[int, Any]) -> None:
+        super().__init__(content)
+        self._recording = recording
+        self._prefix = prefix
+
+    def __setitem__(self, round_: int, metrics: Any) -> None:
+        super().__setitem__(round_, metrics)
+        self._recording.metrics(self._prefix, metrics)
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+def _observed_history(recording: Recording, function: Any, prefix: str, is_loss: bool) -> Any:
+    def add(history: Any, server_round: int, *args: Any, **kwargs: Any) -> None:
+        function(history, server_round, *args, **kwargs)
+        value = (*args, *kwargs.values())[0]
+        recording.metrics(prefix, {"loss": value} if is_loss else value)
+
+    return add

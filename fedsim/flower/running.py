@@ -1,0 +1,362 @@
+"""Runs a Flower app on simulated devices, into a run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from fedsim.analysis.run import Run
+from fedsim.composition.closing import write_population
+from fedsim.composition.shared import Shared
+from fedsim.composition.world import World
+from fedsim.devices.population import Population
+from fedsim.errors import FedsimError, UserError
+from fedsim.flower import internals as fl
+from fedsim.flower.client import Answer, apps_traceback, load_component
+from fedsim.flower.clock import SimulatedClock
+from fedsim.flower.exchange import Exchange, Kind, Limits, Parcel, Stopped, Work
+from fedsim.flower.grid import Nodes, SimulatedGrid
+from fedsim.flower.recording import Recording
+from fedsim.flower.settings import load_devices, resolved
+from fedsim.flower.turns import Turns
+from fedsim.flower.workers import AppSource, make_workers
+from fedsim.formatting import format_duration
+from fedsim.methods.base import Method
+from fedsim.metrics import DEFINITIONS_KEY, definition, to_document
+from fedsim.randomness import Purpose, Stream
+from fedsim.runs.checkpoint import Checkpoints, save_model
+from fedsim.runs.environment import environment
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.invariants import verify_run
+from fedsim.runs.writer import RunWriter
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.writing import to_yaml
+from fedsim.simulation.facts import Work as FullWork
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
+from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
+from fedsim.units import NS_PER_S, to_ns
+
+_UNITS_PER_HOST_S = 1000
+"""Units of work in a second of CPU time of the host."""
+
+_SUPERLINK_ID = 1
+"""Node id of the SuperLink, from which a ServerApp's messages come."""
+
+_running: list[SimulatedGrid] = []
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A Flower app.
+
+    Attributes:
+        name: name of its runs.
+        server: the ServerApp, or where it is.
+        client: the ClientApp, or where it is.
+        run_config: its configuration.
+    """
+
+    name: str
+    server: fl.ServerApp | AppSource
+    client: fl.ClientApp | AppSource
+    run_config: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path, overrides: str = "") -> App:
+        """The app in a folder.
+
+        Args:
+            folder: with a ``pyproject.toml`` that has a section ``[tool.flwr.app]``.
+            overrides: of its configuration, such as ``"num-server-rounds=5 learning-rate=0.1"``.
+
+        Raises:
+            UserError: the folder has no app, or the app has no such configuration.
+        """
+        folder = folder.resolve()
+        name = str(fl.project_config(folder)["project"]["name"])
+        server, client = (
+            AppSource(fl.app_reference(folder, part), folder) for part in ("serverapp", "clientapp")
+        )
+        return cls(name, server, client, fl.app_config(folder, overrides))
+
+
+def run(
+    server_app: fl.ServerApp,
+    client_app: fl.ClientApp,
+    devices: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    run_config: Mapping[str, Any] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    name: str = "flower",
+    overrides: Iterable[str] = (),
+    overwrite: bool = False,
+) -> Run:
+    """Run a Flower app on simulated devices.
+
+    Args:
+        server_app, client_app: the app.
+        devices: the file of devices, or nested mappings as it would hold them; ten nodes that are always online when
+            None.
+        run_config: the app's configuration.
+        output: the run folder; ``runs/<name>-seed<seed>`` when None.
+        name: of the run, if ``devices`` gives none.
+        overrides: values by dotted path, such as ``"task.clients=100"``.
+        overwrite: replace a run that is there.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: the devices or the folder cannot be used, or the app uses the bridge in a wrong way.
+    """
+    given = devices if devices is None or isinstance(devices, Mapping) else Path(devices)
+    app = App(name, server_app, client_app, dict(run_config or {}))
+    return execute(
+        app,
+        load_devices(given, name, overrides),
+        None if output is None else Path(output),
+        overwrite=overwrite,
+    )
+
+
+def mark_version(replies: Iterable[fl.Message] | None = None) -> None:
+    """Tell fedsim that a ServerApp with its own loop has made a new model version; does nothing outside a run.
+
+    Without this, a version is inferred when such a loop sends a model that differs from the last one.
+
+    Args:
+        replies: the replies to training messages that entered it; all that were pulled since the last version when
+            None.
+    """
+    if _running:
+        _running[-1].mark_version(replies)
+
+
+def execute(
+    app: App,
+    loaded: LoadedScenario,
+    output: Path | None = None,
+    *,
+    overwrite: bool = False,
+) -> Run:
+    """Run an app into a run folder; see :func:`run`."""
+    began = time.perf_counter()
+    scenario = loaded.scenario
+    params: FlowerParams = scenario.task.params
+    with loaded.locating_errors():
+        population, evaluating = _populations(loaded, params)
+    server_app = (
+        load_component(app.server.reference, app.server.folder, fl.ServerApp)
+        if isinstance(app.server, AppSource)
+        else app.server
+    )
+    nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
+    folder = RunFolder(output or Path("runs") / f"{scenario.name}-seed{scenario.seed}")
+    workers = make_workers(params.workers, app.client, params.threads)
+    with contextlib.closing(workers), folder.claimed(overwrite=overwrite):
+        versions = environment()
+        versions["versions"]["flwr"] = fl.VERSION
+        info = {"name": scenario.name, "seed": scenario.seed, "timing_only": False, **versions}
+        folder.begin(to_yaml(resolved(loaded)), {**info, "run_config": dict(app.run_config)})
+        with RunWriter(folder, clients=params.clients) as writer:
+            stop, server = scenario.stop, scenario.server
+            detection = server.failure_detection
+            exchange = Exchange(
+                population,
+                evaluating,
+                scenario.devices.failures,
+                Limits(
+                    to_ns(stop.simulated_time or _LONGEST_RUN_S),
+                    stop.rounds,
+                    stop.dispatches,
+                    stop.arrivals,
+                ),
+                writer,
+                seed=scenario.seed,
+                detection_ns=None if detection == "never" else to_ns(detection),
+                waits_for_offline=params.offline == "wait",
+            )
+            recording = Recording(exchange, writer, _target_test(stop.target))
+            # The grid needs the clock's threads, and the clock sleeps through the grid.
+            clock = SimulatedClock(lambda: exchange.now_ns, lambda span_ns: grid.sleep_ns(span_ns))
+            turns = Turns(exchange, clock)
+            grid = SimulatedGrid(
+                exchange,
+                turns,
+                nodes,
+                workers,
+                params,
+                _work_of(params),
+                recording.error,
+                aggregation_ns=to_ns(server.aggregation_time),
+            )
+            try:
+                with recording.observing(turns, clock), clock.installed(), clock.enter():
+                    _serve(server_app, grid, nodes)
+            except BaseException as error:
+                writer.close()
+                interrupted = isinstance(error, KeyboardInterrupt)
+                folder.update_info(
+                    status=Status.INTERRUPTED if interrupted else Status.FAILED,
+                    error=f"{type(error).__name__}: {error}",
+                )
+                raise
+            recording.flush()
+            exchange.finish(grid.unused.values())
+            writer.finish()
+            samples = np.zeros(params.clients, dtype=np.int64)
+            samples[list(grid.samples)] = list(grid.samples.values())
+            write_population(Run(folder), population, samples, exchange.now_ns)
+        model = recording.model()
+        if model:
+            save_model(folder.model, model, {})
+        simulated_s = exchange.now_ns / NS_PER_S
+        folder.update_info(simulated_s=simulated_s)
+        finished = Run(folder)
+        verify_run(finished)
+        finished.info = folder.complete(
+            simulated_s=simulated_s,
+            rounds=exchange.rounds,
+            versions_made=exchange.version,
+            dispatches=exchange.dispatched,
+            ineligible_clients=0,
+            metrics=recording.last,
+            wall_s=time.perf_counter() - began,
+            client_errors=recording.errors,
+            timing_only=not model and not recording.last,
+            **{DEFINITIONS_KEY: to_document(recording.definitions())},
+        )
+        Checkpoints(folder.checkpoint).remove()
+        finished.report()
+        return finished
+
+
+_LONGEST_RUN_S = 366 * 86_400.0
+
+
+def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, nodes: Nodes) -> None:
+    """Run the ServerApp in this thread until it returns or the run ends."""
+    seed = Stream(nodes.seed, Purpose.FLOWER, 2).hash(0) >> 32
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the generator that apps use
+    torch.manual_seed(seed)
+    fl.TaskIdentity.task_id = 1
+    fl.TaskIdentity.run_id = nodes.run.run_id
+    fl.TaskIdentity.node_id = _SUPERLINK_ID
+    context = fl.Context(
+        run_id=nodes.run.run_id,
+        node_id=_SUPERLINK_ID,
+        node_config={},
+        state=fl.RecordDict(),
+        run_config=dict(nodes.run_config),
+    )
+    _running.append(grid)
+    try:
+        server_app(grid=grid, context=context)
+    except Stopped:
+        fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
+    except FedsimError:
+        raise
+    except Exception as error:
+        after = format_duration(grid.now_ns / NS_PER_S)
+        raise UserError(
+            f"the ServerApp failed {after} after the start\n{apps_traceback(error).rstrip()}"
+        ) from error
+    finally:
+        _running.pop()
+
+
+class _Training:
+    """What the population asks of a method: the cost of a unit of work."""
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+
+    def compute_factor(self) -> float:
+        return self._factor
+
+    def memories(self) -> Mapping[str, Any]:
+        return {}
+
+
+def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Population, Population]:
+    """The nodes' devices, with the time of a unit of training and with that of a unit of evaluation."""
+    scenario = loaded.scenario
+    if scenario.devices.availability.params.on_disconnect == "send_partial":
+        raise UserError(
+            "a ClientApp cannot send a part of its work",
+            where="devices.availability.on_disconnect",
+            hint="use drop, pause or finish",
+        )
+    if params.unit == "host_seconds":
+        warnings.warn(
+            "CPU time of the host differs from run to run, so this run cannot be repeated exactly; "
+            "count steps or examples if you can (devices.compute.unit)",
+            stacklevel=4,
+        )
+    task = FlowerTask(params, scenario.training.batch_size)
+    steps = FullWork(np.ones(params.clients, dtype=np.int64))
+    world = World(scenario, loaded.folder, Shared(), task, steps)
+    if params.unit == "host_seconds":
+        training = evaluating = 1 / _UNITS_PER_HOST_S
+    else:
+        training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
+    population = world.population(cast(Method, _Training(training)))
+    compute = world.population(cast(Method, _Training(evaluating))).compute
+    return population, replace(population, compute=compute)
+
+
+def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
+    """The work that an answer stands for, by the unit of ``devices.compute``."""
+
+    def units(parcel: Parcel, answer: Answer) -> int:
+        counts, trained = answer.counts, parcel.kind is Kind.TRAIN
+        if params.work is not None and parcel.kind is not Kind.QUERY:
+            return params.work.train if trained else params.work.evaluate
+        if params.unit == "host_seconds":
+            return math.ceil(counts.host_s * _UNITS_PER_HOST_S)
+        if parcel.kind is Kind.QUERY:
+            return 0
+        if params.unit == "step":
+            count = counts.steps if trained else counts.batches
+        else:
+            count = (counts.trained if trained else counts.examples) or answer.num_examples
+        if trained and not count and answer.problem is None:
+            what = "took no step of a PyTorch optimizer" if params.unit == "step" else "reports no"
+            raise UserError(
+                f"the ClientApp {what}"
+                + ("" if params.unit == "step" else " num-examples and trains no PyTorch model")
+                + ", so that its training would take no time",
+                where="devices.compute.unit",
+                hint="give seconds per example with -s devices.compute.unit=example, measure with "
+                "-s devices.compute.unit=host_seconds, or declare devices.compute.work",
+            )
+        return count
+
+    def work(parcel: Parcel, answer: Answer) -> Work:
+        declared = params.work is not None and parcel.kind is Kind.TRAIN
+        size = params.work.reply if declared and params.work else len(answer.reply)
+        return Work(units(parcel, answer), size)
+
+    return work
+
+
+def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]], bool]:
+    def reached(metrics: Mapping[str, float]) -> bool:
+        return bool(target) and all(
+            name in metrics and bool(definition(name).reached(metrics[name], value))
+            for name, value in target.items()
+        )
+
+    return reached

@@ -1,0 +1,151 @@
+"""The interface of transports: how a transfer spreads its bytes over time, given the path that it takes.
+
+A transport turns a transfer into a :class:`Course`: a wait for the connection, windows that are sent one per round
+trip, and a rest at a limited rate. The network says how fast its links carry each piece. So a course has a closed form
+on links that are not shared, and on shared links each piece is a flow.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedsim.components import Component, Parameters
+from fedsim.network.base import BIT_NS_PER_BYTE
+from fedsim.units import NEVER, NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The path of a transfer, as its two ends see it.
+
+    Attributes:
+        rtt_ns: the latencies of both directions together.
+        rate_bps: nominal rate in the direction of the transfer.
+        back_bps: nominal rate in the other direction.
+        loss: share of packets lost in the direction of the transfer.
+        back_loss: share of packets lost in the other direction.
+    """
+
+    rtt_ns: int
+    rate_bps: float
+    back_bps: float
+    loss: float = 0.0
+    back_loss: float = 0.0
+
+
+class Piece(NamedTuple):
+    """Bytes that leave from ``start_ns`` on, at ``limit_bps`` at most."""
+
+    start_ns: int
+    size_bytes: float
+    limit_bps: float
+
+
+Carry = Callable[[Piece], int]
+"""When links have carried a piece (``NEVER`` if never)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a transfer sends its bytes.
+
+    Attributes:
+        size_bytes: bytes on the wire, headers included.
+        setup_ns: time before the first byte leaves.
+        windows_bytes: bytes sent before the sender waits for an acknowledgment, in order; at most ``size_bytes`` in
+            all. A window leaves one round after the one before it, or when the links have carried that, whichever is
+            later.
+        round_ns: time from the start of a window to its first acknowledgment.
+        pause_ns: expected time lost to retransmissions, between the windows and the rest.
+        limit_bps: largest rate of the rest.
+    """
+
+    size_bytes: float
+    setup_ns: int = 0
+    windows_bytes: tuple[float, ...] = ()
+    round_ns: int = 0
+    pause_ns: int = 0
+    limit_bps: float = float("inf")
+
+    def pieces(self, start_ns: int) -> Generator[Piece, int, None]:
+        """The pieces in order; send back when the links have carried each.
+
+        A window that takes the links a whole round leaves no gap, nor do the larger windows after it: they are one
+        piece.
+        """
+        at_ns = start_ns + self.setup_ns
+        rest = self.size_bytes
+        windows = self.windows_bytes
+        for index, window in enumerate(windows):
+            done_ns = yield Piece(at_ns, window, float("inf"))
+            rest -= window
+            at_ns = max(at_ns + self.round_ns, done_ns)
+            if at_ns == done_ns and (following := sum(windows[index + 1 :])):
+                at_ns = yield Piece(at_ns, following, float("inf"))
+                rest -= following
+                break
+        if rest > 0 or not windows:
+            yield Piece(min(at_ns + self.pause_ns, NEVER), rest, self.limit_bps)
+
+    def end_ns(self, start_ns: int, carry: Carry) -> int:
+        """When the links have carried the last piece; ``NEVER`` if they never do."""
+        pieces = self.pieces(start_ns)
+        done_ns = start_ns
+        try:
+            piece = next(pieces)
+            while (done_ns := carry(piece)) < NEVER:
+                piece = pieces.send(done_ns)
+        except StopIteration:
+            pass
+        return done_ns
+
+    def alone_s(self, rate_bps: float) -> float:
+        """Duration in seconds on a link of this rate that carries nothing else; infinite at a rate of 0."""
+        if rate_bps <= 0:
+            return math.inf
+
+        def carry(piece: Piece) -> int:
+            wire_ns = piece.size_bytes * BIT_NS_PER_BYTE / min(rate_bps, piece.limit_bps)
+            return piece.start_ns + round(wire_ns) if wire_ns < NEVER else NEVER
+
+        done_ns = self.end_ns(0, carry)
+        return done_ns / NS_PER_S if done_ns < NEVER else math.inf
+
+    def sent_by(
+        self, start_ns: int, until_ns: int, carry: Carry, carried: Callable[[Piece, int], float]
+    ) -> float:
+        """Bytes on the wire by ``until_ns``; ``carried`` returns the bytes of a piece that links carry by then."""
+        pieces = self.pieces(start_ns)
+        sent = 0.0
+        try:
+            piece = next(pieces)
+            while piece.start_ns < until_ns:
+                done_ns = carry(piece)
+                if done_ns > until_ns:
+                    return sent + carried(piece, until_ns)
+                sent += piece.size_bytes
+                piece = pieces.send(done_ns)
+        except StopIteration:
+            pass
+        return sent
+
+
+class Transport(Component, abc.ABC):
+    """A transport that a scenario may name.
+
+    Attributes:
+        loses: whether it accounts for lost packets; a network with loss is refused otherwise.
+    """
+
+    loses: bool = False
+
+    def __init__(self, params: Parameters) -> None:
+        self.params = params
+
+    @abc.abstractmethod
+    def course(self, size_bytes: float, connection: Connection) -> Course:
+        """How a transfer of ``size_bytes`` (zero or more, without headers) is sent over ``connection``."""

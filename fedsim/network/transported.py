@@ -1,0 +1,113 @@
+"""Links that are not shared, under a transport other than fluid: the pieces of a transfer in closed form."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.network.base import Direction, Network, NetworkContext, column_view
+from fedsim.network.columns import LinkParams, transport_of
+from fedsim.network.transport import Connection, Course, Piece, Transport
+from fedsim.network.transports.fluid import Fluid
+from fedsim.units import NEVER
+
+
+def with_transport(links: Network, params: LinkParams, context: NetworkContext) -> Network:
+    """The links with the transport that the parameters name."""
+    transport = transport_of(params, context)
+    if isinstance(transport, Fluid):
+        return links
+    return TransportedNetwork(links, transport, loss=params.loss, clients=context.clients)
+
+
+class TransportedNetwork(Network):
+    """The links of another network, over which a transport sends the bytes.
+
+    Args:
+        links: the links; they are not shared.
+        transport: how transfers send their bytes.
+        loss: share of packets lost on a client's link, each way, a number or one per client.
+        clients: number of clients.
+    """
+
+    def __init__(
+        self, links: Network, transport: Transport, *, loss: npt.ArrayLike, clients: int
+    ) -> None:
+        every = range(clients)
+        super().__init__(
+            latency_ns=[
+                np.array([links.latency_ns(client, way) for client in every], dtype=np.int64)
+                for way in Direction
+            ],
+            rates_bps=[links.rates_bps(way) for way in Direction],
+        )
+        self._links = links
+        self._transport = transport
+        self._loss = column_view(np.array(np.broadcast_to(loss, clients), dtype=np.float64))
+
+    def connection(self, client: int, direction: Direction) -> Connection:
+        """A client's path as the transport sees it."""
+        back = Direction.UP if direction is Direction.DOWN else Direction.DOWN
+        loss = self._loss[client]
+        return Connection(
+            rtt_ns=self._latency_ns[direction][client] + self._latency_ns[back][client],
+            rate_bps=self._rates[direction][client],
+            back_bps=self._rates[back][client],
+            loss=loss,
+            back_loss=loss,
+        )
+
+    def transfer_end_ns(
+        self,
+        client: int,
+        direction: Direction,
+        size_bytes: float,
+        start_ns: int,
+        sequence: int = 0,
+        limit_bps: float = math.inf,
+    ) -> int:
+        """The end of the course's last piece, one latency later."""
+        course = self._course(client, direction, size_bytes)
+        done_ns = course.end_ns(start_ns, partial(self._carry, client, direction, sequence))
+        return done_ns + self.latency_ns(client, direction) if done_ns < NEVER else NEVER
+
+    def bytes_by(
+        self,
+        client: int,
+        direction: Direction,
+        size_bytes: float,
+        start_ns: int,
+        until_ns: int,
+        sequence: int = 0,
+        limit_bps: float = math.inf,
+    ) -> float:
+        """The part of the transfer that was sent by then, without headers."""
+        course = self._course(client, direction, size_bytes)
+
+        def carried(piece: Piece, until_ns: int) -> float:
+            start_ns, wire_bytes, limit_bps = piece
+            return self._links.bytes_by(
+                client, direction, wire_bytes, start_ns, until_ns, sequence, limit_bps
+            )
+
+        carry = partial(self._carry, client, direction, sequence)
+        sent_bytes = course.sent_by(start_ns, until_ns, carry, carried)
+        return min(sent_bytes / course.size_bytes, 1.0) * size_bytes if size_bytes else 0.0
+
+    def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
+        """Duration of a transfer at the client's nominal rate, without its latency."""
+        return self._course(client, direction, size_bytes).alone_s(self._rates[direction][client])
+
+    def _course(self, client: int, direction: Direction, size_bytes: float) -> Course:
+        return self._transport.course(size_bytes, self.connection(client, direction))
+
+    def _carry(self, client: int, direction: Direction, sequence: int, piece: Piece) -> int:
+        """When the links have carried a piece."""
+        start_ns, size_bytes, limit_bps = piece
+        arrival_ns = self._links.transfer_end_ns(
+            client, direction, size_bytes, start_ns, sequence, limit_bps
+        )
+        return arrival_ns - self.latency_ns(client, direction) if arrival_ns < NEVER else NEVER

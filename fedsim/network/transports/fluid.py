@@ -1,0 +1,17 @@
+"""``transport: {name: fluid}``: bytes flow at the rate of the links, from the first to the last."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fedsim.network.transport import Connection, Course, Transport
+
+
+class Fluid(Transport):
+    """A transfer takes one latency and its size over the rate."""
+
+    name: ClassVar[str] = "fluid"
+
+    def course(self, size_bytes: float, connection: Connection) -> Course:
+        """All bytes at once."""
+        return Course(size_bytes)

@@ -1,0 +1,51 @@
+"""A bar of progress in notebooks."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from fedsim.runs.progress import Pace, Progress, progress_text
+
+_REFRESH_S = 0.5
+
+
+@contextlib.contextmanager
+def notebook_bar(title: str) -> Iterator[Callable[[Progress], None] | None]:
+    """A function that shows progress below the cell as long as the context lasts; None outside a notebook."""
+    if not _in_notebook():
+        yield None
+        return
+    from IPython.display import HTML, display
+
+    pace, shown_at = Pace(), 0.0
+    handle = display(HTML(_markup(title, 0.0, "starting")), display_id=True)
+
+    def show(progress: Progress) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if now - shown_at >= _REFRESH_S:
+            shown_at = now
+            text = progress_text(progress, pace.left_s(progress.share))
+            handle.update(HTML(_markup(title, progress.share, text)))
+
+    try:
+        yield show
+    finally:
+        handle.update(HTML(""))
+
+
+def _in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    module = sys.modules.get("IPython")
+    return module is not None and hasattr(module.get_ipython(), "kernel")
+
+
+def _markup(title: str, share: float, text: str) -> str:
+    return (
+        f"<div><b>{html.escape(title)}</b> <progress max='1' value='{share:.4f}'></progress> "
+        f"{share:.0%} {html.escape(text)}</div>"
+    )

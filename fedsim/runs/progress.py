@@ -1,0 +1,162 @@
+"""How far a run has come: from the run itself, or from what has reached its folder."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from fedsim.formatting import format_duration
+from fedsim.locks import is_owned
+from fedsim.metrics import MetricDefinition, definition
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.run import Run
+
+_WINDOW_S = 60.0
+KILLED = "killed"
+"""Status of a run that says it is running, although no process works in its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        simulated_s: simulated seconds.
+        version: server updates made.
+        rounds: rounds closed.
+        dispatched: dispatches handed out.
+        share: part of the run that is done, estimated from its limits; 0 to 1.
+        metrics: newest metrics.
+    """
+
+    simulated_s: float
+    version: int
+    rounds: int
+    dispatched: int
+    share: float
+    metrics: Mapping[str, float]
+
+
+def share_done(
+    stop: Mapping[str, Any], *, simulated_s: float, rounds: int, dispatches: int, arrivals: int
+) -> float:
+    """Part of a run that is done by the limits of its ``stop`` section, 0 to 1."""
+    done = {
+        "simulated_time": simulated_s,
+        "rounds": rounds,
+        "dispatches": dispatches,
+        "arrivals": arrivals,
+    }
+    return min(1.0, max(count / stop[key] for key, count in done.items() if stop.get(key)))
+
+
+def progress_text(
+    progress: Progress,
+    left_s: float | None = None,
+    definitions: Mapping[str, MetricDefinition] | None = None,
+) -> str:
+    """Progress in one line: ``simulated 3 h 20 min, version 12, accuracy 61.0%, about 2 min left``."""
+    parts = [f"simulated {format_duration(progress.simulated_s)}", f"version {progress.version:,}"]
+    for name, value in list(progress.metrics.items())[:1]:
+        parts.append(f"{name} {definition(name, definitions or {}).format(value)}")
+    if left_s is not None:
+        parts.append(f"about {format_duration(left_s)} left")
+    return ", ".join(parts)
+
+
+@dataclass
+class Pace:
+    """Estimates the time left from the progress of the last minute."""
+
+    _seen: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def left_s(self, share: float) -> float | None:
+        """Wall seconds until ``share``, which is the part done now, becomes 1; None if it cannot be said."""
+        now = time.monotonic()
+        if not self._seen or now - self._seen[-1][0] >= 1:
+            self._seen.append((now, share))
+        while len(self._seen) > 2 and now - self._seen[0][0] > _WINDOW_S:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        if share <= before or now - began < 1:
+            return None
+        return round((1 - share) * (now - began) / (share - before))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run as its folder shows it.
+
+    Attributes:
+        name: name of the folder.
+        status: that of ``run.json``, or :data:`KILLED`.
+        error: why it failed.
+        progress: how far it has come, as far as its rows have reached the disk.
+        definitions: of the metrics.
+    """
+
+    name: str
+    status: str
+    error: str
+    progress: Progress
+    definitions: Mapping[str, MetricDefinition]
+
+    @classmethod
+    def waiting(cls, name: str) -> Snapshot:
+        """Of a run that has not begun."""
+        return cls(name, "waiting", "", Progress(0.0, 0, 0, 0, 0.0, {}), {})
+
+
+def snapshot(folder: RunFolder) -> Snapshot:
+    """What the folder of a run, which may be in progress, shows now.
+
+    Raises:
+        UserError: it holds no run, or a damaged one.
+    """
+    run = Run(folder)
+    status = str(run.status)
+    if status == Status.RUNNING and not is_owned(folder.path):
+        status = KILLED
+    try:
+        progress = _progress(run)
+    except (OSError, pa.ArrowException):
+        progress = Progress(
+            0.0, 0, 0, 0, 0.0, {}
+        )  # It has no tables yet, or is finishing them now.
+    error = str(run.info.get("error") or "")
+    return Snapshot(folder.path.name, status, error, progress, run.metric_definitions)
+
+
+def _progress(run: Run) -> Progress:
+    aggregations, metrics, stop = run.aggregations, run.metrics, run.scenario["stop"]
+    version = int(aggregations["version"].max()) if len(aggregations) else 0
+    rounds = int(aggregations["round"].max()) if len(aggregations) else 0
+    # The table of dispatches may be long; it is read only if the run is limited by their number.
+    counted = stop.get("dispatches") or stop.get("arrivals")
+    dispatches = len(run.dispatches) if counted else 0
+    simulated_s = run.info.get("simulated_s") or max(
+        (float(table["time_s"].max()) for table in (aggregations, metrics) if len(table)),
+        default=0.0,
+    )
+    newest: dict[str, float] = {}
+    if len(metrics):
+        last = metrics.iloc[-1]
+        newest = {name: float(last[name]) for name in metrics.columns[3:] if pd.notna(last[name])}
+    share = (
+        1.0
+        if run.status is Status.COMPLETE
+        else share_done(
+            stop,
+            simulated_s=simulated_s,
+            rounds=rounds,
+            dispatches=dispatches,
+            arrivals=dispatches,
+        )
+    )
+    return Progress(simulated_s, version, rounds, dispatches, share, newest)

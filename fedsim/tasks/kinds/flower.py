@@ -1,0 +1,103 @@
+"""The Flower task: the nodes of a Flower app, whose learning is the app's own; see :mod:`fedsim.flower`."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.parameters import Parameters
+from fedsim.scenario.training import RayWorkers, Training
+from fedsim.tasks.base import Task, TaskContext
+from fedsim.tasks.layout import Layout
+from fedsim.units import Size
+
+
+class Here(Parameters):
+    """ClientApps run in the process of the simulation, one after another."""
+
+    name: Literal["here"] = "here"
+    """Type of workers."""
+
+
+class Processes(Parameters):
+    """ClientApps run in separate processes of this machine."""
+
+    name: Literal["processes"]
+    """Type of workers."""
+    count: int | None = Field(default=None, ge=1)
+    """Number of processes; one per core when not given."""
+
+
+class DeclaredWork(Parameters):
+    """Work and reply size of every message, declared instead of counted."""
+
+    train: int = Field(ge=1, le=10**12)
+    """Units of work of a training message."""
+    evaluate: int = Field(default=0, ge=0, le=10**12)
+    """Units of work of an evaluation message."""
+    reply: Size = Field(gt=0)
+    """Size of the reply to a training message; other replies have the size that they have."""
+
+
+class FlowerParams(Parameters):
+    """The nodes of a Flower app: how many, how their work is counted, and what the ServerApp sees of them."""
+
+    clients: int = Field(default=10, ge=1, le=10**9)
+    """Number of nodes (SuperNodes); node i is client i and has the partition id i."""
+    unit: Literal["step", "example", "host_seconds"] = "step"
+    """What ``devices.compute`` gives the time of: an optimizer step, a training example, or a second of CPU time of the
+    machine that runs the simulation (the step time is then a factor). Also written ``devices.compute.unit``."""
+    work: DeclaredWork | None = None
+    """Work declared instead of counted, so that late and lost messages are not run. Also written
+    ``devices.compute.work``."""
+    nodes: Literal["online", "registered"] = "online"
+    """The nodes that ``grid.get_node_ids()`` returns: those that are online, as a SuperLink does, or all."""
+    offline: Literal["reject", "wait"] = "reject"
+    """A message to a node that is offline: answered with an error at once, as a SuperLink does, or delivered when the
+    node is back."""
+    workers: Annotated[Here | Processes | RayWorkers, Field(discriminator="name")] = Here()
+    """Where ClientApps run. Never changes a result."""
+    threads: int = Field(default=1, ge=1)
+    """Threads that PyTorch uses in a ClientApp."""
+    flops_per_sample: float | None = Field(default=None, gt=0)
+    """Floating-point operations of one forward and backward pass on one sample, for compute models by FLOP/s."""
+
+
+class FlowerTask(Task):
+    """The nodes of a Flower app; what they learn is the app's own."""
+
+    name: ClassVar[str] = "flower"
+    learns: ClassVar[bool] = False
+    Params = FlowerParams
+
+    def __init__(self, params: FlowerParams, batch_size: int) -> None:
+        self.params = params
+        self.layout = Layout.of([("model", (1,))])
+        # The time of a unit of work is that of a mini-batch of this size.
+        samples = batch_size if params.unit == "step" else 1
+        self.samples = np.full(params.clients, samples, dtype=np.int64)
+
+    @classmethod
+    def build(cls, params: FlowerParams, context: TaskContext) -> FlowerTask:
+        """Refuse to run without the app."""
+        raise UserError(
+            "this scenario describes the devices of a Flower app",
+            where="task",
+            hint="run it with: fedsim flower APP --devices FILE",
+        )
+
+    def flops_per_sample(self) -> float | None:
+        """As the scenario gives them; None if it does not."""
+        return self.params.flops_per_sample
+
+    def activations_per_sample(self) -> int:
+        """Unknown, so 0."""
+        return 0
+
+    def memory_bytes(self, training: Training, kept: int) -> npt.NDArray[np.float64]:
+        """Unknown, so 0: every device is eligible."""
+        return np.zeros(self.clients)

@@ -1,0 +1,65 @@
+"""Courses: their pieces one after another, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fedsim.network.transport import Course, Piece
+from fedsim.units import NEVER
+
+BPS = 8e9  # one byte per nanosecond
+
+
+def carry(piece: Piece) -> int:
+    """One byte per nanosecond, or the limit of the piece if that is slower."""
+    return piece.start_ns + round(piece.size_bytes * 8e9 / min(BPS, piece.limit_bps))
+
+
+def carried(piece: Piece, until_ns: int) -> float:
+    return (until_ns - piece.start_ns) * min(BPS, piece.limit_bps) / 8e9
+
+
+def test_without_windows_all_bytes_leave_after_the_set_up() -> None:
+    assert Course(100.0, setup_ns=7).end_ns(1000, carry) == 1000 + 7 + 100
+
+
+def test_a_window_waits_for_its_round() -> None:
+    # 10 bytes at 0, 20 at 50, 40 at 100, the last 30 at 150.
+    course = Course(100.0, windows_bytes=(10, 20, 40, 30), round_ns=50)
+    assert course.end_ns(0, carry) == 180
+
+
+def test_windows_longer_than_a_round_leave_no_gap() -> None:
+    # 10 bytes at 0, 60 at 50 until 110; from then on the link is never idle.
+    course = Course(1000.0, windows_bytes=(10, 60, 120, 240, 480, 90), round_ns=50)
+    assert course.end_ns(0, carry) == 50 + 990
+
+
+def test_the_rest_follows_after_a_pause_at_its_limit() -> None:
+    course = Course(100.0, windows_bytes=(10,), round_ns=50, pause_ns=5, limit_bps=BPS / 2)
+    assert course.end_ns(0, carry) == 50 + 5 + 2 * 90
+
+
+@pytest.mark.parametrize(
+    ("until_ns", "sent"), [(0, 0), (5, 5), (30, 10), (50, 10), (60, 20), (75, 30), (999, 100)]
+)
+def test_bytes_sent_by_an_instant(until_ns: int, sent: float) -> None:
+    course = Course(100.0, windows_bytes=(10, 20, 40, 30), round_ns=50)
+    assert course.sent_by(0, until_ns, carry, carried) == sent
+
+
+def test_a_transfer_of_no_bytes_waits_for_the_connection() -> None:
+    assert Course(0.0, setup_ns=40).end_ns(0, carry) == 40
+
+
+def test_links_that_are_down_never_end_it() -> None:
+    course = Course(100.0, windows_bytes=(10, 90), round_ns=50)
+    assert course.end_ns(0, lambda piece: NEVER) == NEVER
+    assert course.alone_s(0.0) == math.inf
+
+
+def test_alone_is_the_time_at_a_constant_rate() -> None:
+    course = Course(100.0, windows_bytes=(10, 20, 40, 30), round_ns=50)
+    assert course.alone_s(BPS) == 180e-9

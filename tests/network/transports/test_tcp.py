@@ -1,0 +1,106 @@
+"""TCP: the published formulas, recomputed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fedsim.network.transport import Connection
+from fedsim.network.transports.tcp import Tcp, TcpParams, segments_before_loss
+
+MS = 1_000_000
+FAST = Connection(rtt_ns=100 * MS, rate_bps=1e15, back_bps=1e15)
+
+
+def tcp(**params: object) -> Tcp:
+    return Tcp(TcpParams.model_validate({"segment": 1000, "header": 0, **params}))
+
+
+def test_slow_start_doubles_from_ten_segments() -> None:
+    course = tcp().course(100_000, FAST)
+    assert course.windows_bytes == (10_000, 20_000, 40_000, 30_000)
+    assert course.round_ns == 100 * MS
+    assert course.setup_ns == 100 * MS
+
+
+@pytest.mark.parametrize(("size", "rounds"), [(10_000, 0), (10_001, 1), (70_000, 2), (70_001, 3)])
+def test_on_a_fast_link_only_round_trips_count(size: int, rounds: int) -> None:
+    assert tcp(connection="reuse").course(size, FAST).alone_s(1e15) == pytest.approx(0.1 * rounds)
+
+
+def test_static_windows_of_kurose_and_ross() -> None:
+    """1 MB of 1000-byte segments at 8 Mbit/s (1 ms each), round trips of 101 ms with the segment.
+
+    Windows of 10, 20, 40 and 80 segments leave the link idle for 91, 81, 61 and 21 ms; 160 segments fill it.
+    """
+    connection = Connection(rtt_ns=100 * MS, rate_bps=8e6, back_bps=1e15)
+    seconds = tcp(connection="reuse").course(1_000_000, connection).alone_s(8e6)
+    assert seconds == pytest.approx(1.0 + 0.091 + 0.081 + 0.061 + 0.021)
+
+
+def test_a_new_connection_takes_a_round_trip() -> None:
+    new, reused = (tcp(connection=form).course(5000, FAST) for form in ("new", "reuse"))
+    assert new.alone_s(1e15) - reused.alone_s(1e15) == pytest.approx(0.1)
+
+
+def test_every_segment_has_a_header() -> None:
+    assert tcp(header=52).course(10_001, FAST).size_bytes == 10_001 + 11 * 52
+
+
+def test_a_full_window_per_round_trip() -> None:
+    """A window of 20 segments: 10 segments, then 20 segments per 100 ms, as a rate."""
+    course = tcp(window=20_000).course(1_000_000, FAST)
+    assert course.windows_bytes == (10_000,)
+    assert course.limit_bps == pytest.approx(20_000 * 8 / 0.1)
+
+
+def test_padhye_at_one_percent() -> None:
+    """R = 0.1 s, T0 = 0.3 s, p = 0.01: 0.1 sqrt(0.02 / 3) + 0.3 * 3 sqrt(0.00375) * 0.01 * 1.0032."""
+    denominator = 0.1 * 0.0816497 + 0.3 * 0.1837117 * 0.01 * 1.0032
+    rate = tcp(congestion="reno").steady_segments_per_s(0.1, 0.01)
+    assert rate == pytest.approx(1 / denominator, rel=1e-6)
+
+
+def test_cubic_of_rfc_9438() -> None:
+    """RFC 9438, tables 1 and 2: mean windows for RTTs of 0.1 and 0.01 s; where Reno's is larger, Reno's."""
+    for rtt_s, loss, window in [
+        (0.1, 1e-2, 12),
+        (0.1, 1e-3, 38),
+        (0.1, 1e-4, 187),
+        (0.1, 1e-5, 1054),
+    ]:
+        steady = tcp(congestion="cubic").steady_segments_per_s(rtt_s, loss) * rtt_s
+        assert steady == pytest.approx(window, abs=1)
+    for loss, window in [(1e-2, 12), (1e-3, 38), (1e-4, 120), (1e-5, 379), (1e-6, 1200)]:
+        rate = tcp(congestion="cubic").steady_segments_per_s(0.01, loss)
+        assert rate * 0.01 == pytest.approx(max(window, 1.054 * (0.01 / loss) ** 0.75), rel=0.03)
+
+
+def test_expected_segments_before_the_first_loss() -> None:
+    """Cardwell et al., equation 5, against the sum of the geometric distribution."""
+    p, n = 0.01, 300
+    # The first loss is at segment k with probability (1-p)^(k-1) p; without loss all n are sent.
+    mean = sum((1 - p) ** (k - 1) * p * k for k in range(1, n + 1)) + (1 - p) ** n * n
+    assert segments_before_loss(n, p) == pytest.approx(mean, rel=0.01)
+    assert segments_before_loss(n, 0.0) == n
+
+
+def test_loss_costs_time() -> None:
+    lossy = Connection(rtt_ns=100 * MS, rate_bps=1e9, back_bps=1e9, loss=0.01, back_loss=0.01)
+    course = tcp().course(1_000_000, lossy)
+    assert sum(course.windows_bytes) == pytest.approx(1000 * segments_before_loss(1000, 0.01))
+    assert course.pause_ns > 100 * MS
+    assert course.limit_bps == pytest.approx(
+        tcp().steady_segments_per_s(course.round_ns / 1e9, 0.01) * 8000
+    )
+    # Either of the two packets is lost with probability 0.0199; each loss costs 1, 2, 4, ... s.
+    lost = 1 - 0.99**2
+    assert course.setup_ns / 1e9 == pytest.approx(
+        0.1 + sum((2**k) * lost ** (k + 1) for k in range(60)), abs=1e-3
+    )
+
+
+def test_a_link_that_is_down() -> None:
+    down = Connection(rtt_ns=100 * MS, rate_bps=0.0, back_bps=1e6)
+    assert tcp().course(1000, down).alone_s(0.0) == math.inf
