@@ -505,7 +505,7 @@ def test_everybody_and_lists_are_drawn_from_with_the_same_distribution():
 def test_a_large_population_is_swept_only_if_few_are_online(online, monkeypatch):
     length = int(online * 1_000_000)
     bundle = bundle_of([{"window": (0, 1_000_000), "intervals": [(0, length)]}])
-    clients = 1 << 14
+    clients = OnlineSampler._LARGE
     shifts = np.arange(clients) * (1_000_000_000 // clients)
     index = AvailabilityIndex.from_bundle(bundle, np.zeros(clients, np.int64), shifts)
     swept = []
