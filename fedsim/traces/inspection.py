@@ -80,7 +80,9 @@ def sections(statistics: BundleStatistics) -> dict[str, Rows]:
         network |= _column(name, spread, format_duration if name.startswith("rtt") else _rate_text)
     for way, spread in statistics.network_series_bps.items():
         network[f"series {way}, in time"] = _spread(spread, _rate_text, (5, 50, 95))
-        network[f"series {way}, below 0.1 Mbit/s"] = format_share(float((spread.samples < 1e5).mean()))
+        network[f"series {way}, below 0.1 Mbit/s"] = format_share(
+            float((spread.samples < 1e5).mean())
+        )
     if statistics.speed_bandwidth_rank_correlation is not None:
         correlation = f"{statistics.speed_bandwidth_rank_correlation:+.2f}"
         network["rank correlation of speed and rate"] = correlation
@@ -103,7 +105,9 @@ def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]
         "online, share of the time": format_share(online.online_share),
         "share of a device, 10 / 50 / 90 %": _spread(online.share, format_share),
         "devices never online": f"{online.never_online:,}",
-        "share online at a moment, 0 / 50 / 100 %": _spread(online.moments, format_share, (0, 50, 100)),
+        "share online at a moment, 0 / 50 / 100 %": _spread(
+            online.moments, format_share, (0, 50, 100)
+        ),
         f"by hour, 0 to 23 ({clock} clock)": _bars(hours),
     }
     if np.isfinite(hours).all() and hours.max() > 0:
@@ -132,7 +136,9 @@ def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]
     }
     for level in online.at_least:
         label = f"at least {format_duration(level.length_s)}: sessions; devices picked online"
-        lengths[label] = f"{format_share(level.sessions)}; {format_share(level.devices_picked_online)}"
+        lengths[label] = (
+            f"{format_share(level.sessions)}; {format_share(level.devices_picked_online)}"
+        )
     # One order for all bundles, so that they can stand side by side.
     fits = {
         f"{what}: {fit.family}": _fit_text(fit) + ("  (best)" if fit is spread.fits[0] else "")

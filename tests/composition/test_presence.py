@@ -14,7 +14,11 @@ from tests.traces.cases import HOUR, bundle_of
 
 def test_the_intervals_of_the_dispatched_clients(tmp_path: Path) -> None:
     """Three phones over six hours of which one never works: it is not in the table."""
-    hours = {"a": [(0, 2 * HOUR), (3 * HOUR, 9 * HOUR)], "b": [(HOUR, 5 * HOUR)], "c": [(0, 9 * HOUR)]}
+    hours = {
+        "a": [(0, 2 * HOUR), (3 * HOUR, 9 * HOUR)],
+        "b": [(HOUR, 5 * HOUR)],
+        "c": [(0, 9 * HOUR)],
+    }
     bundle_of(hours).write(tmp_path / "phones")
     devices = {"trace": str(tmp_path / "phones"), "compute": STEPS, "network": LINKS}
     server = {
