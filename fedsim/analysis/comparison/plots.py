@@ -49,7 +49,8 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             if cell is None:
                 axes.set_visible(False)
                 continue
-            _panel(comparison, axes, style, *cell, variants)
+            metric, setting = cell
+            _panel(comparison, axes, style, metric, setting, variants)
         handles, names = figure.axes[0].get_legend_handles_labels()
         if len(handles) > 4 or size.inset is not None or len(figure.axes) > 1:
             figure.legend(

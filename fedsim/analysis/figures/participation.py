@@ -103,7 +103,7 @@ def delay(run: Run) -> Figure | None:
         columns.append(
             Column("tau_seen", "among clients that participated", "count", participants.tau[rows])
         )
-    if (columns[-1].values == rows + 1).all():
+    if np.array_equal(columns[-1].values, rows + 1):
         return None
     return Figure(
         "delay",

@@ -47,6 +47,24 @@ def test_variants_of_one_world_need_no_caution() -> None:
     assert cautions(of(*[run("fedavg", task=task) for task in tasks])) == []
 
 
+def test_other_weights_are_a_caution_if_clients_hold_unequal_numbers_of_samples() -> None:
+    runs = [
+        facts({"server": {"method": {"name": name, **weights}}}, 0, name)
+        for name, weights in (
+            ("fedavg", {"weights": "samples"}),
+            ("wait", {"weights": "uniform"}),
+            ("mifa", {}),
+        )
+    ]
+    assert cautions(of(*runs)) == []
+    unequal = [dataclasses.replace(run, unequal_samples=True) for run in runs]
+    assert cautions(of(*unequal)) == [
+        "Clients are weighted by samples in fedavg; equally in wait, mifa; set server.method.weights to compare the "
+        "rules alone."
+    ]
+    assert cautions(of(*unequal[1:])) == []
+
+
 def test_other_data_are_told_of() -> None:
     (caution,) = cautions(of(run("fedavg", task=data("digits")), run("mifa", task=data("cifar10"))))
     assert caution == (
