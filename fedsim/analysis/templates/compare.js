@@ -55,7 +55,7 @@
       const { metric, axis, x, series, asked } = chosen();
       const shown = series.filter((s) => !s.hidden);
       const focus = asked && view.ylim ? view.ylim : late(x, shown, byId("bands").checked);
-      byId("focus").disabled = !focus;
+      byId("focus").parentElement.style.display = focus ? "" : "none";
       const used = focus && byId("focus").checked ? focus : null;
       byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not in the figure; clear “late range” to see them.` : "";
       curves(host("curves"), finding("curves"), {
