@@ -8,7 +8,7 @@ import inspect as inspection
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,7 +205,7 @@ def synthesize(
     from fedsim.traces.synthesis import synthesize as make
 
     if population is None:
-        known = PRESETS | known_families()
+        known = {**PRESETS, **known_families()}
         _print_names({name: item.description for name, item in known.items()}, as_json)
         return
     if devices is None or output is None:
@@ -359,7 +359,7 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
         click.echo(f"      {parameter.meaning}")
 
 
-def _known(formats: dict[str, Any], name: str) -> Any:
+def _known(formats: Mapping[str, Any], name: str) -> Any:
     if name not in formats:
         raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(formats)}")
     return formats[name]
