@@ -104,6 +104,7 @@ def methods_page() -> str:
         "What each method sends, keeps and needs. P is the length of the model's parameter vector. "
         "`fedsim methods show NAME` prints the same.\n",
     ]
+    lines += _weights_table()
     for name, method in sorted(CATALOG.kinds["method"].registry().items()):
         described = describe(name)
         lines += [
@@ -147,6 +148,31 @@ def papers_page() -> str:
         )
         lines += [f"## {title}\n", f"For {parts}. <{one.link}>\n", f"```text\n{one.bibtex}\n```\n"]
     return _join(lines)
+
+
+def _weights_table() -> list[str]:
+    """Default weights of clients' updates, by method."""
+    names: dict[str, list[str]] = {}
+    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+        field = method.Params.model_fields.get("weights")
+        names.setdefault("always equal" if field is None else str(field.default), []).append(
+            f"`{name}`"
+        )
+    meanings = {
+        "samples": "by training samples, unless `weights: uniform` is set",
+        "uniform": "equal, unless `weights: samples` is set",
+        "always equal": "always equal: the method has no parameter `weights`",
+    }
+    return [
+        "## Default weights\n",
+        "Methods differ in how much a client counts, each as in its paper. Where clients hold unequal numbers of "
+        "samples this changes the objective, so set `weights` to compare the rules alone; `fedsim compare` warns if "
+        "variants differ in it.\n",
+        "| weights of the updates | methods |",
+        "|---|---|",
+        *(f"| {text} | {', '.join(names[kind])} |" for kind, text in meanings.items()),
+        "",
+    ]
 
 
 def commands_page() -> str:
@@ -205,15 +231,14 @@ def _row(row: Parameter) -> str:
 
 
 def _cell(text: str) -> str:
-    return _outside_code(text.replace("|", "\\|").replace("\n", " "))
+    return _plain(text).replace("|", "\\|").replace("\n", " ")
 
 
-def _outside_code(text: str) -> str:
-    """Text in which ``<`` is escaped, but in code and in links, where Markdown shows it as it is."""
-    pieces = re.split(r"(`[^`]*`|<https://[^>]*>)", text)
-    return "".join(
-        piece if index % 2 else piece.replace("<", "&lt;") for index, piece in enumerate(pieces)
-    )
+def _plain(text: str) -> str:
+    """Text with a ``<`` escaped where Markdown would take it for the beginning of a tag; not in code and links."""
+    parts = re.split(r"(`[^`]*`|<https://[^>]*>)", text)
+    parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", "&lt;", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
@@ -221,7 +246,7 @@ def _prose(thing: type[BaseModel] | type[Component]) -> str:
     text = inspect.cleandoc(thing.__doc__ or "")
     text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", text)[0]
     text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
-    return _outside_code(text)
+    return _plain(text)
 
 
 def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:

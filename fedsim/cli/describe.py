@@ -139,5 +139,12 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     click.secho("\nexample", bold=True)
     for line in described["example"].splitlines():
         click.echo(f"  {line}")
-    if described["kind"] == "method":
+    if described["kind"] != "method":
+        return
+    if is_user_reference(described["name"]):
+        from fedsim.cli import methods
+
+        click.secho("\nrules", bold=True)
+        methods.print_rules(methods.describe(described["name"]))
+    else:
         click.echo(f"\nwhat it sends and keeps: fedsim methods show {described['name']}")

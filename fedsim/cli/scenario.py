@@ -32,7 +32,8 @@ def command() -> None:
 @scenario_argument
 @override_option
 @user_code_option
-def check(scenario: Path, overrides: tuple[str, ...]) -> None:
+@json_option
+def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
     Whatever 'fedsim run' refuses before its first event is refused here with the same message. Nothing is downloaded: a
@@ -48,17 +49,20 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
         from fedsim.sweeps.plan import plan_runs
 
         runs = [planned.loaded for planned in plan_runs(loaded)]
-    shared, missing = Shared(), dict[str, None]()
+    # Each once: the runs of a sweep have much in common.
+    shared, notes = Shared(), dict[str, None]()
     with no_downloads():
         for run in runs:
             try:
-                check_run(run, shared)
+                notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
             except NotOnDisk as error:
-                missing[
-                    f"{error.where}: {error.message}, so what depends on it was not checked"
-                ] = None
-    for note in missing:
-        click.echo(f"note: {note}")
+                note = f"{error.where}: {error.message}, so what depends on it was not checked"
+                notes[f"note: {note}"] = None
+    if as_json:
+        click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes)}, indent=2))
+        return
+    for note in notes:
+        click.echo(note)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
 
 
