@@ -735,9 +735,9 @@ def _fashion(results: Results) -> str:
 
 def _plateaus(m: int, method: str) -> Callable[[Results], str]:
     def figure(results: Results) -> str:
-        found = steps_rows(results)
-        cells = [f"{spread(found.get((m, k, method), []), 2)} (K = {k})" for k in (5, 25, 100)]
-        return f"G_u at m = {m}: " + ", ".join(cells)
+        found = {k: steps_rows(results).get((m, k, method), []) for k in (5, 25, 100)}
+        cells = [f"{spread(values, 2)} (K = {k})" for k, values in found.items()]
+        return f"G_u at m = {m}: " + ", ".join(cells) if all(found.values()) else ""
 
     return figure
 
@@ -954,7 +954,7 @@ def claims_table(read: Callable[[str], Results]) -> str:
                     claim.text,
                     claim.verdict if figure else "open: not yet run",
                     figure or "–",
-                    str(results.seeds if measured else claim.seeds),
+                    str((results.seeds if measured else claim.seeds) if figure else 0),
                     number(cpu, 2),
                     f"`fedsim sweep scenarios/papers/{claim.sweep}.yaml`",
                 ]
