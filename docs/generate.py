@@ -12,13 +12,14 @@ from typing import get_args
 import click
 from pydantic import BaseModel
 
+from fedsim.bundled.references import of_part, references
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
 from fedsim.parameters import alternatives
 from fedsim.scenario.description import Parameter, parameters
-from fedsim.scenario.model import Scenario
+from fedsim.scenario.model import CheckpointModels, Scenario
 from fedsim.scenario.training import Training
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -48,6 +49,7 @@ KINDS = {
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
+    "logging": "Trackers (`logging`)",
     "importer": "Trace importers (`fedsim traces import`)",
 }
 
@@ -85,7 +87,13 @@ def scenario_page() -> str:
             training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
             training += _table(model, only=lambda key: key != "name")
     place = lines.index("## `devices`\n")
-    return _join([*lines[:place], *tasks, *training, *lines[place:], *_parts("importer")])
+    models = [
+        "## `checkpoint_models`\n",
+        f"{_prose(CheckpointModels)}\n",
+        *_table(CheckpointModels),
+    ]
+    models += ["## `logging`\n", *_parts("logging")]
+    return _join([*lines[:place], *tasks, *training, *lines[place:], *models, *_parts("importer")])
 
 
 def methods_page() -> str:
@@ -117,10 +125,28 @@ def methods_page() -> str:
             ("Not asynchronous", described["not_asynchronous"]),
             ("Companion parts, unless others are given", ", ".join(described["brings"])),
             ("Paper", described["paper"]),
+            ("Read it", ", ".join(f"<{one.link}>" for one in of_part("method", name))),
         ]
         lines += ["| | |", "|---|---|"]
         lines += [f"| {label} | {_cell(text)} |" for label, text in rows if text]
         lines += ["", *_table(method.Params)]
+    return _join(lines)
+
+
+def papers_page() -> str:
+    """The BibTeX entries of all papers, by part."""
+    lines = [
+        NOTICE.replace("the code's docstrings", "fedsim/bundled/references.bib"),
+        "# Bibliography\n",
+        "What to cite for a part. `fedsim describe PART --bibtex` prints the entries of one.\n",
+    ]
+    for one in references():
+        title = re.sub(r"[{}]", "", one.fields["title"])
+        parts = ", ".join(
+            f"`{name}` ({kind.replace('_', ' ')})"
+            for kind, name in (part.split("/") for part in one.parts)
+        )
+        lines += [f"## {title}\n", f"For {parts}. <{one.link}>\n", f"```text\n{one.bibtex}\n```\n"]
     return _join(lines)
 
 
@@ -171,6 +197,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "scenario.md": scenario_page(),
         REFERENCE / "methods.md": methods_page(),
         REFERENCE / "commands.md": commands_page(),
+        REFERENCE / "papers.md": papers_page(),
     }
 
 
@@ -204,7 +231,14 @@ def _row(row: Parameter) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return _plain(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _plain(text: str) -> str:
+    """Text with a ``<`` escaped where Markdown would take it for the beginning of a tag; not in code and links."""
+    parts = re.split(r"(`[^`]*`|<https://[^>]*>)", text)
+    parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", "&lt;", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
@@ -212,7 +246,7 @@ def _prose(thing: type[BaseModel] | type[Component]) -> str:
     text = inspect.cleandoc(thing.__doc__ or "")
     text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", text)[0]
     text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
-    return text.replace("<", "&lt;")
+    return _plain(text)
 
 
 def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:

@@ -17,7 +17,7 @@ from fedsim.methods.base import (
     Updates,
     Vector,
 )
-from fedsim.methods.local_rules import proximal_rule
+from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
 from fedsim.methods.staleness import StalenessParams, population_weights
 
 
@@ -48,6 +48,7 @@ class FedAsync(Method):
         "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1 and section 5.2; "
         "form delta: Li et al., FedCompass, ICLR 2024, Algorithm 1 with single updates"
     )
+    paper_schedules = ("async",)
     companions = {"schedule": {"name": "async"}}
     Params = FedAsyncParams
 
@@ -62,6 +63,10 @@ class FedAsync(Method):
     @property
     def _mixes(self) -> bool:
         return bool(self.params.form == "mixing")
+
+    def vector_operations(self) -> float:
+        """The proximal term."""
+        return PROXIMAL_OPERATIONS if self.params.proximal else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Local training with the proximal term, if there is one."""

@@ -39,6 +39,7 @@ class FedBuff(FedAvg):
         "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1; "
         "scale population: Li et al., FedCompass, ICLR 2024, App. E.2"
     )
+    paper_schedules = ("buffered",)
     companions = {"schedule": {"name": "buffered"}}
     Params = FedBuffParams
 

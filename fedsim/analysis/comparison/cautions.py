@@ -48,6 +48,7 @@ def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
     if not paths:
         return
     path = next((path for path in paths if path.endswith(".name")), paths[0])
+    others = [other for other in paths if other != path]
     labels_by_value: dict[str, list[str]] = {}
     for group in groups:
         labels_by_value.setdefault(_value(group, path), []).append(group.label)
@@ -56,7 +57,7 @@ def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
     )
     difference = "learn different data" if data else "differ in more than the server"
     where = f" in {setting}" if setting else ""
-    more = f", and {format_count(len(paths) - 1)} more" if len(paths) > 1 else ""
+    more = f"; also different: {', '.join(others)}" if others else ""
     yield f"Variants{where} {difference}: {path} is {values}{more}."
 
 
