@@ -51,10 +51,7 @@ test: lint ## lint, then all tests
 	$(BIN)/pytest
 
 cuda: ## tests and benchmarks that need a GPU, by a Python with torch for CUDA: make cuda PYTHON=python3
-	$(PYTHON) -m pytest -n 0 tests/learning/test_cuda.py
-	$(PYTHON) -m benchmarks.learning_kernels --device cuda
-	$(PYTHON) -m benchmarks.learning_deferral --device cuda
-	$(PYTHON) -m benchmarks.learning_deferral --device cuda --in-flight 1000 --updates 3000
+	$(PYTHON) -m benchmarks.cuda
 
 chaos: $(VENV)/.installed-test ## five minutes of killed, damaged and starved runs
 	$(BIN)/python -m benchmarks.chaos --minutes 5

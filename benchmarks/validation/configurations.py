@@ -1,4 +1,4 @@
-"""The 40 configurations of the validation: schedule x cohort and links x availability, each a scenario of 40 seconds."""
+"""The 40 configurations of the validation: schedule x cohort and links x availability, 40 seconds each."""
 
 from __future__ import annotations
 

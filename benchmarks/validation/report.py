@@ -34,7 +34,7 @@ class Comparison:
     """One configuration: its simulation against the repetitions of its deployment.
 
     Attributes:
-        round_mape: mean absolute error of the durations between versions, relative.
+        round_mape: mean absolute relative error of the durations of rounds (sync), else of the times of versions.
         arrival_error: median absolute error of the times from dispatch to arrival, relative.
         arrival_p95: its 95th percentile.
         outcomes_equal: share of dispatches with the same outcome.
@@ -92,14 +92,7 @@ def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
             pair = tuple(row["arrived_s"] - row["dispatched_s"] for row in (one, other))
             pairs.append(pair)
             arrivals.append(abs(pair[0] / pair[1] - 1))
-        spans = [
-            [later - earlier for earlier, later in pairwise([0.0, *times])]
-            for times in (simulated.versions_s, run["versions_s"])
-        ]
-        count = min(map(len, spans))
-        mean_s = statistics.mean(spans[1][:count])
-        # Asynchronous versions may follow one another at once, so the error is relative to the mean.
-        rounds.append(statistics.mean(abs(a - b) for a, b in zip(*spans, strict=False)) / mean_s)
+        rounds.append(_version_error(name, simulated.versions_s, run["versions_s"]))
     late = [sum(row["outcome"] == "late" for row in rows["dispatches"]) for rows in runs]
     conditions = [run["conditions"] for run in runs]
     return Comparison(
@@ -118,6 +111,18 @@ def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
         max(each["host_load"] for each in conditions),
         max(each["relay_late_ms"] for each in conditions),
         pairs,
+    )
+
+
+def _version_error(name: str, simulated: Sequence[float], real: Sequence[float]) -> float:
+    """Mean relative error of the durations of rounds; of asynchronous versions, which may follow at once, of times."""
+    if name.startswith("sync"):
+        simulated, real = (
+            [later - earlier for earlier, later in pairwise([0.0, *times])]
+            for times in (simulated, real)
+        )
+    return statistics.mean(
+        abs(ours / theirs - 1) for ours, theirs in zip(simulated, real, strict=False)
     )
 
 
@@ -163,8 +168,9 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
         arrivals = [abs(a / b - 1) for each in chosen for a, b in each.pairs]
         lines.append(
             f"- Links {'not shared' if links == 'alone' else 'shared'}: {len(chosen)} configurations,"
-            f" {sum(each.repetitions for each in chosen)} runs, {len(arrivals)} arrivals. Time from dispatch to arrival:"
-            f" median error {np.median(arrivals):.2%}, 95th percentile {np.quantile(arrivals, 0.95):.2%}. Rounds: mean"
+            f" {sum(each.repetitions for each in chosen)} runs, {len(arrivals)} arrivals. Time from dispatch to"
+            f" arrival:"
+            f" median error {np.median(arrivals):.2%}, 95th percentile {np.quantile(arrivals, 0.95):.2%}. Rounds or versions: mean"
             f" absolute error {statistics.mean(each.round_mape for each in chosen):.2%} (median over configurations"
             f" {statistics.median(each.round_mape for each in chosen):.2%}). Goal {GOALS[links]:.0%}."
         )

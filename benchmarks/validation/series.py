@@ -1,8 +1,9 @@
 """Run the configurations of the validation for real, and compare them with their simulation.
 
 ``python -m benchmarks.validation.series run`` runs what is missing of series i (one file per run in ``results/``;
-40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and ``--seconds`` choose
-less). ``report`` simulates every configuration again and writes ``validation.json`` and ``docs/validation_results.md``.
+40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and ``--seconds``
+choose less). ``report`` simulates every configuration again and writes the numbers, figure and table of
+``docs/validation.md``.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     """Estimate the devices ``clients`` from the completed dispatches of a log."""
     number = {name: index for index, name in enumerate(clients)}
     done = log[log["end_s"].notna() & log["client"].isin(number)]
-    client = done["client"].map(number).to_numpy(np.int64)
+    client = done["client"].map(number).to_numpy().astype(np.int64)
     count = len(clients)
     flags: list[str] = []
     steps = done["steps"].to_numpy(float)

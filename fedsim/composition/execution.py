@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full, write_text
 from fedsim.errors import UserError, raise_all
 from fedsim.metrics import DEFINITIONS_KEY, to_document
+from fedsim.network.base import Network
+from fedsim.network.shared import SharedNetwork
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -45,18 +48,26 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
+_MANY = 0.5
+"""Share of the clients that must be too slow for a deadline, so that a run says so."""
 REFRESH_S = 10
 """Wall seconds between two versions of the page of a run in progress."""
 
 
 OnProgress = Callable[[Progress], None]
+OnWarning = Callable[[UserError], None]
+
+
+def log_warning(warning: UserError) -> None:
+    """Write a warning to the log (logger ``fedsim``)."""
+    logging.getLogger("fedsim").warning("warning: %s", warning)
 
 
 def default_folder(loaded: LoadedScenario) -> Path:
@@ -95,6 +106,7 @@ def execute(
     threads: int | None = None,
     live: bool = False,
     on_progress: OnProgress | None = None,
+    on_warning: OnWarning = log_warning,
 ) -> Run:
     """Run a scenario.
 
@@ -109,6 +121,7 @@ def execute(
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         live: update the report page during the run; an open page reloads itself.
         on_progress: called several times a second during the run.
+        on_warning: called with each warning about the scenario before the run begins.
 
     Raises:
         UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
@@ -128,7 +141,9 @@ def execute(
     with loaded.locating_errors():
         require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        check_server(assembly)
+        warnings = check_server(assembly, _MANY)
+    for warning in warnings:
+        on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -141,6 +156,7 @@ def execute(
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
+                **({"notes": [warning.message for warning in warnings]} if warnings else {}),
                 **environment(),
             },
         )
@@ -218,7 +234,6 @@ def resume(
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-        check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=assembly.task.clients) as writer:
             return _Execution(
@@ -473,6 +488,7 @@ class _Execution:
             bytes_down_per_dispatch=down_bytes,
             bytes_up_per_dispatch=up_bytes,
             prologue=assembly.rules.prologue_bytes is not None,
+            **_flows(assembly.population.network),
             metrics=dict(self._metrics),
             wall_s=wall_s,
             wall_learning_s=self._learning.seconds,
@@ -527,3 +543,21 @@ class _TimedPlane:
         self.asked_for_losses = True
         with self._stopwatch:
             return self._learner.training_losses(dispatch_ids)
+
+
+def _flows(network: Network) -> dict[str, Any]:
+    """The other traffic of a shared network, for ``run.json``."""
+    if not isinstance(network, SharedNetwork) or not network.flows:
+        return {}
+    return {
+        "flows": [
+            {
+                "source": flow.source,
+                "target": flow.target,
+                "size_bytes": flow.size_bytes,
+                "start_s": flow.start_ns / NS_PER_S,
+                "arrived_s": None if end_ns >= NEVER else end_ns / NS_PER_S,
+            }
+            for flow, end_ns in zip(network.flows, network.flow_ends_ns, strict=True)
+        ]
+    }

@@ -110,9 +110,6 @@ def answer(app: fl.ClientApp, job: Job) -> Answer:
 
 def _answer(app: fl.ClientApp, job: Job) -> Answer:
     message = fl.message_from_proto(fl.MessageProto.FromString(job.message))
-    fl.TaskIdentity.task_id = 1
-    fl.TaskIdentity.run_id = message.metadata.run_id
-    fl.TaskIdentity.node_id = job.node_id
     context = fl.Context(
         run_id=message.metadata.run_id,
         node_id=job.node_id,
@@ -128,7 +125,10 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     # Messages carry the time of the simulation, by which the time to live of a reply is computed.
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
     problem = None
-    with mock.patch.object(fl.message_module, "now", lambda: delivered):
+    with (
+        mock.patch.object(fl.message_module, "now", return_value=delivered),
+        fl.identity(message.metadata.run_id, job.node_id),
+    ):
         try:
             with counted() as counts:
                 reply = app(message, context)

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from fedsim.units import NS_PER_S
@@ -46,7 +46,7 @@ def _reading(name: str) -> Callable[[], float]:
     def read() -> float:
         clock = _clock()
         if clock is None:
-            return float(host()) if not whole else host()  # type: ignore[no-any-return]
+            return float(host()) if not whole else host()
         now_ns = start_ns + clock.now_ns()
         return now_ns if whole else now_ns / NS_PER_S
 
@@ -132,7 +132,7 @@ class SimulatedClock:
                 continue
             for key, value in list(vars(module).items()):
                 # Compared by identity, because equality of unknown objects may do anything.
-                if type(value) in (type(time.time), type) and id(value) in _IDS:
+                if type(value) in (BuiltinFunctionType, type) and id(value) in _IDS:
                     replaced.append((module, key, value))
                     setattr(module, key, _STAND_INS[value])
         try:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import warnings
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from fedsim.errors import UserError
 
@@ -25,7 +27,7 @@ INTERNAL = {
     "flwr.app.message.message": ("now",),
     "flwr.clientapp.client_app": ("LoadClientAppError",),
     "flwr.common.config": ("get_fused_config_from_dir", "get_project_config", "parse_config_args"),
-    "flwr.common.constant": ("ErrorCode",),
+    "flwr.common.constant": ("ErrorCode", "SUPERLINK_NODE_ID"),
     "flwr.common.serde": ("message_from_proto", "recorddict_from_proto", "recorddict_to_proto"),
     "flwr.common.serde_utils": ("error_to_proto", "metadata_to_proto"),
     "flwr.proto.message_pb2": ("Message",),
@@ -58,7 +60,7 @@ try:
         get_project_config,
         parse_config_args,
     )
-    from flwr.common.constant import ErrorCode
+    from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
     from flwr.common.serde import message_from_proto, recorddict_from_proto, recorddict_to_proto
     from flwr.common.serde_utils import error_to_proto, metadata_to_proto
     from flwr.proto.message_pb2 import Message as MessageProto
@@ -96,6 +98,7 @@ except ImportError as error:
 __all__ = [
     "FLOWER_LOGGER",
     "INTERNAL",
+    "SUPERLINK_NODE_ID",
     "SUPPORTED",
     "VERSION",
     "ArrayRecord",
@@ -117,11 +120,11 @@ __all__ = [
     "Run",
     "ServerApp",
     "SimpleClientManager",
-    "TaskIdentity",
     "app_config",
     "app_reference",
     "console_handler",
     "error_to_proto",
+    "identity",
     "load_app",
     "message_from_proto",
     "message_module",
@@ -141,6 +144,14 @@ if VERSION.rpartition(".")[0] not in SUPPORTED:
         f"({', '.join(SUPPORTED)}); install one of them if something fails",
         stacklevel=2,
     )
+
+
+def identity(run_id: int, node_id: int) -> AbstractContextManager[Any]:
+    """Who sends the messages that are made while the context lasts."""
+    patch: AbstractContextManager[Any] = mock.patch.multiple(
+        TaskIdentity, _task_id=1, _run_id=run_id, _node_id=node_id
+    )
+    return patch
 
 
 def project_config(folder: Path) -> dict[str, Any]:

@@ -50,9 +50,6 @@ from fedsim.units import NS_PER_S, to_ns
 _UNITS_PER_HOST_S = 1000
 """Units of work in a second of CPU time of the host."""
 
-_SUPERLINK_ID = 1
-"""Node id of the SuperLink, from which a ServerApp's messages come."""
-
 _running: list[SimulatedGrid] = []
 
 
@@ -251,19 +248,17 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, nodes: Nodes) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the generator that apps use
     torch.manual_seed(seed)
-    fl.TaskIdentity.task_id = 1
-    fl.TaskIdentity.run_id = nodes.run.run_id
-    fl.TaskIdentity.node_id = _SUPERLINK_ID
     context = fl.Context(
         run_id=nodes.run.run_id,
-        node_id=_SUPERLINK_ID,
+        node_id=fl.SUPERLINK_NODE_ID,
         node_config={},
         state=fl.RecordDict(),
         run_config=dict(nodes.run_config),
     )
     _running.append(grid)
     try:
-        server_app(grid=grid, context=context)
+        with fl.identity(nodes.run.run_id, fl.SUPERLINK_NODE_ID):
+            server_app(grid=grid, context=context)
     except Stopped:
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
     except FedsimError:

@@ -54,9 +54,9 @@ def load_devices(
         raise UserError("a file of devices is a mapping of sections", where=source.label)
     for section, value in data.items():
         keys = _SECTIONS.get(section, ())
-        extra = [section] if keys == () else sorted(set(value or ()) - set(keys or value or ()))
-        if extra:
-            path = (section,) if keys == () else (section, extra[0])
+        others = [] if keys is None else [key for key in value or () if key not in keys]
+        if section not in _SECTIONS or others:
+            path = (section, *others[:1])
             raise UserError(
                 f"'{'.'.join(path)}' has no effect on a Flower app, which decides that itself",
                 where=source.key_place(path),

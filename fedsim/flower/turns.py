@@ -99,6 +99,9 @@ class Turns:
         def ready(thread: _Thread) -> bool:
             return thread.done() or self._exchange.now_ns >= thread.until_ns
 
+        def any_ready() -> bool:
+            return any(map(ready, waiting))
+
         try:
             while waiting or rest:
                 while rest and (limit is None or len(waiting) < limit):
@@ -106,12 +109,8 @@ class Turns:
                 for thread in [thread for thread in waiting if ready(thread)]:
                     thread.resume()
                 waiting = [thread for thread in waiting if not thread.ended]
-                full = limit is not None and len(waiting) >= limit
-                if waiting and (full or not rest) and not any(map(ready, waiting)):
-                    self.wait(
-                        lambda: any(map(ready, waiting)),
-                        min(thread.until_ns for thread in waiting),
-                    )
+                if waiting and not any_ready():
+                    self.wait(any_ready, min(thread.until_ns for thread in waiting))
         except Stopped:
             for thread in waiting:
                 thread.resume(stopped=True)

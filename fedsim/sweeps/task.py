@@ -108,6 +108,7 @@ class Performer:
                 shared=self._shared,
                 threads=self._threads,
                 on_progress=on_progress,
+                on_warning=lambda warning: None,  # 'fedsim scenario check' shows them, each once
             )
         elif folder.read_info().get("status") != Status.COMPLETE:
             resume(folder.path, shared=self._shared, threads=self._threads, on_progress=on_progress)

@@ -1,0 +1,384 @@
+"""Small Flower apps of the kinds that users write; none of them knows fedsim."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from time import sleep
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import fixedclipping_mod
+from flwr.server import ServerAppComponents, ServerConfig
+from flwr.server.strategy import FedAvg as OldFedAvg
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedProx,
+    FedXgbBagging,
+    Krum,
+)
+from sklearn.linear_model import LogisticRegression
+
+FEATURES, CLASSES, EXAMPLES, STEPS = 6, 3, 24, 5
+
+
+def data(partition: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Examples of a partition, separable and different from those of the others."""
+    generator = torch.Generator().manual_seed(partition)
+    x = torch.randn(EXAMPLES, FEATURES, generator=generator)
+    centers = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(10_000))
+    return x, (x @ centers.T).argmax(1)
+
+
+def model() -> torch.nn.Module:
+    torch.manual_seed(7)
+    return torch.nn.Sequential(
+        torch.nn.Linear(FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, CLASSES)
+    )
+
+
+def torch_client(*, seeded: bool = True, mods: list[Any] | None = None) -> ClientApp:
+    """Five steps of SGD on a batch; evaluation counts hits."""
+    app = ClientApp(mods=mods)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        net = model()
+        net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        x, y = data(context.node_config["partition-id"])
+        if seeded:
+            torch.manual_seed(context.node_config["partition-id"])
+        config = message.content["config"]
+        optimizer = torch.optim.SGD(net.parameters(), lr=config.get("lr", 0.1))
+        start = [p.detach().clone() for p in net.parameters()]
+        for _ in range(config.get("steps", STEPS)):
+            rows = torch.randperm(EXAMPLES)[:8]
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(net(x[rows]), y[rows])
+            near = sum((p - q).square().sum() for p, q in zip(net.parameters(), start, strict=True))
+            (loss + config.get("proximal-mu", 0.0) / 2 * near).backward()
+            optimizer.step()
+        metrics = MetricRecord({"train_loss": loss.item(), "num-examples": EXAMPLES})
+        content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
+        return Message(content=content, reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        net = model()
+        net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        x, y = data(context.node_config["partition-id"])
+        with torch.no_grad():
+            hits = (net(x).argmax(1) == y).float().mean().item()
+        metrics = MetricRecord({"accuracy": hits, "num-examples": EXAMPLES})
+        return Message(content=RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+class SortedGrid(Grid):
+    """Sorts replies by node, so that sums do not depend on the order of arrival."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def set_run(self, run: Any) -> None:
+        self.grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        return self.grid.run
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        return self.grid.create_message(*args, **kwargs)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return sorted(self.grid.get_node_ids())
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return self.grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return self.grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        replies = self.grid.send_and_receive(messages, timeout=timeout)
+        return sorted(replies, key=lambda reply: reply.metadata.src_node_id)
+
+
+def server_evaluation(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+    net = model()
+    net.load_state_dict(arrays.to_torch_state_dict())
+    x, y = data(99)
+    with torch.no_grad():
+        accuracy = (net(x).argmax(1) == y).float().mean().item()
+    return MetricRecord({"accuracy": accuracy})
+
+
+STRATEGIES: dict[str, Callable[..., Any]] = {
+    "FedAvg": FedAvg,
+    "FedAvgM": lambda **kw: FedAvgM(server_momentum=0.5, **kw),
+    "FedAdam": FedAdam,
+    "FedProx": lambda **kw: FedProx(proximal_mu=0.1, **kw),
+    "FedMedian": FedMedian,
+    "Krum": lambda **kw: Krum(num_malicious_nodes=1, **kw),
+}
+
+
+def strategy_server(
+    make: Callable[..., Any] = FedAvg,
+    *,
+    rounds: int = 2,
+    sort: bool = False,
+    results: list[Any] | None = None,
+    train_config: dict[str, Any] | None = None,
+    timeout: float = 3600.0,
+    evaluate_fn: Any = None,
+    **settings: Any,
+) -> ServerApp:
+    """A strategy's own loop; the result is appended to ``results``."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        result = make(**settings).start(
+            grid=SortedGrid(grid) if sort else grid,
+            initial_arrays=ArrayRecord(model().state_dict()),
+            num_rounds=context.run_config.get("num-server-rounds", rounds),
+            timeout=timeout,
+            train_config=ConfigRecord(train_config or {}),
+            evaluate_fn=evaluate_fn,
+        )
+        if results is not None:
+            results.append(result)
+
+    return app
+
+
+def numpy_client() -> ClientApp:
+    """The older interface: a NumPyClient with a model of two numbers and scikit-learn-like work."""
+
+    class Client(NumPyClient):  # type: ignore[misc]
+        def __init__(self, partition: int) -> None:
+            self.partition = partition
+
+        def get_parameters(self, config: Any) -> Any:
+            return [np.zeros(4)]
+
+        def fit(self, parameters: Any, config: Any) -> Any:
+            return [parameters[0] + self.partition], 10, {"shift": float(self.partition)}
+
+        def evaluate(self, parameters: Any, config: Any) -> Any:
+            return (
+                float(np.square(parameters[0] - 1).sum()),
+                10,
+                {"mean": float(parameters[0].mean())},
+            )
+
+    return ClientApp(
+        client_fn=lambda context: Client(context.node_config["partition-id"]).to_client()
+    )
+
+
+def legacy_server(rounds: int = 2, histories: list[Any] | None = None) -> ServerApp:
+    """The older interface: ``server_fn`` with a strategy of ``flwr.server``."""
+
+    def server_fn(context: Context) -> Any:
+        strategy = OldFedAvg(
+            fit_metrics_aggregation_fn=lambda results: {"shift": results[0][1]["shift"]},
+            evaluate_metrics_aggregation_fn=lambda results: {
+                "mean": sum(metrics["mean"] for _, metrics in results) / len(results)
+            },
+        )
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds))
+
+    return ServerApp(server_fn=server_fn)
+
+
+def fedbuff_server(updates: int, buffer: int, log: list[tuple[float, int]]) -> ServerApp:
+    """An asynchronous loop by hand: each reply is noted, and every ``buffer`` of them make a new model."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        arrays = ArrayRecord(model().state_dict())
+        began, kept, pending = time.time(), [], set()
+
+        def message(node: int) -> Message:
+            content = RecordDict({"arrays": arrays, "config": ConfigRecord({"lr": 0.1})})
+            return Message(content, node, "train")
+
+        pending.update(grid.push_messages([message(node) for node in grid.get_node_ids()]))
+        seen = 0
+        while seen < updates:
+            replies = list(grid.pull_messages(pending))
+            for reply in replies:
+                pending.discard(reply.metadata.reply_to_message_id)
+                log.append((time.time() - began, reply.metadata.src_node_id))
+                seen += 1
+                kept.append(reply.content["arrays"].to_torch_state_dict())
+                if len(kept) == buffer:
+                    mean = {k: sum(s[k] for s in kept) / buffer for k in kept[0]}
+                    arrays, kept = ArrayRecord(mean), []
+                pending.update(grid.push_messages([message(reply.metadata.src_node_id)]))
+            if not replies:
+                sleep(0.01)
+
+    return app
+
+
+def stateful_client() -> ClientApp:
+    """Counts the messages that the node has handled."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        counter = context.state.get("counter", MetricRecord({"handled": 0}))
+        handled = counter["handled"] + 1
+        context.state["counter"] = MetricRecord({"handled": handled})
+        metrics = MetricRecord({"handled": handled, "num-examples": 10})
+        content = RecordDict({"arrays": message.content["arrays"], "metrics": metrics})
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def sklearn_client() -> ClientApp:
+    """Logistic regression without PyTorch."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        x, y = (part.numpy() for part in data(context.node_config["partition-id"]))
+        weights = message.content["arrays"].to_numpy_ndarrays()
+        fitted = LogisticRegression(max_iter=20, warm_start=True)
+        fitted.classes_, fitted.coef_, fitted.intercept_ = np.arange(CLASSES), *weights
+        fitted.fit(x, y)
+        metrics = MetricRecord({"num-examples": len(x), "score": fitted.score(x, y)})
+        arrays = ArrayRecord([fitted.coef_, fitted.intercept_])
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def sklearn_server(rounds: int = 2) -> ServerApp:
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        start = ArrayRecord([np.zeros((CLASSES, FEATURES)), np.zeros(CLASSES)])
+        FedAvg(fraction_evaluate=0.0).start(grid=grid, initial_arrays=start, num_rounds=rounds)
+
+    return app
+
+
+def xgboost_client() -> ClientApp:
+    """One boosted tree per round, for bagging."""
+    import xgboost
+
+    app = ClientApp()
+    params = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1, "eta": 0.3}
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        x, y = (part.numpy() for part in data(context.node_config["partition-id"]))
+        matrix = xgboost.DMatrix(x, label=(y == 0).astype(float))
+        before = message.content["arrays"]["0"].numpy().tobytes()
+        if before:
+            booster = xgboost.Booster(params=params)
+            booster.load_model(bytearray(before))
+            booster.update(matrix, booster.num_boosted_rounds())
+            booster = booster[booster.num_boosted_rounds() - 1 : booster.num_boosted_rounds()]
+        else:
+            booster = xgboost.train(params, matrix, num_boost_round=1)
+        raw = np.frombuffer(booster.save_raw("json"), dtype=np.uint8)
+        metrics = MetricRecord({"num-examples": len(x)})
+        content = RecordDict({"arrays": ArrayRecord([raw]), "metrics": metrics})
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def xgboost_server(rounds: int = 2) -> ServerApp:
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        FedXgbBagging(fraction_evaluate=0.0).start(
+            grid=grid,
+            initial_arrays=ArrayRecord([np.frombuffer(b"", dtype=np.uint8)]),
+            num_rounds=rounds,
+        )
+
+    return app
+
+
+def clipping_server(results: list[Any]) -> ServerApp:
+    """Differential privacy with clipping on the clients; goes with :func:`clipping_client`."""
+    return strategy_server(
+        lambda **kw: DifferentialPrivacyClientSideFixedClipping(
+            FedAvg(**kw), noise_multiplier=0.1, clipping_norm=0.5, num_sampled_clients=4
+        ),
+        results=results,
+        fraction_evaluate=0.0,
+    )
+
+
+def clipping_client() -> ClientApp:
+    return torch_client(mods=[fixedclipping_mod])
+
+
+def query_client() -> ClientApp:
+    app = ClientApp()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        count = MetricRecord({"count": context.node_config["partition-id"] + 1})
+        return Message(RecordDict({"answer": count}), reply_to=message)
+
+    return app
+
+
+def query_server(seen: dict[str, Any]) -> ServerApp:
+    """A main loop of its own, which waits for nodes and asks them for numbers."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        seen["began"] = time.time(), time.monotonic(), datetime.now()
+        while len(nodes := list(grid.get_node_ids())) < context.run_config["nodes"]:
+            sleep(1)
+        seen["waited"] = time.monotonic()
+        messages = [Message(RecordDict(), node, "query") for node in nodes]
+        replies = grid.send_and_receive(messages)
+        seen["sum"] = sum(reply.content["answer"]["count"] for reply in replies)
+        seen["drawn"] = random.random()
+        seen["ended"] = time.time(), time.monotonic(), datetime.now()
+
+    return app
+
+
+def failing_client() -> ClientApp:
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        raise ValueError("the data of this node is broken")
+
+    return app
+
+
+app = torch_client(seeded=False)
+"""A ClientApp that other processes can import."""

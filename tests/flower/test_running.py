@@ -1,0 +1,191 @@
+"""Whole runs: their times against the native simulator, their learning against Flower's engine, their run folder."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.flower.grid import Nodes
+from tests.flower import apps
+from tests.simulation.harness import online_bundle
+
+SLOW = {
+    "compute": {"name": "values", "step": ["1s", "2s", "4s"], "jitter": {"cv": 0.3}},
+    "network": {"name": "static", "latency": "50ms", "down": "8kbps", "up": "4kbps"},
+}
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+def test_same_times_as_the_native_scenario(
+    run_app: Callable[..., Any], tmp_path: Path, pauses: bool
+) -> None:
+    """FedAvg as an app and as a scenario: the same work, bytes and devices give the same instants."""
+    devices: dict[str, Any] = SLOW
+    if pauses:
+        intervals = [(0.0, 3.0), (5.0, 400.0)], [(0.0, 400.0)], [(0.0, 9.0), (11.0, 400.0)]
+        online_bundle(*intervals).write(tmp_path / "trace")
+        trace = {"name": "trace", "trace": str(tmp_path / "trace"), "on_disconnect": "pause"}
+        devices = {**SLOW, "availability": trace}
+    server = apps.strategy_server(rounds=3, fraction_evaluate=0.0)
+    found = run_app(server, apps.torch_client(), {"task": {"clients": 3}, "devices": devices})
+    (down,), (up,) = (set(found.dispatches[name]) for name in ("bytes_down", "bytes_up"))
+    native = fedsim.run(
+        {
+            "name": "native",
+            # Sizes are exact: a power of two, times a factor that is a multiple of its inverse.
+            "task": {"name": "timing", "clients": 3, "size": "1MiB"},
+            "training": {"local_steps": apps.STEPS},
+            "devices": devices,
+            "server": {
+                "schedule": "sync",
+                "download_compression": down / 2**20,
+                "compression": up / 2**20,
+            },
+            "stop": {"rounds": 3},
+        },
+        tmp_path / "native",
+    )
+    columns = ["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "steps_done", "outcome"]
+    keys = ["client_id", "sequence"]
+    ours, theirs = (
+        run.dispatches.sort_values(keys)[[*keys, *columns]].reset_index(drop=True)
+        for run in (found, native)
+    )
+    assert len(ours) == 9
+    assert ours.equals(theirs)
+    assert found.aggregations["time_s"].equals(native.aggregations["time_s"])
+
+
+class _Backend:
+    """Runs ClientApps in the process of Flower's engine, which is otherwise left as it is."""
+
+    def __init__(self, config: Any) -> None:
+        self.num_workers = 1
+
+    def build(self, app_fn: Any) -> None:
+        self._app = app_fn()
+
+    def process_message(self, message: Any, context: Any) -> Any:
+        return self._app(message, context), context
+
+    def terminate(self) -> None:
+        pass
+
+
+def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
+    """Flower's simulation engine with the given node ids, and without Ray."""
+    from flwr.server.superlink.linkstate import in_memory_linkstate
+    from flwr.simulation.run_simulation import _run_simulation
+    from flwr.supercore.telemetry import EventType
+
+    stand_in = types.SimpleNamespace(RayBackend=_Backend)
+    name = "flwr.server.superlink.fleet.vce.backend.raybackend"
+    with (
+        mock.patch.dict(sys.modules, {name: stand_in}),
+        mock.patch.object(
+            in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=nodes.ids
+        ),
+    ):
+        _run_simulation(
+            num_supernodes=len(nodes.ids),
+            exit_event=EventType.PYTHON_API_RUN_SIMULATION_LEAVE,
+            client_app=client,
+            server_app=server,
+            backend_name="here",
+        )
+
+
+@pytest.mark.parametrize("name", list(apps.STRATEGIES))
+def test_same_weights_as_flowers_engine(run_app: Callable[..., Any], name: str) -> None:
+    """On equal devices that are always online, every strategy ends with the same bits as in Flower's simulation."""
+    results: list[Any] = []
+    server = apps.strategy_server(
+        apps.STRATEGIES[name], sort=True, results=results, fraction_evaluate=0.0
+    )
+    run_app(server, apps.torch_client())
+    flowers_own_engine(server, apps.torch_client(), Nodes.make(4, 0, {}))
+    ours, theirs = (result.arrays.to_numpy_ndarrays() for result in results)
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    start = [p.detach().numpy() for p in apps.model().parameters()]
+    assert not all(np.array_equal(a, b) for a, b in zip(ours, start, strict=True))
+
+
+def test_the_run_folder_is_a_normal_one(run_app: Callable[..., Any]) -> None:
+    server = apps.strategy_server(rounds=2, evaluate_fn=apps.server_evaluation)
+    found = run_app(server, apps.torch_client(), {"devices": {"compute": {"step": "1s"}}})
+    assert found.dispatches["outcome"].eq("aggregated").all()
+    assert found.dispatches["steps_done"].eq(apps.STEPS).all()
+    assert found.aggregations["contributors"].tolist() == [4, 4]
+    metrics = found.metrics
+    assert {"accuracy", "client_accuracy", "train_train_loss"} <= set(metrics.columns)
+    # The model is measured by the ServerApp once before the first round, and then after every evaluation.
+    measured = metrics.dropna(subset="accuracy")
+    assert measured["round"].tolist() == [0, 1, 2]
+    assert (measured["time_s"].to_numpy()[1:] > found.aggregations["time_s"].to_numpy()).all()
+    assert found.path.joinpath("report.html").exists()
+    assert set(found.model()) == set(apps.model().state_dict())
+    assert found.clients["samples"].eq(apps.EXAMPLES).all()
+    # An evaluation is one forward pass of one batch: a third of a step.
+    link_s = 2 * 0.05
+    spent = measured["time_s"].to_numpy()[1] - found.aggregations["time_s"].to_numpy()[0]
+    assert spent == pytest.approx(1 / 3 + link_s, abs=0.01)
+
+
+def test_same_bits_in_this_process_and_in_others(run_app: Callable[..., Any]) -> None:
+    """The unseeded draws of a ClientApp come from the seed of the message, wherever it runs."""
+    results: list[Any] = []
+    server = apps.strategy_server(rounds=1, sort=True, results=results, fraction_evaluate=0.0)
+    for workers in ({"name": "here"}, {"name": "processes", "count": 2}):
+        run_app(server, apps.app, {"task": {"clients": 3, "workers": workers}})
+    run_app(server, apps.app, {"task": {"clients": 3}, "seed": 1})
+    here, there, other = (result.arrays.to_numpy_ndarrays() for result in results)
+    assert all(np.array_equal(a, b) for a, b in zip(here, there, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(here, other, strict=True))
+
+
+def test_what_stop_says_ends_the_app(run_app: Callable[..., Any]) -> None:
+    server = apps.strategy_server(rounds=100, fraction_evaluate=0.0)
+    found = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "3s"}})
+    assert found.simulated_s == 3.0
+    assert (found.dispatches["outcome"] == "unfinished").sum() == 4
+    found = run_app(server, apps.torch_client(), {"stop": {"rounds": 2}})
+    assert found.info["rounds"] == 2
+
+
+def test_wrong_use_gives_one_message(run_app: Callable[..., Any]) -> None:
+    server, client = apps.strategy_server(), apps.torch_client()
+    with pytest.raises(UserError, match=r"server\.method.*has no effect on a Flower app"):
+        run_app(server, client, {"server": {"method": "fedavg"}})
+    with pytest.raises(UserError, match="the task of a Flower app is 'flower'"):
+        run_app(server, client, {"task": {"name": "timing", "clients": 3}})
+    with pytest.raises(UserError, match="cannot send a part of its work"):
+        run_app(
+            server,
+            client,
+            {"devices": {"availability": {"name": "always", "on_disconnect": "send_partial"}}},
+        )
+    with pytest.raises(UserError, match="other processes cannot import"):
+        run_app(server, client, {"task": {"clients": 2, "workers": {"name": "processes"}}})
+    with pytest.raises(UserError, match=r"fedsim flower APP"):
+        fedsim.run({"task": {"name": "flower"}, "stop": {"rounds": 1}})
+    with pytest.raises(UserError, match="took no step of a PyTorch optimizer") as caught:
+        run_app(apps.sklearn_server(), apps.sklearn_client())
+    assert "devices.compute.unit=example" in str(caught.value)
+
+
+def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: Callable[..., Any]) -> None:
+    def broken(server_round: int, arrays: Any) -> Any:
+        raise RuntimeError(f"no test data in round {server_round}")
+
+    with pytest.raises(UserError, match=r"failed 0 s after the start(?s:.*)no test data") as caught:
+        run_app(apps.strategy_server(evaluate_fn=broken), apps.torch_client())
+    assert "in broken" in str(caught.value)
