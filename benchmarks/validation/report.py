@@ -170,8 +170,8 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
             f"- Links {'not shared' if links == 'alone' else 'shared'}: {len(chosen)} configurations,"
             f" {sum(each.repetitions for each in chosen)} runs, {len(arrivals)} arrivals. Time from dispatch to"
             f" arrival:"
-            f" median error {np.median(arrivals):.2%}, 95th percentile {np.quantile(arrivals, 0.95):.2%}. Rounds or versions: mean"
-            f" absolute error {statistics.mean(each.round_mape for each in chosen):.2%} (median over configurations"
+            f" median error {np.median(arrivals):.2%}, 95th percentile {np.quantile(arrivals, 0.95):.2%}. Rounds or"
+            f" versions: mean absolute error {statistics.mean(each.round_mape for each in chosen):.2%} (median over configurations"
             f" {statistics.median(each.round_mape for each in chosen):.2%}). Goal {GOALS[links]:.0%}."
         )
     tau, pairs = kendall_tau(comparisons)
