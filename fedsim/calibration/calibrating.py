@@ -69,7 +69,7 @@ def calibrate(
     flags: list[str] = []
     shares_links = False
     if scenario is not None:
-        clients, assumptions, shares_links = _known(scenario, clients, path)
+        clients, assumptions, shares_links = known(scenario, clients, str(path))
     estimates = estimate(log, clients, assumptions)
     flags += estimates.flags
     if shares_links:
@@ -86,7 +86,7 @@ def calibrate(
             "Without --scenario there is no simulation, so nothing is compared or predicted."
         )
     else:
-        data = _calibrated(scenario, bundle, estimates, shares_links)
+        data = calibrated(scenario, bundle, estimates, shares_links)
         simulated = simulated_log(load_scenario_dict(data, bundle.parent))
         distributions = {
             name: (_values(log, one, other), _values(simulated, one, other))
@@ -105,7 +105,7 @@ def calibrate(
             script = _script(log, clients)
 
             def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
-                replicate = _calibrated(scenario, folder, drawn, shares_links)
+                replicate = calibrated(scenario, folder, drawn, shares_links)
                 replicate["seed"] = seed
                 if scenario.scenario.server.schedule.name == "sync":
                     replicate["server"]["selection"] = {"name": "scripted", "rounds": script}
@@ -119,8 +119,8 @@ def calibrate(
     return Calibration(log, estimates, data, distributions, predictions, tuple(flags))
 
 
-def _known(
-    scenario: LoadedScenario, clients: list[str], path: Path
+def known(
+    scenario: LoadedScenario, clients: list[str], where: str
 ) -> tuple[list[str], Assumptions, bool]:
     """The clients, what the scenario says about them, and whether their links are shared."""
     with scenario.locating_errors():
@@ -130,7 +130,7 @@ def _known(
     if len(clients) > count:
         raise UserError(
             f"the log has {len(clients)} clients, the scenario {count}",
-            where=str(path),
+            where=where,
             hint="give the scenario of the run that made the log",
         )
     if all(name.isdigit() and int(name) < count for name in clients):
@@ -159,7 +159,7 @@ def _known(
     return clients, assumptions, scenario.scenario.devices.network.name == "shared"
 
 
-def _calibrated(
+def calibrated(
     scenario: LoadedScenario, bundle: Path, estimates: Estimates, shares_links: bool
 ) -> dict[str, Any]:
     """The scenario with its devices replaced by the estimates, as plain data."""
