@@ -34,6 +34,7 @@ COMMANDS = {
     "methods": "List and describe the methods.",
     "traces": "Import, synthesize, inspect and validate traces.",
     "data": "List and prepare data sets.",
+    "calibrate": "Make a trace bundle from the log of a real run.",
     "export": "Export a run for other tools.",
 }
 
