@@ -98,6 +98,9 @@ class SimulatedGrid(fl.Grid):
         self._shown: list[int] = []
         self._model: bytes | None = None
         self._marked = False
+        # Replies of the round under way, and whether training messages were sent in it.
+        self._joined: list[Parcel] = []
+        self._trains = False
         # Whether nodes remember anything; None until a ClientApp has run.
         self._stateful: bool | None = None
         self.unused: dict[str, Parcel] = {}
@@ -193,7 +196,10 @@ class SimulatedGrid(fl.Grid):
         for message_id in left:
             del self._parcels[message_id]
         if any(parcel.kind is Kind.TRAIN for parcel in parcels):
-            self._close_round([parcel for parcel, reply in taken if _trained(parcel, reply)])
+            self._joined += [parcel for parcel, reply in taken if _trained(parcel, reply)]
+            self._trains = True
+            if not self._turns.is_pooled:
+                self.close_round()
         return [reply for _, reply in taken]
 
     # -- sending ------------------------------------------------------------------------------------------------------
@@ -365,12 +371,15 @@ class SimulatedGrid(fl.Grid):
 
     # -- versions -----------------------------------------------------------------------------------------------------
 
-    def _close_round(self, used: list[Parcel]) -> None:
-        exchange = self._exchange
-        exchange.make_version(used)
-        self._model = None
+    def close_round(self) -> None:
+        """Close a round if training messages were sent in it: the replies make a new version."""
+        exchange, replies = self._exchange, self._joined
+        if not self._trains:
+            return
+        self._joined, self._trains, self._model = [], False, None
+        exchange.make_version(replies)
         exchange.close_round()
-        if self._aggregation_ns and used:
+        if self._aggregation_ns and replies:
             self._turns.wait(lambda: False, exchange.now_ns + self._aggregation_ns)
 
     def _note_model(self, content: fl.RecordDict) -> None:

@@ -199,7 +199,8 @@ def execute(
                 aggregation_ns=to_ns(server.aggregation_time),
             )
             try:
-                with recording.observing(turns, clock), clock.installed(), clock.enter():
+                observing = recording.observing(turns, clock, grid.close_round)
+                with observing, clock.installed(), clock.enter():
                     _serve(server_app, grid, nodes)
             except BaseException as error:
                 writer.close()

@@ -71,9 +71,14 @@ class Turns:
         self._main = threading.get_ident()
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether the calling thread is one of a pool."""
+        return hasattr(_current, "thread")
+
+    @property
     def is_foreign(self) -> bool:
         """Whether the calling thread is none of those whose turn it can be."""
-        return threading.get_ident() != self._main and not hasattr(_current, "thread")
+        return threading.get_ident() != self._main and not self.is_pooled
 
     def wait(self, done: Done, until_ns: int = NEVER) -> None:
         """Let simulated time pass until ``done`` holds or the time is up.
@@ -116,8 +121,12 @@ class Turns:
                 thread.resume(stopped=True)
             raise
 
-    def concurrent(self) -> Any:
-        """A stand-in for the module ``concurrent``, with ``futures.ThreadPoolExecutor`` and ``futures.wait``."""
+    def concurrent(self, on_joined: Callable[[], None]) -> Any:
+        """A stand-in for the module ``concurrent``, with ``futures.ThreadPoolExecutor`` and ``futures.wait``.
+
+        Args:
+            on_joined: called when all threads of a pool have ended.
+        """
         turns = self
         submitted: dict[Future[Any], tuple[Callable[[], Any], int | None]] = {}
 
@@ -147,6 +156,7 @@ class Turns:
                 finished.append(future)
 
             turns.run_all([functools.partial(call, future) for future in ordered], limit)
+            on_joined()
             return finished, set()
 
         futures = SimpleNamespace(ThreadPoolExecutor=Executor, wait=wait, Future=Future)
