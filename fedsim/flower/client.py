@@ -72,7 +72,7 @@ def load_client_app(reference: str, folder: Path | None) -> fl.ClientApp:
     Raises:
         UserError: it cannot be imported, or is not a ClientApp.
     """
-    return load_component(reference, folder, fl.ClientApp)  # type: ignore[no-any-return]
+    return load_component(reference, folder, fl.ClientApp)
 
 
 def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:

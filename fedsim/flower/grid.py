@@ -50,7 +50,7 @@ class Nodes:
         return cls(ids, run, run_config, seed)
 
 
-class SimulatedGrid(fl.Grid):
+class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     """Sends messages through the devices and links of an exchange.
 
     Args:
