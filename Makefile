@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test lint cuda chaos format docs wheel clean
+.PHONY: help quickstart install test lint cuda chaos validation format docs wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -51,13 +51,16 @@ test: lint ## lint, then all tests
 	$(BIN)/pytest
 
 cuda: ## tests and benchmarks that need a GPU, by a Python with torch for CUDA: make cuda PYTHON=python3
-	$(PYTHON) -m pytest -n 0 tests/learning/test_cuda.py
-	$(PYTHON) -m benchmarks.learning_kernels --device cuda
-	$(PYTHON) -m benchmarks.learning_deferral --device cuda
-	$(PYTHON) -m benchmarks.learning_deferral --device cuda --in-flight 1000 --updates 3000
+	$(PYTHON) -m benchmarks.cuda
 
 chaos: $(VENV)/.installed-test ## five minutes of killed, damaged and starved runs
 	$(BIN)/python -m benchmarks.chaos --minutes 5
+
+validation: $(VENV)/.installed-test ## compare with kernel TCP and real processes; hours, resumable
+	$(BIN)/python -m benchmarks.validation.tcp_oracle measure
+	$(BIN)/python -m benchmarks.validation.tcp_oracle table
+	$(BIN)/python -m benchmarks.validation.series run
+	$(BIN)/python -m benchmarks.validation.series report
 
 format: $(VENV)/.installed-test ## fix style and formatting
 	$(BIN)/ruff check --fix .

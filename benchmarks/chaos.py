@@ -1,7 +1,7 @@
 """Kills, damages and starves runs, and counts the results that are wrong.
 
-``python -m benchmarks.chaos [--minutes M | --rounds N] [--seed S]`` prints one row per kind of disturbance. In 70 rounds,
-runs of all kinds are killed 210 times, and every file is damaged in every way:
+``python -m benchmarks.chaos [--minutes M | --rounds N] [--seed S]`` prints one row per kind of disturbance. In 70
+rounds, runs of all kinds are killed 210 times, and every file is damaged in every way:
 
 - **kill**: kill -9 at a random moment, then ``resume`` (or ``run`` if the run had not begun), as often as it takes;
 - **kill twice**: the resumed run is killed, too;
@@ -372,7 +372,7 @@ class Chaos:
             good = ended == "done" and content(mount / "run") == expected
             self.count("small file system", "survived" if good else "wrong", f"{name}: {ended}")
         finally:
-            subprocess.run(["umount", str(mount)], check=True)
+            subprocess.run(["umount", "-l", str(mount)], check=True)
 
     def table(self) -> str:
         """The counts, one row per disturbance."""

@@ -113,7 +113,7 @@ def bundled() -> Iterator[Case]:
                 yield Case(
                     f"{name}/{number}", path, runs[number] + cut, timing_only=True, data=True
                 )
-        elif path.stem == "table1_mnist":
+        elif path.stem == "table1_mnist" or path.stem.endswith("_long"):
             yield Case(f"{name}/0", path, (*runs[0], "stop={simulated_time: 40s}"), data=True)
         else:
             for number, run in enumerate(runs):

@@ -12,13 +12,14 @@ from typing import get_args
 import click
 from pydantic import BaseModel
 
+from fedsim.bundled.references import of_part, references
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
 from fedsim.parameters import alternatives
 from fedsim.scenario.description import Parameter, parameters
-from fedsim.scenario.model import Scenario
+from fedsim.scenario.model import CheckpointModels, Scenario
 from fedsim.scenario.training import Training
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -48,6 +49,7 @@ KINDS = {
     "selection": "Selections (`server.selection`)",
     "schedule": "Schedules (`server.schedule`)",
     "metric": "Metrics (`evaluation.metrics`)",
+    "logging": "Trackers (`logging`)",
     "importer": "Trace importers (`fedsim traces import`)",
 }
 
@@ -85,7 +87,13 @@ def scenario_page() -> str:
             training += [f"### `{key}: {{name: {name}}}`\n", f"{_prose(model)}\n"]
             training += _table(model, only=lambda key: key != "name")
     place = lines.index("## `devices`\n")
-    return _join([*lines[:place], *tasks, *training, *lines[place:], *_parts("importer")])
+    models = [
+        "## `checkpoint_models`\n",
+        f"{_prose(CheckpointModels)}\n",
+        *_table(CheckpointModels),
+    ]
+    models += ["## `logging`\n", *_parts("logging")]
+    return _join([*lines[:place], *tasks, *training, *lines[place:], *models, *_parts("importer")])
 
 
 def methods_page() -> str:
@@ -96,6 +104,7 @@ def methods_page() -> str:
         "What each method sends, keeps and needs. P is the length of the model's parameter vector. "
         "`fedsim methods show NAME` prints the same.\n",
     ]
+    lines += _weights_table()
     for name, method in sorted(CATALOG.kinds["method"].registry().items()):
         described = describe(name)
         lines += [
@@ -116,11 +125,54 @@ def methods_page() -> str:
             ("Not asynchronous", described["not_asynchronous"]),
             ("Companion parts, unless others are given", ", ".join(described["brings"])),
             ("Paper", described["paper"]),
+            ("Read it", ", ".join(f"<{one.link}>" for one in of_part("method", name))),
         ]
         lines += ["| | |", "|---|---|"]
         lines += [f"| {label} | {_cell(text)} |" for label, text in rows if text]
         lines += ["", *_table(method.Params)]
     return _join(lines)
+
+
+def papers_page() -> str:
+    """The BibTeX entries of all papers, by part."""
+    lines = [
+        NOTICE.replace("the code's docstrings", "fedsim/bundled/references.bib"),
+        "# Bibliography\n",
+        "What to cite for a part. `fedsim describe PART --bibtex` prints the entries of one.\n",
+    ]
+    for one in references():
+        title = re.sub(r"[{}]", "", one.fields["title"])
+        parts = ", ".join(
+            f"`{name}` ({kind.replace('_', ' ')})"
+            for kind, name in (part.split("/") for part in one.parts)
+        )
+        lines += [f"## {title}\n", f"For {parts}. <{one.link}>\n", f"```text\n{one.bibtex}\n```\n"]
+    return _join(lines)
+
+
+def _weights_table() -> list[str]:
+    """Default weights of clients' updates, by method."""
+    names: dict[str, list[str]] = {}
+    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+        field = method.Params.model_fields.get("weights")
+        names.setdefault("always equal" if field is None else str(field.default), []).append(
+            f"`{name}`"
+        )
+    meanings = {
+        "samples": "by training samples, unless `weights: uniform` is set",
+        "uniform": "equal, unless `weights: samples` is set",
+        "always equal": "always equal: the method has no parameter `weights`",
+    }
+    return [
+        "## Default weights\n",
+        "Methods differ in how much a client counts, each as in its paper. Where clients hold unequal numbers of "
+        "samples this changes the objective, so set `weights` to compare the rules alone; `fedsim compare` warns if "
+        "variants differ in it.\n",
+        "| weights of the updates | methods |",
+        "|---|---|",
+        *(f"| {text} | {', '.join(names[kind])} |" for kind, text in meanings.items()),
+        "",
+    ]
 
 
 def commands_page() -> str:
@@ -145,6 +197,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "scenario.md": scenario_page(),
         REFERENCE / "methods.md": methods_page(),
         REFERENCE / "commands.md": commands_page(),
+        REFERENCE / "papers.md": papers_page(),
     }
 
 
@@ -178,7 +231,14 @@ def _row(row: Parameter) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return _plain(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _plain(text: str) -> str:
+    """Text with a ``<`` escaped where Markdown would take it for the beginning of a tag; not in code and links."""
+    parts = re.split(r"(`[^`]*`|<https://[^>]*>)", text)
+    parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", "&lt;", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
@@ -186,7 +246,7 @@ def _prose(thing: type[BaseModel] | type[Component]) -> str:
     text = inspect.cleandoc(thing.__doc__ or "")
     text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", text)[0]
     text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
-    return text.replace("<", "&lt;")
+    return _plain(text)
 
 
 def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:

@@ -24,11 +24,13 @@ class Kind:
         registry: returns the parts that ship with fedsim, by name.
         base: returns the class that a user's part derives from.
         adapt: turns a user's class that is not a component (a torch module) into one.
+        of_function: turns a user's function into one; None if parts of this kind must be classes.
     """
 
     registry: Callable[[], Mapping[str, type[Component]]]
     base: Callable[[], type[Any]]
     adapt: Callable[[type[Any]], type[Component]] = lambda cls: cls
+    of_function: Callable[[Callable[..., Any]], type[Component]] | None = None
 
 
 class Catalog:
@@ -48,7 +50,10 @@ class Catalog:
             UserError: there is no such part, or the user's file cannot be used.
         """
         if is_user_reference(name):
-            return self.adopt(kind, load_user_component(name, self.kinds[kind].base(), folder))
+            entry = self.kinds[kind]
+            return self.adopt(
+                kind, load_user_component(name, entry.base(), folder, entry.of_function)
+            )
         registry = self.kinds[kind].registry()
         if name not in registry:
             raise UserError(
@@ -85,16 +90,19 @@ def summary(component: type[Component]) -> str:
     return re.split(r"\.\s+(?=[A-Z])", paragraph)[0].rstrip(".").replace("``", "")
 
 
-def _kind(package: str, base: str, adapt: str | None = None) -> Kind:
-    """Parts that ``package.registry()`` lists; ``base`` and ``adapt`` are written ``module:name``."""
+def _kind(
+    package: str, base: str, adapt: str | None = None, of_function: str | None = None
+) -> Kind:
+    """Parts that ``package.registry()`` lists; the other arguments are written ``module:name``."""
 
     def registry() -> Mapping[str, type[Component]]:
         return cast(Mapping[str, type[Component]], importlib.import_module(package).registry())
 
-    if adapt is None:
-        return Kind(registry, lambda: cast(type[Any], _imported(base)))
     return Kind(
-        registry, lambda: cast(type[Any], _imported(base)), lambda cls: _imported(adapt)(cls)
+        registry,
+        lambda: cast(type[Any], _imported(base)),
+        (lambda cls: cls) if adapt is None else (lambda cls: _imported(adapt)(cls)),
+        None if of_function is None else (lambda function: _imported(of_function)(function)),
     )
 
 
@@ -122,7 +130,11 @@ CATALOG = Catalog(
         "availability": _kind(
             "fedsim.devices.availability", "fedsim.devices.availability.base:AvailabilityModel"
         ),
-        "metric": _kind("fedsim.learning.metrics", "fedsim.learning.metrics.base:Metric"),
+        "metric": _kind(
+            "fedsim.learning.metrics",
+            "fedsim.learning.metrics.base:Metric",
+            of_function="fedsim.learning.metrics.base:of_function",
+        ),
         "network": _kind("fedsim.network", "fedsim.network.base:NetworkKind"),
         "logging": _kind("fedsim.tracking", "fedsim.tracking.base:Tracker"),
         "transport": _kind("fedsim.network.transports", "fedsim.network.transport:Transport"),

@@ -16,7 +16,7 @@ import logging
 import os
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
@@ -127,10 +127,16 @@ def users_line(error: BaseException) -> str | None:
     return found
 
 
-def load_user_component(reference: str, base: type[Any], folder: Path) -> type[Any]:
+def load_user_component(
+    reference: str,
+    base: type[Any],
+    folder: Path,
+    of_function: Callable[[Callable[..., Any]], type[Any]] | None = None,
+) -> type[Any]:
     """The class ``file.py:ClassName`` (relative to ``folder``), which must derive from ``base``.
 
-    The file is named in the log (logger ``fedsim``, level INFO) before it is imported.
+    If ``of_function`` is given, the name may also be that of a function, which it turns into a class. The file is named
+    in the log (logger ``fedsim``, level INFO) before it is imported.
 
     Raises:
         UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
@@ -161,6 +167,8 @@ def load_user_component(reference: str, base: type[Any], folder: Path) -> type[A
                 f"{path} cannot be imported: {type(error).__name__}: {error}"
             ) from error
     value = getattr(sys.modules[module_name], class_name, None)
+    if of_function is not None and inspect.isfunction(value):
+        return of_function(value)
     if not (isinstance(value, type) and issubclass(value, base)):
         known = [
             key
@@ -168,7 +176,7 @@ def load_user_component(reference: str, base: type[Any], folder: Path) -> type[A
             if isinstance(item, type) and issubclass(item, base) and item is not base
         ]
         raise UserError(
-            f"{path} has no {base.__name__} named '{class_name}'",
+            f"{path} has no {'class' if base is object else base.__name__} named '{class_name}'",
             hint=f"it defines: {', '.join(known) or 'none'}",
         )
     if inspect.isabstract(value):

@@ -7,7 +7,10 @@ with code 2. Any other error is a defect of fedsim; the exit code is 1.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class FedsimError(Exception):
@@ -28,14 +31,19 @@ class UserError(FedsimError):
     exit_code = 2
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        self.message = message
-        self.where = where
-        self.hint = hint
+        self.message = _printable(message)
+        self.where = None if where is None else _printable(where)
+        self.hint = None if hint is None else _printable(hint)
         super().__init__(str(self))
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+def _printable(text: str) -> str:
+    """Text whose control characters are written out: a name in a file must not steer the terminal."""
+    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
 
 
 class UserErrors(UserError):
@@ -44,6 +52,12 @@ class UserErrors(UserError):
     def __init__(self, errors: Sequence[UserError]) -> None:
         self.errors = tuple(errors)
         super().__init__("\n".join(str(error) for error in self.errors))
+
+
+def raise_all(errors: Sequence[UserError]) -> None:
+    """Raise the errors as one; return if there are none."""
+    if errors:
+        raise errors[0] if len(errors) == 1 else UserErrors(errors)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ which more is better.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -33,16 +34,25 @@ class MetricDefinition:
         higher_is_better: whether a larger value is better.
         unit: how values are written; ``share`` in percent.
         label: the name in a sentence; ``name`` with spaces when empty.
+        low: smallest possible value; 0 for shares.
     """
 
     name: str
     higher_is_better: bool = True
     unit: Kind = "number"
     label: str = ""
+    low: float = -math.inf
 
     def __post_init__(self) -> None:
         if not self.label:
             object.__setattr__(self, "label", self.name.replace("_", " "))
+        if self.unit == "share":
+            object.__setattr__(self, "low", 0.0)
+
+    @property
+    def high(self) -> float:
+        """Largest possible value."""
+        return 1.0 if self.unit == "share" else math.inf
 
     def reached(self, values: npt.ArrayLike, target: float) -> npt.NDArray[np.bool_]:
         """Whether each value equals the target or is better; False for NaN."""
@@ -73,16 +83,16 @@ METRICS: Mapping[str, MetricDefinition] = {
         MetricDefinition("loss", higher_is_better=False),
         MetricDefinition("macro_f1", unit="share", label="macro F1"),
         MetricDefinition("balanced_accuracy", unit="share"),
-        MetricDefinition("perplexity", higher_is_better=False),
+        MetricDefinition("perplexity", higher_is_better=False, low=1.0),
         MetricDefinition("client_accuracy", unit="share"),
         MetricDefinition("client_accuracy_weighted", unit="share"),
         MetricDefinition("client_accuracy_worst", unit="share"),
         MetricDefinition("client_loss", higher_is_better=False),
         MetricDefinition("objective_loss", higher_is_better=False),
-        MetricDefinition("gradient_norm_squared", higher_is_better=False),
-        MetricDefinition("personal_gradient_norm_squared", higher_is_better=False),
-        MetricDefinition("gradient_norm", higher_is_better=False),
-        MetricDefinition("distance", higher_is_better=False),
+        MetricDefinition("gradient_norm_squared", higher_is_better=False, low=0.0),
+        MetricDefinition("personal_gradient_norm_squared", higher_is_better=False, low=0.0),
+        MetricDefinition("gradient_norm", higher_is_better=False, low=0.0),
+        MetricDefinition("distance", higher_is_better=False, low=0.0),
     )
 }
 """The metrics that fedsim's tasks measure, by name; see :mod:`fedsim.learning.evaluation`."""

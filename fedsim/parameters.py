@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
@@ -145,14 +146,14 @@ def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 _Preparer = Callable[[Any, Path | None], Any]
 
 
-class _Truth:
-    """``true`` or ``false`` in place of a number, which pydantic would read as 1 or 0."""
+class _NoNumber:
+    """``true``, ``false`` or text where a number belongs; pydantic would read it as one."""
 
-    def __init__(self, value: bool) -> None:
+    def __init__(self, value: bool | str) -> None:
         self._value = value
 
     def __repr__(self) -> str:
-        return str(self._value).lower()
+        return repr(self._value) if isinstance(self._value, str) else str(self._value).lower()
 
 
 def _prepared(model: type[Parameters], data: Mapping[Any, Any], folder: Path | None) -> Any:
@@ -173,10 +174,20 @@ def _preparers(model: type[Parameters]) -> list[tuple[str, _Preparer | None, boo
     preparers = []
     for key, info in fields_by_key(model).items():
         omits_null = bool(info.validate_default) or isinstance(info.default, BaseModel)
-        preparer = _preparer(info.annotation)
+        preparer = _preparer(
+            Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+        )
         if preparer is not None or omits_null:
             preparers.append((key, preparer, omits_null))
     return preparers
+
+
+def _parses_text(annotation: Any) -> bool:
+    """Whether a type reads numbers from text of its own, such as a duration from ``5 min``."""
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        return any(isinstance(item, BeforeValidator) for item in metadata) or _parses_text(inner)
+    return any(_parses_text(item) for item in get_args(annotation))
 
 
 def _preparer(annotation: Any) -> _Preparer | None:
@@ -184,7 +195,11 @@ def _preparer(annotation: Any) -> _Preparer | None:
     types_ = alternatives(annotation)
     plain = [item for item in types_ if isinstance(item, type)]
     is_path = any(issubclass(item, Path) for item in plain)
-    refuses_truth = bool({int, float} & set(plain)) and bool not in plain
+    takes_number = bool({int, float} & set(plain))
+    refuses_truth = takes_number and bool not in plain
+    refuses_text = (
+        takes_number and str not in plain and not is_path and not _parses_text(annotation)
+    )
     choices = [word for item in types_ if get_origin(item) is Literal for word in get_args(item)]
     models = [item for item in plain if issubclass(item, BaseModel)]
     default_name = next(
@@ -200,15 +215,17 @@ def _preparer(annotation: Any) -> _Preparer | None:
     elements = [element_types(item) for item in types_]
     of_items = _first([_preparer(item) for items, _ in elements for item in items])
     of_values = _first([_preparer(item) for _, values in elements for item in values])
-    if not (is_path or refuses_truth or default_name or of_items or of_values):
+    if not (is_path or refuses_truth or refuses_text or default_name or of_items or of_values):
         return None
 
     def prepare(value: Any, folder: Path | None) -> Any:
         if isinstance(value, bool):
-            return _Truth(value) if refuses_truth else value
+            return _NoNumber(value) if refuses_truth else value
         if isinstance(value, str | Path):
             if is_path and str(value).startswith(bundled.PREFIX):
                 return bundled.resolved(value)
+            if refuses_text and value not in choices:
+                return _NoNumber(str(value))
             if is_path and folder is not None and value not in choices:
                 return (folder / Path(value).expanduser()).resolve()
             return value

@@ -5,7 +5,7 @@
     server == veth (server's link) == router -- TUN .. relay .. TUN -- client 0
                                              -- TUN .. relay .. TUN -- client 1 ...
 
-Every queue is a kernel token bucket (``tc tbf``) of one packet with a drop-tail buffer. Nothing leaves the namespaces:
+Every queue is a kernel token bucket (``tc tbf``) of one packet and 0.3 ms, with a drop-tail buffer. Nothing leaves the namespaces:
 they have no route to the host, and vanish with the process that holds them.
 """
 
@@ -31,6 +31,8 @@ from benchmarks.validation.relay import Hop, relay
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_TIMER_S = 0.0003  # how late a timer of the kernel may be
+_ETHERNET_BYTES = 14
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SETTINGS = {
     # Nothing learned from one connection may change the next.
@@ -129,9 +131,9 @@ class Net:
             _run("ip addr add 10.0.0.1/30 dev edge")
             _run("ip link set edge up")
             _run("ip route add 10.1.0.0/16 via 10.0.0.2")
-            _shape("edge", server_down_bps, server_buffer_bytes)
+            _shape("edge", server_down_bps, server_buffer_bytes, _ETHERNET_BYTES)
         with self.entered(self._router):
-            _shape("core", server_up_bps, server_buffer_bytes)
+            _shape("core", server_up_bps, server_buffer_bytes, _ETHERNET_BYTES)
         hops = []
         for number, (link, client) in enumerate(zip(links, self.clients, strict=True)):
             net = f"10.1.{number}"
@@ -181,6 +183,11 @@ class Net:
         finally:
             _enter(self._home)
 
+    def join(self, namespace: int) -> None:
+        """Put this process, a fork of the one that made the network, into a namespace for good."""
+        _enter(namespace)
+        os.close(self._stop)
+
     def close(self) -> dict[str, int]:
         """Stop the relay and give up the namespaces; returns the relay's counts."""
         os.close(self._stop)
@@ -223,11 +230,16 @@ def _tun(name: str) -> int:
     return device
 
 
-def _shape(device: str, rate_bps: float, buffer_bytes: int) -> None:
+def _shape(device: str, rate_bps: float, buffer_bytes: int, frame_bytes: int = 0) -> None:
+    """Limit what leaves a device to a rate of IP packets; ``frame_bytes`` is what the device adds to each packet."""
     if rate_bps < math.inf:
-        # A bucket of one packet; tc refuses a limit below it.
-        limit = max(buffer_bytes, 3200)
-        _run(f"tc qdisc add dev {device} root tbf rate {rate_bps:.0f}bit burst 1540 limit {limit}")
+        # A bucket of one packet would lose what the link carries while the kernel's timer is late.
+        bucket = 1540 + round(rate_bps * _TIMER_S / 8)
+        rate_bps *= (1500 + frame_bytes) / 1500
+        limit = max(buffer_bytes, bucket + 1540)
+        _run(
+            f"tc qdisc add dev {device} root tbf rate {rate_bps:.0f}bit burst {bucket} limit {limit}"
+        )
 
 
 def _run(command: str, *descriptors: int) -> None:

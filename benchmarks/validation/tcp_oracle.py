@@ -18,7 +18,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,17 @@ from fedsim.units import NEVER, to_ns
 HERE = Path(__file__).parent
 MEASURED = HERE / "tcp_measured.jsonl"
 TABLE = HERE / "tcp_oracle.md"
+PAGE = HERE.parent.parent / "docs" / "validation.md"
+MARKS = "<!-- transfers -->", "<!-- end of transfers -->"
 PACKET_BYTES = 1500
 LONGEST_S = 60.0
 RELAY_BPS = (
     120e6  # well below what the relay carries; concurrent repetitions stay below it in total
 )
 REPETITIONS = 24
+TRIES = 4
+LATE_S, LATE_SHARE = 0.002, 0.005
+"""A measurement in which a packet was later than either of the two, of the duration, is tried again."""
 
 
 @dataclass(frozen=True)
@@ -165,38 +170,44 @@ def predicted_s(case: Case, transport: Transport) -> list[float]:
 
 def measure(case: Case) -> list[list[float]]:
     """Duration of each flow by the kernel, one list per repetition."""
-    if case.series != "loss":
-        links = [Link(np.inf, np.inf, rtt / 2) for rtt in case.rtt_s]
-        if case.series == "single":
-            links = [Link(case.rate_bps, case.rate_bps, case.rtt_s[0] / 2, 0.0, case.buffer_bytes)]
-            net = Net(links)
-        else:
-            net = Net(links, server_up_bps=case.rate_bps, server_buffer_bytes=case.buffer_bytes)
-        try:
-            repetitions = 3 if case.series == "single" and case.expected_s() < 10 else 1
-            return [_transfers(net, case) for _ in range(repetitions)]
-        finally:
-            net.close()
-    # Repetitions run at the same time, on separate links.
-    fastest = min(case.size_bytes[0] * 8 / case.expected_s(), case.rate_bps)
-    together = max(1, min(REPETITIONS, int(RELAY_BPS / fastest)))
-    link = Link(case.rate_bps, case.rate_bps, case.rtt_s[0] / 2, case.loss, case.buffer_bytes)
-    durations: list[list[float]] = []
-    while len(durations) < REPETITIONS:
-        batch = Case(
-            "loss",
-            case.congestion,
-            case.rate_bps,
-            case.rtt_s * together,
-            case.size_bytes * together,
-            case.start_s * together,
+    if case.series == "loss":
+        # Repetitions run at the same time, on separate links.
+        fastest = min(case.size_bytes[0] * 8 / case.expected_s(), case.rate_bps)
+        together = max(1, min(REPETITIONS, int(RELAY_BPS / fastest)))
+        link = Link(case.rate_bps, case.rate_bps, case.rtt_s[0] / 2, case.loss, case.buffer_bytes)
+        batch = replace(
+            case,
+            rtt_s=case.rtt_s * together,
+            size_bytes=case.size_bytes * together,
+            start_s=case.start_s * together,
         )
-        net = Net([link] * together, seed=len(durations) + 1)
+        durations: list[list[float]] = []
+        while len(durations) < REPETITIONS:
+            seed = len(durations) + 1
+            done = _undisturbed(lambda: Net([link] * together, seed=seed), batch)  # noqa: B023
+            durations += [[duration] for duration in done]
+        return durations
+    if case.series == "single":
+        link = Link(case.rate_bps, case.rate_bps, case.rtt_s[0] / 2, 0.0, case.buffer_bytes)
+        return [_undisturbed(lambda: Net([link]), case) for _ in range(3)]
+    links = [Link(np.inf, np.inf, rtt / 2) for rtt in case.rtt_s]
+    server = {"server_up_bps": case.rate_bps, "server_buffer_bytes": case.buffer_bytes}
+    return [_undisturbed(lambda: Net(links, **server), case)]  # type: ignore[arg-type]
+
+
+def _undisturbed(make: Callable[[], Net], case: Case) -> list[float]:
+    """The durations of the flows, tried again if the host kept the relay from its work; of several tries the best."""
+    best: tuple[float, list[float]] = (float("inf"), [])
+    for _ in range(TRIES):
+        net = make()
         try:
-            durations += [[duration] for duration in _transfers(net, batch)]
+            durations = _transfers(net, case)
         finally:
-            net.close()
-    return durations
+            late_s = net.close().get("late_ns", 0) / 1e9
+        best = min(best, (late_s, durations))
+        if late_s <= max(LATE_S, LATE_SHARE * max(durations)):
+            break
+    return best[1]
 
 
 def _transfers(net: Net, case: Case) -> list[float]:
@@ -267,6 +278,7 @@ def run_missing(series: Sequence[str]) -> None:
     raise_priority(10)
     known = {json.dumps(row["case"]) for row in measurements()}
     todo = [case for case in cases() if case.key not in known and case.series in series]
+    todo.sort(key=lambda case: series.index(case.series))
     with MEASURED.open("a") as file:
         limit = relay_limit()
         print(json.dumps(limit))
@@ -411,7 +423,12 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     text = table(comparisons())
     TABLE.write_text(text)
-    print(text.partition("## Cases")[0])
+    summary = text.partition("## Summary\n")[2].partition("## Cases")[0].strip()
+    page = PAGE.read_text()
+    begin, end = MARKS
+    before, _, rest = page.partition(begin)
+    PAGE.write_text(f"{before}{begin}\n\n{summary}\n\n{end}{rest.partition(end)[2]}")
+    print(summary)
     return 0
 
 

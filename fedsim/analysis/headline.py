@@ -123,9 +123,9 @@ def _name(part: Any) -> str:
 
 
 def notice(run: Run) -> str:
-    """A warning if the run is not complete; empty otherwise."""
+    """A warning if the run is not complete, or the notes of a complete run; empty otherwise."""
     if run.status is Status.COMPLETE:
-        return ""
+        return " ".join(run.info.get("notes", []))
     until = format_duration(run.simulated_s)
     state = {
         Status.RUNNING: "This run is in progress or was killed",

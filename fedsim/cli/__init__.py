@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -81,14 +82,18 @@ class Commands(Suggesting):
 
     def _exit_code(self, args: Sequence[str] | None, settings: dict[str, Any]) -> int:
         install()
+        arguments = sys.argv[1:] if args is None else list(args)
+        show = _show_json if "--json" in arguments else _show
         try:
-            result = super().main(args, **{**settings, "standalone_mode": False})
+            result = super().main(arguments, **{**settings, "standalone_mode": False})
         except UserError as error:
-            for one in error.errors if isinstance(error, UserErrors) else (error,):
-                click.echo(f"error: {one}", err=True)
+            show(error.errors if isinstance(error, UserErrors) else (error,))
             return EXIT_USER
         except click.ClickException as error:
-            error.show()
+            if show is _show:
+                error.show()
+            else:
+                show([UserError(error.format_message())])
             return EXIT_USER
         except (click.Abort, KeyboardInterrupt) as error:
             # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
@@ -100,15 +105,19 @@ class Commands(Suggesting):
             return EXIT_INTERRUPTED
         except OSError as error:
             if error.filename is not None or not is_disk_full(error):
-                return self._defect(error)
+                return self._defect(error, show)
             _drop_output()
             click.echo(f"error: cannot write: {error.strerror}", err=True)
             return EXIT_USER
         except Exception as error:
-            return self._defect(error)
+            if _lacks_memory(error):
+                hint = "use a smaller model, batch or population, or a machine with more memory"
+                show([UserError(f"out of memory: {str(error).splitlines()[0]}", hint=hint)])
+                return EXIT_USER
+            return self._defect(error, show)
         return result if isinstance(result, int) else 0
 
-    def _defect(self, error: Exception) -> int:
+    def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
         """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
         from fedsim.components import users_traceback
 
@@ -117,15 +126,35 @@ class Commands(Suggesting):
             # Its author needs the lines of the file, but none of fedsim's above them.
             traceback.print_exception(type(error), error, users)
             file = users.tb_frame.f_code.co_filename
-            click.echo(f"error: {file}: your own part failed with the lines above", err=True)
+            show([UserError("your own part failed with the lines above", where=file)])
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
-        click.echo(
-            f"internal error: {kind}{error}\nThis is a defect of fedsim; please report it with the lines above.",
-            err=True,
-        )
+        text = f"internal error: {kind}{error}\nThis is a defect of fedsim; please report it with the lines above."
+        if show is _show:
+            click.echo(text, err=True)
+        else:
+            show([UserError(text)])
         return EXIT_DEFECT
+
+
+def _show(errors: Iterable[UserError]) -> None:
+    for error in errors:
+        click.echo(f"error: {error}", err=True)
+
+
+def _show_json(errors: Iterable[UserError]) -> None:
+    """Write errors to standard output, where a script that asked for JSON reads."""
+    rows = [{key: getattr(error, key) for key in ("where", "message", "hint")} for error in errors]
+    click.echo(json.dumps({"errors": rows}, indent=2))
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether memory ran out; torch has an error of its own for a GPU, and none for the rest."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"MemoryError", "OutOfMemoryError"}) or "can't allocate memory" in str(
+        error
+    )
 
 
 def _drop_output() -> None:

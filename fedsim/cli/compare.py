@@ -14,6 +14,7 @@ from rich.console import Console
 
 from fedsim.cli.options import json_option
 from fedsim.cli.progress import bar_columns
+from fedsim.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,28 +40,88 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline", metavar="LABEL", help="Variant that times are relative to; the first by default."
 )
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Metric of the figure; repeat it for one panel each. The first metric by default.",
+)
+@click.option(
+    "--against",
+    type=click.Choice(["time_s", "version", "round", "bytes", "compute_s"]),
+    default="time_s",
+    show_default=True,
+    help="Horizontal axis of the figure: simulated time, server updates, rounds, data moved or client compute time.",
+)
+@click.option("--xlim", metavar="LOW:HIGH", help="Range of the horizontal axis, such as 0:2d.")
+@click.option("--ylim", metavar="LOW:HIGH", help="Range of the vertical axis, such as 85%:95%.")
+@click.option(
+    "--log",
+    type=click.Choice(["x", "y", "xy", "logit"]),
+    help="Logarithmic axes; logit spreads shares near 0 and 1 on the vertical axis.",
+)
+@click.option(
+    "--width",
+    metavar="LENGTH|VENUE",
+    help="Width of the figure: 84mm, 3.25in, or a venue's column and fonts: acm, iclr, icml, ieee, lncs, mlsys, "
+    "nature, neurips, usenix; with -text, such as ieee-text, that of its text.",
+)
+@click.option("--height", metavar="LENGTH", help="Height of the figure.")
+@click.option(
+    "--labels",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Another name for a variant or a setting; may be repeated.",
+)
+@click.option(
+    "--inset",
+    metavar="X[,Y]",
+    help="Ranges of a part of the figure to enlarge in its corner, such as 1d:2d or 1d:2d,90%:94%.",
+)
 @json_option
 def command(
     runs: tuple[Path, ...],
     output: Path | None,
     targets: tuple[str, ...],
     baseline: str | None,
+    metrics: tuple[str, ...],
+    labels: tuple[str, ...],
     as_json: bool,
+    **style: Any,
 ) -> None:
     """Compare RUN... (run folders, or the folder of a sweep) on one page.
 
     Runs that differ in their seed alone form a group; groups are named after what sets their scenarios apart. Writes a
-    page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG) into one folder.
+    page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens
+    with the metric, axes and ranges of the figure.
     """
     from fedsim.analysis.comparison import compare
+    from fedsim.analysis.comparison.figure import FigureStyle
 
+    figure = FigureStyle(metrics, **style)
+    renamed = dict(_renaming(text) for text in labels)
     with _following(quiet=as_json) as on_progress:
-        comparison = compare(runs, targets=targets, baseline=baseline, on_progress=on_progress)
-        page = comparison.write(output if output is not None else _default(runs[0]))
+        comparison = compare(
+            runs, targets=targets, baseline=baseline, labels=renamed, on_progress=on_progress
+        )
+        page = comparison.write(output if output is not None else _default(runs[0]), figure)
     if as_json:
         click.echo(json.dumps(_document(comparison, page), indent=2))
     else:
         _print(comparison, page)
+
+
+def _renaming(text: str) -> tuple[str, str]:
+    # A variant's name may hold "=", such as mu=0.1.
+    old, sign, new = text.rpartition("=")
+    if not (old and sign and new):
+        raise UserError(
+            "write the present name, '=' and the new one",
+            where=f"--labels {text}",
+            hint="for example --labels fedavg=FedAvg",
+        )
+    return old, new
 
 
 def _default(first: Path) -> Path:
@@ -70,17 +131,19 @@ def _default(first: Path) -> Path:
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.headline import headline
+    from fedsim.analysis.comparison.headline import headline, other_targets
 
     return {
         "page": str(page),
         "headline": headline(comparison),
+        "other_targets": other_targets(comparison),
         "cautions": cautions(comparison),
         "no_difference": comparison.no_difference,
         "baseline": comparison.baseline,
         "groups": _rows(comparison.summary),
         "targets": _rows(comparison.targets),
         "pairs": _rows(comparison.pairs),
+        "differing": list(comparison.grouping.differing),
         "left_out": {str(item.path): item.reason for item in comparison.left_out},
     }
 
@@ -95,11 +158,13 @@ def _print(comparison: Comparison, page: Path) -> None:
     from rich.table import Table
 
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.headline import headline
+    from fedsim.analysis.comparison.headline import headline, other_targets
     from fedsim.formatting import format_mean
 
     console = Console()
     console.print(headline(comparison), style="bold", highlight=False)
+    for sentence in other_targets(comparison):
+        console.print(sentence, highlight=False)
     for caution in cautions(comparison):
         console.print(caution, style="yellow", highlight=False)
     table = Table(show_edge=False)
@@ -122,6 +187,10 @@ def _print(comparison: Comparison, page: Path) -> None:
                 cells.append(_reached(at))
         table.add_row(*cells)
     console.print(table)
+    if comparison.grouping.differing:
+        console.print(
+            f"keys that differ: {', '.join(comparison.grouping.differing)}", highlight=False
+        )
     console.print(f"page: {page}", soft_wrap=True, highlight=False)
 
 

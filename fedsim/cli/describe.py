@@ -56,17 +56,7 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
         )
     kinds = [kind] if kind is not None else list(CATALOG.kinds)
     if is_user_reference(part):
-        user_class = load_user_component(part, object, Path.cwd())
-        fitting = [one for one in kinds if issubclass(user_class, CATALOG.kinds[one].base())]
-        if not fitting:
-            bases = {one: CATALOG.kinds[one].base() for one in kinds}
-            raise UserError(
-                f"{user_class.__name__} is not a part of a scenario",
-                where=part,
-                hint="derive it from one of: "
-                + ", ".join(f"{base.__module__}.{base.__name__}" for base in bases.values()),
-            )
-        return [_described(fitting[0], part, CATALOG.adopt(fitting[0], user_class))]
+        return [_of_user(part, kinds)]
     registries = {one: CATALOG.kinds[one].registry() for one in kinds}
     found = [
         _described(one, part, registry[part])
@@ -81,6 +71,21 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
             "a part of your own is file.py:ClassName",
         )
     return found
+
+
+def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
+    entries = {kind: CATALOG.kinds[kind] for kind in kinds}
+    of_function = next((one.of_function for one in entries.values() if one.of_function), None)
+    user_class = load_user_component(part, object, Path.cwd(), of_function)
+    for kind, entry in entries.items():
+        if issubclass(user_class, entry.base()):
+            return _described(kind, part, CATALOG.adopt(kind, user_class))
+    bases = [CATALOG.kinds[kind].base() for kind in kinds]
+    raise UserError(
+        "it is not a part of a scenario",
+        where=part,
+        hint=f"derive it from {' or '.join(f'{base.__module__}.{base.__name__}' for base in bases)}",
+    )
 
 
 def _described(kind: str, name: str, component: type[Component]) -> dict[str, Any]:
@@ -134,5 +139,12 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     click.secho("\nexample", bold=True)
     for line in described["example"].splitlines():
         click.echo(f"  {line}")
-    if described["kind"] == "method":
+    if described["kind"] != "method":
+        return
+    if is_user_reference(described["name"]):
+        from fedsim.cli import methods
+
+        click.secho("\nrules", bold=True)
+        methods.print_rules(methods.describe(described["name"]))
+    else:
         click.echo(f"\nwhat it sends and keeps: fedsim methods show {described['name']}")

@@ -11,6 +11,8 @@ import click
 
 from fedsim.catalog import CATALOG, summary
 from fedsim.cli.options import Suggesting, json_option
+from fedsim.components import is_user_reference
+from fedsim.errors import UserError
 
 
 @click.group(cls=Suggesting)
@@ -37,15 +39,35 @@ def list_(as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def show(name: str, as_json: bool) -> None:
-    """Describe the method NAME (or file.py:ClassName): parameters, what it sends and keeps, its paper."""
+    """Describe the method NAME: parameters, what it sends and keeps, its paper.
+
+    For a method of your own, use 'fedsim describe file.py:ClassName'.
+    """
+    if is_user_reference(name):
+        raise UserError(
+            f"{name} is code of a user, which this command does not run",
+            hint=f"if you trust it: fedsim describe {name}",
+        )
     described = describe(name)
     if as_json:
         click.echo(json.dumps(described, indent=2))
         return
     click.secho(f"{described['title']} ({described['name']})", bold=True)
     click.echo(f"{described['description']}\n")
+    _line("paper", described["paper"])
+    print_rules(described)
+    if described["parameters"]:
+        click.secho("\nparameters", bold=True)
+        for parameter in described["parameters"]:
+            default = parameter["default"]
+            given = "must be given" if default is None else f"default {default}"
+            click.echo(f"  {parameter['key']}: {parameter['kind']}, {given}")
+            click.echo(f"      {parameter['meaning']}")
+
+
+def print_rules(described: dict[str, Any]) -> None:
+    """Print the schedules of a method, and what it sends and keeps."""
     for key in (
-        "paper",
         "schedules",
         "not_asynchronous",
         "brings",
@@ -60,13 +82,6 @@ def show(name: str, as_json: bool) -> None:
         _line(key, described[key])
     if described["needs"]:
         click.echo(f"(not known without values for: {', '.join(described['needs'])})")
-    if described["parameters"]:
-        click.secho("\nparameters", bold=True)
-        for parameter in described["parameters"]:
-            default = parameter["default"]
-            given = "must be given" if default is None else f"default {default}"
-            click.echo(f"  {parameter['key']}: {parameter['kind']}, {given}")
-            click.echo(f"      {parameter['meaning']}")
 
 
 def _line(key: str, value: Any) -> None:
@@ -162,10 +177,15 @@ def _traffic(method: Any) -> dict[str, Any]:
 
     state = built.initial_state(torch.zeros(layout.size))
     memories, prologue = built.memories(), built.prologue()
-    passes = built.compute_factor()
+    passes, operations = built.compute_factor(), built.vector_operations()
+    extra = built.extra_passes()
     before = [] if prologue is None else [("down", prologue.download), ("up", prologue.upload)]
     return {
-        "local_step_takes": [] if passes == 1 else [f"{passes:g} forward and backward passes"],
+        "local_step_takes": [
+            *([] if passes == 1 else [f"{passes:g} forward and backward passes"]),
+            *([f"{operations:g} more operations per parameter"] if operations else []),
+            *([f"{extra:g} more pass per dispatch"] if extra else []),
+        ],
         "before_the_rounds": [
             f"all clients: {sized(vector.name, vector.elements)} {way}"
             for way, vectors in before

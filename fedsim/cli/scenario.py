@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
 
+from fedsim import bundled
 from fedsim.catalog import CATALOG, summary
 from fedsim.cli.options import (
     Suggesting,
@@ -30,7 +32,8 @@ def command() -> None:
 @scenario_argument
 @override_option
 @user_code_option
-def check(scenario: Path, overrides: tuple[str, ...]) -> None:
+@json_option
+def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
     Whatever 'fedsim run' refuses before its first event is refused here with the same message. Nothing is downloaded: a
@@ -46,17 +49,20 @@ def check(scenario: Path, overrides: tuple[str, ...]) -> None:
         from fedsim.sweeps.plan import plan_runs
 
         runs = [planned.loaded for planned in plan_runs(loaded)]
-    shared, missing = Shared(), dict[str, None]()
+    # Each once: the runs of a sweep have much in common.
+    shared, notes = Shared(), dict[str, None]()
     with no_downloads():
         for run in runs:
             try:
-                check_run(run, shared)
+                notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
             except NotOnDisk as error:
-                missing[
-                    f"{error.where}: {error.message}, so what depends on it was not checked"
-                ] = None
-    for note in missing:
-        click.echo(f"note: {note}")
+                note = f"{error.where}: {error.message}, so what depends on it was not checked"
+                notes[f"note: {note}"] = None
+    if as_json:
+        click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes)}, indent=2))
+        return
+    for note in notes:
+        click.echo(note)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
 
 
@@ -80,15 +86,18 @@ def schema() -> None:
 
 
 @command.command("list")
-@click.argument(
-    "folder", type=click.Path(path_type=Path), default=Path("scenarios"), required=False
-)
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
 @json_option
-def list_(folder: Path, as_json: bool) -> None:
-    """List the scenario files under FOLDER (default: scenarios) and the parts a scenario may name."""
-    if not folder.is_dir() and folder != Path("scenarios"):
+def list_(folder: Path | None, as_json: bool) -> None:
+    """List the scenarios that come with fedsim, or those under FOLDER, and the parts a scenario may name."""
+    if folder is None:
+        files = bundled.scenarios()
+    elif folder.is_dir():
+        files = {str(path): path for path in sorted(folder.rglob("*.y*ml"))}
+    else:
         raise UserError("no such folder", where=str(folder))
-    scenarios = {str(path): _title(path) for path in sorted(folder.rglob("*.y*ml"))}
+    described = {name: _description(path) for name, path in files.items()}
+    scenarios = {name: text for name, text in described.items() if text is not None}
     parts = {
         kind: {name: summary(component) for name, component in sorted(entry.registry().items())}
         for kind, entry in CATALOG.kinds.items()
@@ -104,12 +113,24 @@ def list_(folder: Path, as_json: bool) -> None:
                 click.echo(f"  {name:<{width}}  {line}".rstrip())
 
 
-def _title(path: Path) -> str:
-    """The first comment of a scenario file, or its name."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        if line.startswith("#") and line.strip("# "):
-            return line.strip("# ")
-        if line.strip() and not line.startswith("#"):
+def _description(path: Path) -> str | None:
+    """The first sentence of a scenario file's first comment, or its name; None if it is not a scenario."""
+    try:
+        data = read_yaml(path).data
+    except UserError:
+        return "(cannot be read)"
+    if not isinstance(data, dict) or "task" not in data:
+        return None
+    comment: list[str] = []
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        if not line.startswith("#") or (comment and not line.strip("# ")):
             break
-    data = read_yaml(path).data
-    return str(data.get("name", "")) if isinstance(data, dict) else ""
+        comment.append(line.strip("# "))
+    text = " ".join(comment).strip()
+    for end in re.finditer(r"[.!?:](?= +[A-Z\d]| +fedsim )", text):
+        sentence = text[: end.start()]
+        if sentence.count("(") == sentence.count(
+            ")"
+        ):  # "IEEE Trans. Cybern." in brackets ends nothing.
+            return sentence if end[0] != ":" else sentence.rpartition(".")[0] or sentence
+    return text.rstrip(".") or str(data.get("name", ""))

@@ -8,7 +8,7 @@ import inspect as inspection
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim import bundled
-from fedsim.cli.options import Suggesting, json_option
+from fedsim.cli.options import Suggesting, json_option, user_code_option
 from fedsim.errors import UserError
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
@@ -205,7 +205,7 @@ def synthesize(
     from fedsim.traces.synthesis import synthesize as make
 
     if population is None:
-        known = PRESETS | known_families()
+        known: dict[str, Any] = {**PRESETS, **known_families()}
         _print_names({name: item.description for name, item in known.items()}, as_json)
         return
     if devices is None or output is None:
@@ -239,6 +239,7 @@ def synthesize(
 @settings_option
 @output_option
 @force_option
+@user_code_option
 @json_option
 def import_(
     format_: str | None,
@@ -359,7 +360,7 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
         click.echo(f"      {parameter.meaning}")
 
 
-def _known(formats: dict[str, Any], name: str) -> Any:
+def _known(formats: Mapping[str, Any], name: str) -> Any:
     if name not in formats:
         raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(formats)}")
     return formats[name]
@@ -417,7 +418,7 @@ def _warn(bundle: TraceBundle) -> None:
 @click.option(
     "--plot",
     type=path_type,
-    help="Draw the distributions into this file: .png, .svg, .pdf, or a page .html.",
+    help="Draw the distributions into this file: an interactive page .html, or .png, .svg, .pdf.",
 )
 @force_option
 @json_option
@@ -428,7 +429,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     them, how long a device that is online stays, and how speeds and link rates are spread.
     """
     from fedsim.traces.bundle import TraceBundle
-    from fedsim.traces.inspection import as_data, write_plot, write_text
+    from fedsim.traces.inspection import as_data, write_text
     from fedsim.traces.statistics import describe
 
     if plot is not None and plot.exists() and not force:
@@ -445,6 +446,8 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
         write_text(described, console)
     if plot is not None:
+        from fedsim.analysis.bundles import write_plot
+
         write_plot(described, plot)
         click.echo(f"plot written to {plot}", err=True)
 

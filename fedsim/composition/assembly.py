@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
+import numpy.typing as npt
 
+from fedsim.composition.feasibility import Feasibility
+from fedsim.composition.requirements import doubts, population_doubts, refuse
 from fedsim.composition.rules import Rules, build_rules
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
 from fedsim.devices.population import Population
+from fedsim.errors import UserError
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
@@ -64,7 +68,7 @@ class Assembly:
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates."""
-        population, network = self.population, self.population.network
+        network = self.population.network
         down, up = self.rules.traffic_bytes
         transfers = sum(
             network.latency_ns(client, direction) / NS_PER_S
@@ -72,8 +76,13 @@ class Assembly:
             for direction, size in ((Direction.DOWN, down), (Direction.UP, up))
             if size
         )
-        steps = float(self.world.work.steps[client])
-        return transfers + steps * float(population.compute.step_s[client])
+        return transfers + float(self._compute_s[client])
+
+    @cached_property
+    def _compute_s(self) -> npt.NDArray[np.float64]:
+        """Duration of each client's full workload at its nominal speed, (N,)."""
+        step_s = self.population.compute.step_s
+        return self.world.work.nominal_steps(step_s) * step_s
 
 
 def assemble(
@@ -101,13 +110,29 @@ def assemble(
     return Assembly(loaded, world, rules, world.population(rules.method))
 
 
-def check_server(assembly: Assembly) -> None:
-    """Check that :func:`build_server` will succeed, without the cost of building.
+def check_server(assembly: Assembly, least_share: float = 0.0) -> list[UserError]:
+    """Check that :func:`build_server` will succeed, without the cost of building, and that the clients can do the work.
+
+    Args:
+        assembly: the scenario put together.
+        least_share: see :meth:`Feasibility.warnings`.
+
+    Returns:
+        Warnings: settings that are legal but probably not intended.
 
     Raises:
-        UserError: it would not.
+        UserError: the server cannot be built, or the run cannot succeed.
     """
     check_rules(_clients(assembly), _server_rules(assembly), assembly.scenario.seed)
+    feasibility = Feasibility(
+        assembly.scenario, assembly.population, assembly.world.work, assembly.rules.traffic_bytes
+    )
+    refuse(feasibility.errors())
+    return [
+        *doubts(assembly.method, assembly.scenario.server),
+        *population_doubts(assembly.method, assembly.population.availability),
+        *feasibility.warnings(least_share),
+    ]
 
 
 def build_server(

@@ -5,18 +5,25 @@ from __future__ import annotations
 from fedsim.composition.assembly import assemble, check_server
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.shared import Shared
+from fedsim.errors import UserError
 from fedsim.scenario.loading import LoadedScenario
 
 
 def check(
     loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
-) -> None:
+) -> list[UserError]:
     """Check everything that a run refuses before its first event, without running.
+
+    Returns:
+        Warnings: settings that are legal but probably not intended.
 
     Args:
         loaded: the scenario.
         shared: traces and data sets already loaded.
-        timing_only: leave the learning out.
+        timing_only: simulate time only.
+
+    Returns:
+        Warnings: what is probably not meant.
 
     Raises:
         UserError: the one that :func:`fedsim.composition.execution.execute` would raise.
@@ -24,10 +31,11 @@ def check(
     with loaded.locating_errors():
         require_trackers(loaded)
         assembly = assemble(loaded, shared, timing_only=timing_only)
-        check_server(assembly)
+        warnings = check_server(assembly)
         task, rules, scenario = assembly.task, assembly.rules, loaded.scenario
         if rules.learns and task.may_lack_kernel(scenario.training):
             from fedsim.learning.workers import Station
 
             assert rules.execution is not None
             Station(task, rules.method, scenario.training, scenario.seed, rules.execution)
+    return [loaded.located(warning) for warning in warnings]

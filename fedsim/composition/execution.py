@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.checksums import file_sha256
 from fedsim.composition.assembly import (
     Assembly,
     assemble,
@@ -28,10 +28,13 @@ from fedsim.composition.recorded import (
     check_timeline,
     world_seed,
 )
+from fedsim.composition.resuming import load_original
 from fedsim.composition.shared import Shared
 from fedsim.durable import is_disk_full, write_text
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.metrics import DEFINITIONS_KEY, to_document
+from fedsim.network.base import Network
+from fedsim.network.shared import SharedNetwork
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -41,47 +44,44 @@ from fedsim.runs.progress import share_done
 from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
-from fedsim.scenario import own_code
-from fedsim.scenario.comparing import differences, text
-from fedsim.scenario.loading import LoadedScenario, load_scenario
-from fedsim.scenario.source import read_yaml
+from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 if TYPE_CHECKING:
     from fedsim.learning.learner import Learner
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
-MAY_CHANGE = (
-    "training.workers",
-    "training.threads",
-    "training.memory",
-    "training.cuda_graphs",
-    "logging",
-)
-"""What a resumed run may have otherwise, because it never changes a result."""
+_MANY = 0.5
+"""Share of the clients that must be too slow for a deadline, so that a run says so."""
 REFRESH_S = 10
 """Wall seconds between two versions of the page of a run in progress."""
 
 
 OnProgress = Callable[[Progress], None]
+OnWarning = Callable[[UserError], None]
+
+
+def log_warning(warning: UserError) -> None:
+    """Write a warning to the log (logger ``fedsim``)."""
+    logging.getLogger("fedsim").warning("warning: %s", warning)
 
 
 def default_folder(loaded: LoadedScenario) -> Path:
-    """Where a run goes unless told otherwise: ``runs/<name>-seed<seed>`` under the working directory."""
+    """The default run folder: ``runs/<name>-seed<seed>`` in the working directory."""
     return Path("runs") / f"{loaded.scenario.name}-seed{loaded.scenario.seed}"
 
 
 @contextlib.contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage seldom, and that of the run at its end.
+    """Collect garbage rarely during a run, and once at its end.
 
-    Columns and events hold no cycles worth looking for every few hundred objects. But the parts of a run refer to each
-    other, and the collector does not know how large the tensors and columns are that they hold: of many runs in one
-    process it would keep dozens. As all that was there before is out of its sight, the end costs next to nothing.
+    Columns and events form no cycles, so frequent collections would find nothing. The parts of a run do refer to each
+    other, and the collector does not know the size of their tensors: without a collection at the end, dozens of runs
+    could accumulate in one process. Objects that existed before the run are excluded, so this collection is cheap.
     """
     threshold = gc.get_threshold()
     gc.freeze()
@@ -106,23 +106,25 @@ def execute(
     threads: int | None = None,
     live: bool = False,
     on_progress: OnProgress | None = None,
+    on_warning: OnWarning = log_warning,
 ) -> Run:
     """Run a scenario.
 
     Args:
         loaded: the scenario.
-        output: run folder; :func:`default_folder` when None.
-        overwrite: replace a run that is there.
-        timing_only: simulate time alone.
-        timeline: a complete run on whose timeline the scenario learns, instead of simulating time; devices and data
-            split are then of its seed, whatever the scenario's own.
+        output: run folder; :func:`default_folder` if None.
+        overwrite: replace an existing run.
+        timing_only: simulate time only.
+        timeline: a complete run whose timeline is used in place of a simulation; devices and data split then have its
+            seed in place of the scenario's.
         shared: traces and data sets already loaded, to share them between runs.
-        threads: worker threads of local training where the scenario does not say; never changes a result.
-        live: write the report page while the run goes on, and let it load itself again.
-        on_progress: called now and then while the run goes on.
+        threads: worker threads of local training, if the scenario gives none; never changes a result.
+        live: update the report page during the run; an open page reloads itself.
+        on_progress: called several times a second during the run.
+        on_warning: called with each warning about the scenario before the run begins.
 
     Raises:
-        UserError: the scenario's parts do not fit together, the timeline does not fit, or the folder cannot be used.
+        UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
     """
     began = time.perf_counter()
     if loaded.scenario.sweep is not None:
@@ -135,11 +137,13 @@ def execute(
         raise UserError(
             "there is nothing to do: --timeline takes the time from a run, --timing-only leaves out the rest"
         )
-    # Everything that can be wrong with the scenario is found before the folder is made.
+    # Mistakes in the scenario are found before the folder is created.
     with loaded.locating_errors():
         require_trackers(loaded)
         assembly = _assemble(loaded, shared, timing_only, timeline)
-        check_server(assembly)
+        warnings = check_server(assembly, _MANY)
+    for warning in warnings:
+        on_warning(loaded.located(warning))
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with loaded.locating_errors(), folder.claimed(overwrite=overwrite):
         folder.begin(
@@ -152,6 +156,7 @@ def execute(
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
+                **({"notes": [warning.message for warning in warnings]} if warnings else {}),
                 **environment(),
             },
         )
@@ -171,7 +176,7 @@ def execute(
                     live=live,
                 )
             except UserError:
-                # A mistake that only the making of the learner could show: leave nothing behind.
+                # A mistake that shows only when the learner is built: leave nothing behind.
                 writer.close()
                 folder.remove()
                 raise
@@ -199,17 +204,18 @@ def resume(
     live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
-    """Finish a run that was killed or interrupted, with the result it would have had.
+    """Finish a run that was killed or interrupted; the result is that of an uninterrupted run.
 
     The time plane is replayed from the start, which is cheap; training goes on from the last checkpoint.
 
     Args:
-        path: the run folder; its scenario stays as it is.
-        overrides: values to go on with by dotted path, of those in :data:`MAY_CHANGE`.
+        path: the run folder.
+        overrides: values to change, by dotted path; see :data:`fedsim.composition.resuming.MAY_CHANGE`.
         shared, threads, live, on_progress: as in :func:`execute`.
 
     Raises:
-        UserError: there is no such run, it is damaged, it was made in another way, or more is to change than may.
+        UserError: there is no such run, it is damaged, its scenario or code has changed, or an override is not
+            allowed.
     """
     began = time.perf_counter()
     folder = RunFolder(path)
@@ -217,21 +223,17 @@ def resume(
     with folder.reclaimed():
         info = folder.read_info()
         if info["status"] == Status.COMPLETE:
-            return _finished(Run(folder))
+            return _checked(Run(folder))
         if not folder.has_begun:
             raise UserError(
                 "the run was killed before it began, so there is nothing to resume",
                 where=str(path),
                 hint="run its scenario again, with this folder as the output",
             )
-        _require_original_scenario(folder, info)
-        loaded = _load_again(folder, info)
-        if overrides:
-            loaded = _changed(loaded, overrides)
+        loaded = load_original(folder, info, overrides)
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
-        check_server(assembly)
         folder.update_info(status=Status.RUNNING, resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=assembly.task.clients) as writer:
             return _Execution(
@@ -247,104 +249,20 @@ def resume(
             ).run()
 
 
-def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
-    """The scenario of a run.
-
-    Raises:
-        UserError: a file of the user has changed, or a part cannot be imported again.
-    """
-    errors = changed_code(folder, info)
-    if errors:
-        raise errors[0] if len(errors) == 1 else UserErrors(errors)
-    try:
-        return load_scenario(folder.scenario)
-    except UserError as error:
-        references = info.get("user_code", {})
-        given = [name for name in references if name.startswith(f"{own_code.FOLDER}/")]
-        if not given:
-            raise
-        raise UserError(
-            f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
-            where=str(folder.path),
-            hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
-        ) from error
-
-
-def changed_code(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
-    """One error per file of users' code that has changed since the run began; none of it is imported."""
-    errors = []
-    for name, digest in info.get("user_code", {}).items():
-        path = folder.path / name.rpartition(":")[0]
-        if digest is not None and path.is_file() and file_sha256(path) != digest:
-            errors.append(
-                UserError(
-                    "the code has changed since the run began",
-                    where=str(path),
-                    hint="undo the change, or begin a new run",
-                )
-            )
-    return errors
-
-
-def _finished(run: Run) -> Run:
-    """A complete run, whose page is written if a crash came before it.
+def _checked(run: Run) -> Run:
+    """A complete run; its page is written if the process was killed before it was.
 
     Raises:
         UserError: a file of the run is missing or damaged.
     """
-    problems = run.folder.problems(run.info)
-    if problems:
-        raise problems[0] if len(problems) == 1 else UserErrors(problems)
+    raise_all(run.folder.problems(run.info))
     if not run.folder.report.exists():
         run.report()
     return run
 
 
-def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
-    """Refuse to go on with a scenario that was edited after the run began.
-
-    Raises:
-        UserError: its file has changed; the message names the keys, where the original is still there.
-    """
-    try:
-        folder.require_unchanged(info, folder.scenario)
-    except UserError:
-        try:
-            before, now = (
-                read_yaml(path).data for path in (folder.original_scenario, folder.scenario)
-            )
-            changes = [
-                f"{key} was {text(old)} and is {text(new)}"
-                for key, old, new in differences(before, now)
-            ]
-        except UserError:
-            changes = []
-        raise UserError(
-            f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
-            where=str(folder.scenario),
-            hint=f"undo the change (the original is {folder.original_scenario}), or begin a new run; "
-            "'fedsim resume -s' changes the settings that may differ",
-        ) from None
-
-
-def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
-    changed = loaded.changed(overrides)
-    refused = [
-        UserError(
-            f"{path} belongs to what the run computes, and cannot change on the way",
-            where=changed.source.value_place(tuple(path.split("."))),
-            hint=f"a resumed run may change {', '.join(MAY_CHANGE)}; for all else begin a new run",
-        )
-        for path, _, _ in differences(loaded.resolved(), changed.resolved())
-        if not any(f"{path}.".startswith(f"{allowed}.") for allowed in MAY_CHANGE)
-    ]
-    if refused:
-        raise refused[0] if len(refused) == 1 else UserErrors(refused)
-    return changed
-
-
 class _Execution:
-    """One run on its way."""
+    """A run in progress."""
 
     def __init__(
         self,
@@ -435,14 +353,14 @@ class _Execution:
         self._grace.stop_if_requested()
 
     def _on_update(self) -> None:
-        """Report progress after a server update, and end the run here if the process was told to end."""
+        """Report progress after a server update, and end the run if the process received a signal to stop."""
         if self._on_progress is not None:
             self._report_progress(self._on_progress)
         if self._live:
             self._refresh_report()
         if self._grace.requested is not None:
             if self._learner is not None:
-                # What is pending is trained first, so that the checkpoint holds it.
+                # Pending work is trained first, so that the checkpoint contains it.
                 self._learner.flush()
                 self._on_rest(self._learner)
             self._grace.stop_if_requested()
@@ -462,7 +380,7 @@ class _Execution:
         )
 
     def _refresh_report(self) -> None:
-        """Write the page of a run in progress, at most a twentieth of the time."""
+        """Update the page of a run in progress; takes at most a twentieth of the wall time."""
         began = time.monotonic()
         if began < self._refresh_at:
             return
@@ -475,11 +393,11 @@ class _Execution:
         self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
 
     def run(self) -> Run:
-        """Simulate, learn, and close the books.
+        """Simulate, train, and finish the run folder.
 
         Raises:
-            UserError: something the scenario asked for turned out impossible on the way.
-            InvariantViolation: the finished run contradicts itself.
+            UserError: the run cannot continue because of the scenario or the machine.
+            InvariantViolation: the finished run is inconsistent.
         """
         try:
             with grace(self._grace):
@@ -499,7 +417,7 @@ class _Execution:
                 raise self._no_room() from error
             begun = self._resumed or self._server.dispatched
             if isinstance(error, UserError) and not begun:
-                # A mistake that only the run could show, before anything was done: leave nothing behind.
+                # A mistake that shows before the first dispatch: leave nothing behind.
                 self._writer.close()
                 self._folder.remove()
                 raise
@@ -515,8 +433,10 @@ class _Execution:
         return run
 
     def _no_room(self) -> UserError:
-        """Leave a run that ran out of disk space such that it can be resumed."""
+        """Interrupt a run that ran out of disk space, so that it can be resumed."""
         self._folder.make_room()
+        with contextlib.suppress(OSError):
+            self._writer.close()  # Rows that do not fit are simulated again.
         with contextlib.suppress(OSError, UserError):
             self._leave(Status.INTERRUPTED)
         return self._folder.no_room()
@@ -528,7 +448,7 @@ class _Execution:
             self._trackers.finish(status, _summary(info))
         if self._live:
             with contextlib.suppress(UserError):
-                Run(self._folder).report()  # An open page stops loading itself again.
+                Run(self._folder).report()  # The final page no longer reloads itself.
 
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
@@ -552,7 +472,7 @@ class _Execution:
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
-        # The tables alone do not tell how long a run went on after its last event.
+        # A run may go on after its last event, so its end is not in the tables.
         folder.update_info(simulated_s=simulated_s)
         began = time.perf_counter()
         run = Run(folder, scenario)
@@ -568,6 +488,7 @@ class _Execution:
             bytes_down_per_dispatch=down_bytes,
             bytes_up_per_dispatch=up_bytes,
             prologue=assembly.rules.prologue_bytes is not None,
+            **_flows(assembly.population.network),
             metrics=dict(self._metrics),
             wall_s=wall_s,
             wall_learning_s=self._learning.seconds,
@@ -587,7 +508,7 @@ def _summary(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Stopwatch:
-    """Sums the wall time spent inside its ``with`` blocks."""
+    """Total wall time of its ``with`` blocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -601,7 +522,7 @@ class _Stopwatch:
 
 
 class _TimedPlane:
-    """The learner, with the wall time spent in it counted."""
+    """The learner, with a stopwatch for its wall time."""
 
     def __init__(self, learner: Learner, stopwatch: _Stopwatch) -> None:
         self._learner = learner
@@ -622,3 +543,21 @@ class _TimedPlane:
         self.asked_for_losses = True
         with self._stopwatch:
             return self._learner.training_losses(dispatch_ids)
+
+
+def _flows(network: Network) -> dict[str, Any]:
+    """The other traffic of a shared network, for ``run.json``."""
+    if not isinstance(network, SharedNetwork) or not network.flows:
+        return {}
+    return {
+        "flows": [
+            {
+                "source": flow.source,
+                "target": flow.target,
+                "size_bytes": flow.size_bytes,
+                "start_s": flow.start_ns / NS_PER_S,
+                "arrived_s": None if end_ns >= NEVER else end_ns / NS_PER_S,
+            }
+            for flow, end_ns in zip(network.flows, network.flow_ends_ns, strict=True)
+        ]
+    }

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fedsim.composition.assembly import Assembly
 from fedsim.composition.world import full_work
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError, raise_all
 from fedsim.outcomes import Outcome
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import outcome_codes
@@ -99,7 +99,7 @@ def check_timeline(run: Run, loaded: LoadedScenario) -> None:
                 hint="run the scenario without --timeline",
             )
         )
-    _raise(problems)
+    raise_all(problems)
 
 
 def check_assembly(run: Run, assembly: Assembly) -> None:
@@ -158,12 +158,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
         ineligible == run.info["ineligible_clients"],
         "the number of clients with too little memory differs from the recorded run",
     )
-    _raise(problems)
-
-
-def _raise(problems: list[UserError]) -> None:
-    if problems:
-        raise problems[0] if len(problems) == 1 else UserErrors(problems)
+    raise_all(problems)
 
 
 def _about_time(scenario: Mapping[str, Any]) -> dict[str, Any]:

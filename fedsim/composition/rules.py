@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
+from fedsim.composition.requirements import refuse, unmet_requirements, unmet_target
 from fedsim.composition.world import World
 from fedsim.errors import UserError
-from fedsim.learning.metrics import Metric
+from fedsim.formatting import format_bytes
+from fedsim.learning.metrics import Metric, definitions
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
-from fedsim.methods.requirements import check_requirements
-from fedsim.metrics import definition
+from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import ITEM_BYTES, Task
@@ -33,12 +35,14 @@ class Rules:
         learns: whether a model is trained; otherwise only time is simulated.
         method: the learning rules.
         metrics: metrics besides those of every run.
+        measured: the metrics that the run may measure, by name; empty if only time is simulated.
     """
 
     scenario: Scenario
     learns: bool
     method: Method
     metrics: tuple[Metric, ...]
+    measured: Mapping[str, MetricDefinition]
 
     @cached_property
     def execution(self) -> Execution | None:
@@ -74,20 +78,18 @@ class Rules:
         if not target:
             return None
 
-        own = {metric.column: metric.definition for metric in self.metrics}
-
         def reached(metrics: Mapping[str, float]) -> bool:
-            unknown = [name for name in target if name not in metrics]
-            if unknown:
+            missing = [name for name in target if name not in metrics]
+            if missing:
                 raise UserError(
-                    f"there is no metric '{unknown[0]}' to stop at",
+                    f"there is no metric '{missing[0]}' to stop at",
                     where="stop.target",
                     hint=f"metrics of this task: {', '.join(sorted(metrics))}"
                     if metrics
                     else "the data set has no test samples, which every metric needs",
                 )
             return all(
-                bool(definition(name, own).reached(metrics[name], value))
+                bool(self.measured[name].reached(metrics[name], value))
                 for name, value in target.items()
             )
 
@@ -117,12 +119,38 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
             where="stop.target",
             hint="remove stop.target, or run a task that trains a model without --timing-only",
         )
+    if not timing:
+        _check_model_fits(world.task.layout.size * ITEM_BYTES[scenario.training.dtype])
     if not timing and _asks_for_hardware(scenario.training):
         _execution(scenario.training)
     method = build_method(scenario, world.task, world.availability_cycle_s, learns=not timing)
-    check_requirements(method, scenario.server.schedule.type)
     metrics = tuple(part.create() for part in scenario.evaluation.metrics)
-    return Rules(scenario, not timing, method, metrics)
+    measured = (
+        {} if timing else definitions(world.task, scenario.evaluation, metrics, method.personal)
+    )
+    target = {} if timing else scenario.stop.target
+    refuse(
+        [
+            *unmet_requirements(method, scenario.server, world.task.clients, learns=not timing),
+            *unmet_target(target, measured),
+        ]
+    )
+    return Rules(scenario, not timing, method, metrics, measured)
+
+
+def _check_model_fits(model_bytes: int) -> None:
+    """Refuse a model that is larger than the memory of this machine.
+
+    Raises:
+        UserError: it is.
+    """
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if model_bytes > memory_bytes:
+        raise UserError(
+            f"the model takes {format_bytes(model_bytes)}, but this machine has {format_bytes(memory_bytes)} of memory",
+            where="task.model",
+            hint="make it smaller, or simulate time alone (fedsim run --timing-only)",
+        )
 
 
 def _asks_for_hardware(training: Training) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.requirements import require_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
@@ -37,6 +38,9 @@ Int64Array = npt.NDArray[np.int64]
 _PartName = Literal["compute", "availability", "network"]
 
 _DAY_S = 86_400.0
+_FLOPS_PER_PARAMETER = 6.0
+"""Operations per parameter and sample of a pass through dense layers: 2 forward and 4 backward (Kaplan et al., Scaling
+Laws for Neural Language Models, 2020, section 2.1); used where the operations of the model are not known."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class World:
         rows = self._device_rows(main)
         memory = _memory_of(main, rows, devices)
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
+        for part in get_args(_PartName):
+            require_tables(getattr(devices, part).params, self._bundle(part), f"devices.{part}")
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
         )
@@ -129,18 +135,25 @@ class World:
         offset_ns: Int64Array | int = 0,
     ) -> DeviceContext:
         bundle, task = self._bundle(part), self.task
-        # Counting FLOPs may take a forward and a backward pass, so it is done only if the compute model needs them.
-        counted = self.scenario.devices.compute.type.needs_flops or not task.learns
+        # Counting FLOPs may take a forward and a backward pass, so it is done only if they are needed.
+        operations = method.vector_operations()
+        needs_flops = self.scenario.devices.compute.type.needs_flops or operations
+        flops = task.flops_per_sample() if needs_flops or not task.learns else None
+        batch = np.minimum(task.samples, self.scenario.training.batch_size)
+        factor = method.compute_factor() + method.extra_passes() / np.maximum(self.work.steps, 1)
+        if operations:
+            pass_flops = batch * (flops or _FLOPS_PER_PARAMETER * task.layout.trainable)
+            factor = factor + operations * task.layout.trainable / np.maximum(pass_flops, 1)
         return DeviceContext(
             clients=task.clients,
             seed=self.scenario.seed,
             folder=self.folder,
             bundle=bundle,
             device_rows=self._device_rows(bundle),
-            batch_samples=np.minimum(task.samples, self.scenario.training.batch_size),
-            flops_per_sample=task.flops_per_sample() if counted else None,
+            batch_samples=batch,
+            flops_per_sample=flops,
             eligible=eligible,
-            compute_factor=method.compute_factor(),
+            compute_factor=factor,
             offset_ns=self._offset_ns(bundle, offset_ns),
         )
 

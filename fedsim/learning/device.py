@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -37,7 +38,7 @@ class Execution:
     autocast: torch.dtype | None
     threads: int
     others: tuple[torch.device, ...] = ()
-    cuda_graphs: bool = False
+    cuda_graphs: Literal["auto"] | bool = False
 
     @classmethod
     def of(cls, training: Training) -> Execution:
@@ -72,7 +73,7 @@ class Execution:
             autocast=torch.bfloat16 if training.autocast == "bfloat16" else None,
             threads=1 if on_cuda else training.threads or usable_cores(),
             others=tuple(devices[1:]),
-            cuda_graphs=on_cuda and training.cuda_graphs,
+            cuda_graphs=training.cuda_graphs if on_cuda else False,
         )
 
     def describe(self) -> Mapping[str, str | int]:

@@ -17,12 +17,10 @@ from fedsim.learning.device import Execution, reproducible
 from fedsim.learning.kernels.loop import BoundModules
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import (
-    CLIENT_METRICS,
-    OBJECTIVE_METRICS,
-    QUADRATIC_METRICS,
     Metric,
     Predictions,
     default_metrics,
+    definitions,
 )
 from fedsim.learning.metrics.accuracy import Accuracy
 from fedsim.learning.objective import Objective
@@ -112,11 +110,6 @@ class SupervisedEvaluator:
                 else Samples(task, task.client_test_x, task.client_test_y, execution)
             )
 
-    @property
-    def definitions(self) -> Sequence[MetricDefinition]:
-        """Direction and unit of the metrics of :meth:`measure`."""
-        return [metric.definition for metric in self._metrics]
-
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
         """All metrics of one model (P,) on the shared test samples; none without test samples."""
@@ -200,6 +193,7 @@ class Measurement:
         self._method = station.method
         self._store = store
         self._per_client = evaluation.per_client or station.method.personal
+        self._definitions = definitions(task, evaluation, metrics, station.method.personal)
         self._objective: Objective | None = None
         self._evaluator: SupervisedEvaluator | AnalyticTask
         if isinstance(task, AnalyticTask):
@@ -216,13 +210,7 @@ class Measurement:
     @property
     def definitions(self) -> dict[str, MetricDefinition]:
         """Direction and unit of the metrics that the run may measure, by name."""
-        evaluator = self._evaluator
-        measured = (
-            *(QUADRATIC_METRICS if isinstance(evaluator, AnalyticTask) else evaluator.definitions),
-            *(CLIENT_METRICS if self._per_client else ()),
-            *(OBJECTIVE_METRICS if self._objective is not None else ()),
-        )
-        return {definition.name: definition for definition in measured}
+        return self._definitions
 
     def measure(self, server: ServerState) -> Metrics:
         """Metrics of one version. May run on several threads at once."""

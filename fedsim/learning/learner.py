@@ -339,8 +339,8 @@ class Learner:
             return self._measurement.of_clients(self.server)
 
     def describe(self) -> dict[str, str | int]:
-        """Everything that the bits of the results may depend on, for ``run.json``."""
-        return {**self.station.describe(), **self.workers.describe()}
+        """Everything that the bits of the results may depend on, and notes, for ``run.json``."""
+        return {**self.station.describe(), **self.workers.describe(), **self.station.notes()}
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 

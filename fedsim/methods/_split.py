@@ -148,6 +148,7 @@ class SplitMethod(Method):
     the method declares otherwise.
     """
 
+    paper_schedules = ("sync",)
     personal = True
     params: SplitParams
     collect: Sequence[Collected] = ()

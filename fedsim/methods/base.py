@@ -325,26 +325,30 @@ class Updates(Protocol):
 class Method(Component, ABC):
     """A method of federated learning.
 
-    A method declares what it needs from the rest of the scenario; :mod:`fedsim.methods.requirements` checks it. A need
-    that depends on parameters is set in the constructor.
+    A method declares what it needs from the rest of the scenario, which :mod:`fedsim.composition.requirements` checks.
+    A need that depends on parameters is set in the constructor.
 
     Attributes:
         title: name as written in the literature.
         paper: authors, title, venue, and the algorithm or equation implemented.
+        paper_schedules: schedules that the paper describes the method under; empty if any will do.
         only_synchronous: why the method is meaningless under asynchronous schedules; empty if it is not.
         needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not.
         needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not.
         needs_no_momentum: why local steps must be SGD without momentum; empty if they need not.
         personal: whether clients keep a part of the model for themselves.
+        weights_population: whether a client's weight is its share of all clients, those that are offline included.
     """
 
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""
+    paper_schedules: ClassVar[Sequence[str]] = ()
     only_synchronous: str = ""
     needs_plain_sgd: str = ""
     needs_sgd: str = ""
     needs_no_momentum: str = ""
     personal: ClassVar[bool] = False
+    weights_population: bool = False
 
     def __init__(self, params: Any, context: MethodContext) -> None:
         self.params = params
@@ -379,8 +383,20 @@ class Method(Component, ABC):
         return None
 
     def compute_factor(self) -> float:
-        """Time of one local step, relative to one forward and backward pass on one mini-batch."""
+        """Forward and backward passes of one local step."""
         return 1.0
+
+    def extra_passes(self) -> float:
+        """Forward and backward passes of a dispatch besides those of its local steps."""
+        return 0.0
+
+    def vector_operations(self) -> float:
+        """Additions and multiplications per parameter in one local step, beyond those of the optimizer.
+
+        Count what the local rule does to the gradient, and what is summed up over the steps; work that is done once
+        per dispatch is left out.
+        """
+        return 0.0
 
     # -- the rules --------------------------------------------------------------------------------------------------
 

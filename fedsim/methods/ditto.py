@@ -11,7 +11,8 @@ from pydantic import Field
 
 from fedsim.methods.base import Cohort, LocalUpdate, Memory, ServerState, Tensor, Trainer
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
-from fedsim.methods.local_rules import proximal_rule
+from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
+from fedsim.methods.phases import phase_steps, run_phase
 
 
 class DittoParams(FedAvgParams):
@@ -29,9 +30,9 @@ class Ditto(FedAvg):
     """FedAvg for a global model, and a personal model of each client.
 
     A dispatch trains twice: the global model as in FedAvg, then the client's personal model v_i on its own objective
-    plus ``attraction`` / 2 x ||v_i - w_received||^2. Personal models start as the initial model and never leave the
-    client. With ``attraction: 0`` personal models are trained independently; with a large ``attraction`` they approach
-    the global model.
+    plus ``attraction`` / 2 x ||v_i - w_received||^2. A client that stops midway has trained the global model first.
+    Personal models start as the initial model and never leave the client. With ``attraction: 0`` personal models are
+    trained independently; with a large ``attraction`` they approach the global model.
     """
 
     name = "ditto"
@@ -49,17 +50,24 @@ class Ditto(FedAvg):
         """One step on the global model plus those on the personal one."""
         return 1.0 + self.params.personal_steps
 
+    def vector_operations(self) -> float:
+        """The pull on the personal model."""
+        return PROXIMAL_OPERATIONS * self.params.personal_steps if self.params.attraction else 0.0
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Training of the global model, then of the personal one."""
-        update = super().local_update(cohort, trainer)
-        trained = trainer.run(
+        start, strength = cohort.down["model"], self.params.attraction
+        on_global, on_personal = phase_steps(cohort, 1.0, self.params.personal_steps)
+        sent = run_phase(trainer, cohort, start, on_global)
+        kept = run_phase(
+            trainer,
             cohort,
             cohort.memory["personal"],
-            rule=proximal_rule(cohort.down["model"], self.params.attraction),
-            steps=np.ceil(cohort.steps * self.params.personal_steps - 1e-9).astype(np.int64),
+            on_personal,
+            rule=lambda rows: proximal_rule(start[rows], strength),
             phase=1,
         )
-        return LocalUpdate(update.vectors, update.loss, {"personal": trained.model})
+        return LocalUpdate({"delta": sent.model.sub_(start)}, sent.loss, {"personal": kept.model})
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

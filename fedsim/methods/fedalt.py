@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+
 from pydantic import Field
 
 from fedsim.methods._split import SplitMethod
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedsim_method import FedSimParams
+from fedsim.methods.phases import phase_steps, run_phase
 
 
 class FedAltParams(FedSimParams):
@@ -21,8 +23,9 @@ class FedAlt(SplitMethod):
     """Clients first train their personal part, then the shared part with the new personal one; the server averages.
 
     A dispatch of K local steps makes ``personal_steps`` x K steps on the personal part with the shared part frozen,
-    then K steps on the shared part with the personal part frozen. A step of either kind takes the time of one forward
-    and backward pass. With ``personal: none`` it is FedAvg; with ``personal: all`` every client trains alone.
+    then K steps on the shared part with the personal part frozen. A client that stops midway has done its personal
+    steps first, and perhaps none on the shared part. A step of either kind takes the time of one forward and backward
+    pass. With ``personal: none`` it is FedAvg; with ``personal: all`` every client trains alone.
     """
 
     name = "fedalt"
@@ -41,17 +44,26 @@ class FedAlt(SplitMethod):
         start, split = self.start(cohort), self.split
         if not split.personal_size:
             return super().local_update(cohort, trainer)
-        trained = trainer.run(
+        on_shared = 1.0 if split.shared_size else 0.0
+        personal, shared = phase_steps(cohort, self.params.personal_steps, on_shared)
+        trained = run_phase(
+            trainer,
             cohort,
             start,
-            steps=np.ceil(cohort.steps * self.params.personal_steps - 1e-9).astype(np.int64),
+            personal,
             learning_rate_scale=self.learning_rate_scale(shared=not split.shared_size),
         )
         if split.shared_size:
-            trained = trainer.run(
+            first_loss = trained.loss
+            trained = run_phase(
+                trainer,
                 cohort,
                 trained.model,
+                shared,
                 learning_rate_scale=self.learning_rate_scale(personal=False),
                 phase=1,
             )
+            if not shared.all():
+                begun = cohort.column(shared > 0, first_loss).squeeze(1).bool()
+                trained = replace(trained, loss=trained.loss.where(begun, first_loss))
         return self.sent_and_kept(start, trained)

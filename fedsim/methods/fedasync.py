@@ -7,8 +7,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState, Trainer, Updates, Vector
-from fedsim.methods.local_rules import proximal_rule
+from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Method,
+    MethodContext,
+    ServerState,
+    Trainer,
+    Updates,
+    Vector,
+)
+from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
 from fedsim.methods.staleness import StalenessParams, population_weights
 
 
@@ -39,8 +48,13 @@ class FedAsync(Method):
         "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1 and section 5.2; "
         "form delta: Li et al., FedCompass, ICLR 2024, Algorithm 1 with single updates"
     )
+    paper_schedules = ("async",)
     companions = {"schedule": {"name": "async"}}
     Params = FedAsyncParams
+
+    def __init__(self, params: FedAsyncParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.weights_population = params.form == "delta"
 
     def upload(self) -> Sequence[Vector]:
         """The local model, or its change."""
@@ -49,6 +63,10 @@ class FedAsync(Method):
     @property
     def _mixes(self) -> bool:
         return bool(self.params.form == "mixing")
+
+    def vector_operations(self) -> float:
+        """The proximal term."""
+        return PROXIMAL_OPERATIONS if self.params.proximal else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Local training with the proximal term, if there is one."""

@@ -19,7 +19,7 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
-from fedsim.methods.local_rules import proximal_rule
+from fedsim.methods.local_rules import PROXIMAL_OPERATIONS, proximal_rule
 
 
 class FedATParams(WeightedParams):
@@ -51,6 +51,7 @@ class FedAT(Method):
         "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
         "Asynchronous Tiers, SC 2021, Algorithm 1 and equation 4"
     )
+    paper_schedules = ("tiered",)
     companions = {"schedule": {"name": "tiered"}}
     Params = FedATParams
 
@@ -68,6 +69,10 @@ class FedAT(Method):
             "tiers": model.unsqueeze(0).clone(),
             "tier_updates": torch.zeros(1, dtype=torch.int64),
         }
+
+    def vector_operations(self) -> float:
+        """The proximal term."""
+        return PROXIMAL_OPERATIONS if self.params.proximal else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Local training with the proximal term, if there is one."""

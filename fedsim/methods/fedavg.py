@@ -43,6 +43,7 @@ class FedAvg(Method):
         "McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017, "
         "Algorithm 1 (server learning rate: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 1)"
     )
+    paper_schedules = ("sync",)
     plain_buffers: ClassVar[bool] = False
     """Whether buffers of the model are averaged plainly, whatever the coefficients and the server learning rate."""
     Params: ClassVar[type[Parameters]] = FedAvgParams

@@ -51,6 +51,7 @@ class FedAwe(Method):
         "Xiang et al., Efficient Federated Learning against Heterogeneous and Non-stationary Client Unavailability, "
         "NeurIPS 2024, Algorithm 1"
     )
+    paper_schedules = ("sync",)
     Params = FedAweParams
     only_synchronous = "clients wait for the model that contains their update"
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.base import Updates
+from fedsim.methods.base import MethodContext, Updates
 from fedsim.methods.fedavg import FedAvg
 from fedsim.methods.staleness import StalenessParams, population_weights
 
@@ -39,8 +39,13 @@ class FedBuff(FedAvg):
         "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1; "
         "scale population: Li et al., FedCompass, ICLR 2024, App. E.2"
     )
+    paper_schedules = ("buffered",)
     companions = {"schedule": {"name": "buffered"}}
     Params = FedBuffParams
+
+    def __init__(self, params: FedBuffParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.weights_population = params.scale == "population"
 
     def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
         """The weight of each update's staleness times its client's share, (C,)."""

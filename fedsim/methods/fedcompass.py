@@ -43,7 +43,9 @@ class FedCompass(Method):
         "Li et al., FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a "
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 and 3; +M and +N: section 5.2"
     )
+    paper_schedules = ("compass",)
     companions = {"schedule": {"name": "compass"}}
+    weights_population = True
     Params = FedCompassParams
 
     def initial_state(self, model: Tensor) -> ServerState:

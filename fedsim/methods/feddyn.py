@@ -41,6 +41,7 @@ class FedDyn(Method):
     name = "feddyn"
     title = "FedDyn"
     paper = "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, Algorithm 1 and equation 1"
+    paper_schedules = ("sync",)
     only_synchronous = "the server averages models that were trained from one version"
     Params = FedDynParams
 
@@ -51,6 +52,10 @@ class FedDyn(Method):
     def initial_state(self, model: Tensor) -> ServerState:
         """The model and h = 0."""
         return {"model": model, "h": model.new_zeros(model.shape)}
+
+    def vector_operations(self) -> float:
+        """The pull (a difference, a product, a sum) and g_i."""
+        return 4.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Steps on the regularized objective, and the new g_i."""

@@ -71,6 +71,7 @@ class FedLga(Method):
         "Li et al., FedLGA: Towards System-Heterogeneity of Federated Learning via Local Gradient Approximation, "
         "IEEE Transactions on Cybernetics 54(1), 2024, Algorithms 1 and 2"
     )
+    paper_schedules = ("sync",)
     Params = FedLgaParams
 
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
@@ -90,6 +91,10 @@ class FedLga(Method):
         if not self._remembers:
             return {"model": model}
         return {"model": model, "full": model.new_full(model.shape, math.nan)}
+
+    def extra_passes(self) -> float:
+        """The gradient at the last local model, with ``last_grad``."""
+        return 1.0 if self.params.grad_source == "last_grad" else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Plain local training; with ``last_grad`` also a gradient at its end, at the next mini-batch."""

@@ -36,6 +36,7 @@ class FedVarp(Method):
         "Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in Federated "
         "Learning, UAI 2022, Algorithm 2"
     )
+    paper_schedules = ("sync",)
     Params = FedVarpParams
 
     def memories(self) -> Mapping[str, Memory]:

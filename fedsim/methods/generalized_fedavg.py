@@ -60,6 +60,7 @@ class GeneralizedFedAvg(Method):
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "Algorithm 1"
     )
+    paper_schedules = ("sync",)
     Params = GeneralizedFedAvgParams
 
     def __init__(self, params: GeneralizedFedAvgParams, context: MethodContext) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fedsim.methods.base import LocalRule, Step, Tensor
 
+PROXIMAL_OPERATIONS = 3.0
+"""Operations per parameter of :func:`proximal_rule`: a difference, a product and a sum."""
+
 
 def proximal_rule(start: Tensor, strength: float) -> LocalRule | None:
     """The rule that adds the gradient of ``strength`` / 2 x ||w - start||^2; None (no rule) for strength 0.

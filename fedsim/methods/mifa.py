@@ -39,6 +39,7 @@ class Mifa(Method):
         "Gu et al., Fast Federated Learning in the Presence of Arbitrary Device Unavailability, NeurIPS 2021, "
         "Algorithm 1"
     )
+    paper_schedules = ("sync",)
     Params = MifaParams
 
     def prologue(self) -> Prologue | None:

@@ -52,6 +52,7 @@ class Scaffold(Method):
         "(option II); one vector up: Huang, Li and Li, Stochastic Controlled Averaging for Federated Learning with "
         "Communication Compression, arXiv:2308.08165"
     )
+    paper_schedules = ("sync",)
     Params = ScaffoldParams
 
     def __init__(self, params: ScaffoldParams, context: MethodContext) -> None:
@@ -80,6 +81,10 @@ class Scaffold(Method):
     def initial_state(self, model: Tensor) -> ServerState:
         """x and c = 0."""
         return {"model": model, "control": model.new_zeros(model.shape)}
+
+    def vector_operations(self) -> float:
+        """The correction, and the sum of the gradients."""
+        return 2.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Corrected local steps."""

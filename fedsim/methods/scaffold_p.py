@@ -101,6 +101,10 @@ class ScaffoldP(FedAvgP):
         state = super().initial_state(model)
         return {**state, "control": state["shared"].new_zeros(state["shared"].shape)}
 
+    def vector_operations(self) -> float:
+        """The correction of the shared part, and the sum of its gradients."""
+        return 2.0 * self.split.shared_size / self.context.layout.size
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Corrected local steps; in the prologue gradients at the initial model."""
         start, split = self.start(cohort), self.split

@@ -57,6 +57,7 @@ class UplinkMerge(Method):
     Weight decay is part of the objective: a gradient is that of the loss plus weight_decay x w, wherever it occurs.
     """
 
+    paper_schedules = ("sync",)
     needs_no_momentum = "the server steps along the mean of all clients' gradients, in which momentum does not occur"
 
     Params = UplinkMergeParams
@@ -109,6 +110,10 @@ class UplinkMerge(Method):
         return LocalUpdate(
             {"delta": delta}, trained.loss, {"gradient": mean, **self.remember(cohort)}
         )
+
+    def vector_operations(self) -> float:
+        """The correction, the division by N, and the sum of the gradients."""
+        return 3.0
 
     def _corrected(self, correction: Tensor, total: Tensor | None) -> LocalRule:
         """The step of Algorithms 2 and 3: direction (gradient + ``correction``) / N, with y_i (B, P).

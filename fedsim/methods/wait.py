@@ -39,6 +39,7 @@ class Wait(FedAvg):
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "section 5 and appendix D.1"
     )
+    paper_schedules = ("window",)
     companions = {"schedule": {"name": "window"}}
     plain_buffers = True
     Params = WaitParams

@@ -2,8 +2,9 @@
 
 All kinds share one convention: **bytes leave at once and arrive one latency later**. A transfer puts its last byte on
 the wire once the links have carried its size, and ends one path latency after that; a cut-off counts the bytes put on
-the wire by then. A transfer of zero bytes still pays the latency. Times are integer nanoseconds: the time on the wire
-and the latency are each rounded to the nearest.
+the wire by then. On shared links the latency comes first, because a transfer that has just begun takes no share yet
+(:mod:`fedsim.network.shared`). A transfer of zero bytes still pays the latency. Times are integer nanoseconds: the time
+on the wire and the latency are each rounded to the nearest.
 """
 
 from __future__ import annotations
@@ -108,6 +109,10 @@ class Network(abc.ABC):
         """The client's nominal rate: constant, or the mean over time of a traced rate."""
         rate: float = self._rates[direction][client]
         return rate
+
+    def latencies_ns(self, direction: Direction) -> IntArray:
+        """The one-way latencies of all clients, shape ``(clients,)``; see :meth:`latency_ns`."""
+        return np.array(self._latency_ns[direction])
 
     def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
         """Duration of a transfer at the client's nominal rate, without its latency; infinite at a rate of 0."""

@@ -196,6 +196,11 @@ class FairLinks:
         self._completed.clear()
         return done
 
+    def capacity_bps(self, link: int) -> float:
+        """Capacity of a link."""
+        capacity: float = self._capacity_of[link]
+        return capacity
+
     def rate_bps(self, flow_id: int) -> float:
         """The rate that a flow has now.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,25 @@ from fedsim.network.base import Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
 from fedsim.network.topology import Topology, path_loss
-from fedsim.network.transport import Connection, Piece, Transport
+from fedsim.network.transport import Connection, Course, Piece, Transport
 from fedsim.network.transports.fluid import Fluid
+from fedsim.units import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Other traffic: a transfer between two nodes of a topology.
+
+    Attributes:
+        source, target: names of the nodes.
+        size_bytes: bytes to move.
+        start_ns: when it starts.
+    """
+
+    source: str
+    target: str
+    size_bytes: float
+    start_ns: int
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +47,6 @@ class _UnderWay:
 
     started: int
     route: list[int]
-    latency_ns: int
     size_bytes: float
     wire_bytes: float
     pieces: Generator[Piece, int, None]
@@ -42,8 +58,9 @@ class SharedNetwork(ConstantNetwork):
     """Transfers over shared links; the closed form is that of a transfer alone, at the rate of its narrowest link.
 
     A transfer passes the client's own access link, the topology's links from the client's access node, and the server's
-    own link; each is one link for each direction, and is shared max-min fairly. Bytes leave at once; a transfer is
-    finished one latency (the client's and its route's) after the links have carried its last byte.
+    own link; each is one link for each direction, and is shared max-min fairly. A transfer takes no share of the links
+    until one latency (the client's and its route's) has passed, and is finished when they have carried its last byte,
+    as in SimGrid's fluid model (Velho et al., On the Validity of Flow-Level TCP Network Models, TOMACS 2013).
 
     The transport divides a transfer into pieces, each of which is a flow; between two of them a transfer uses no link.
 
@@ -59,8 +76,13 @@ class SharedNetwork(ConstantNetwork):
         latency_s: one-way latency of the clients' access links, a number or one per client.
         server_down_bps: capacity of the server's own link outwards (egress).
         server_up_bps: capacity of the server's own link inwards (ingress).
-        transport: how transfers send their bytes; default: all at once.
+        transport: how transfers of clients send their bytes; default: all at once.
         loss: share of packets lost on the clients' access links, each way, a number or one per client.
+        flows: other traffic; it passes the topology's links only.
+
+    Attributes:
+        flows: the other traffic.
+        flow_ends_ns: when each of them has arrived; :data:`~fedsim.units.NEVER` if it has not yet.
 
     Raises:
         UserError: negative or missing values, or an attachment that is not an access node.
@@ -78,6 +100,7 @@ class SharedNetwork(ConstantNetwork):
         server_up_bps: float = np.inf,
         transport: Transport | None = None,
         loss: npt.ArrayLike = 0.0,
+        flows: Sequence[Flow] = (),
     ) -> None:
         nodes = np.asarray(attachment, dtype=np.int64)
         clients = len(nodes)
@@ -119,10 +142,22 @@ class SharedNetwork(ConstantNetwork):
             for routes in topology.routes
         ]
         self._under_way: dict[int, _UnderWay] = {}
-        # (instant, order of start, transfer) of pieces that are to begin, and of transfers that are to arrive.
+        # (instant, order of start, transfer) of pieces that are to begin.
         self._waiting: list[tuple[int, int, int]] = []
-        self._arriving: list[tuple[int, int, int]] = []
         self._started = 0
+        self.flows = tuple(flows)
+        self.flow_ends_ns = [NEVER] * len(flows)
+        for number, flow in enumerate(flows):
+            route, latency_ns = topology.path(flow.source, flow.target)
+            # Transfers of clients have positive numbers.
+            self._begin(
+                -1 - number,
+                route,
+                flow.size_bytes,
+                Course(flow.size_bytes),
+                flow.start_ns + latency_ns,
+                0,
+            )
 
     def __len__(self) -> int:
         """Number of transfers under way."""
@@ -139,11 +174,23 @@ class SharedNetwork(ConstantNetwork):
         if transfer_id in self._under_way:
             raise ValueError(f"transfer {transfer_id} is already under way")
         course = self._transport.course(size_bytes, self.connection(client, direction))
-        pieces = course.pieces(now_ns)
+        due_ns = now_ns + self._latency_ns[direction][client]
+        self._begin(transfer_id, self.route(client, direction), size_bytes, course, due_ns, now_ns)
+
+    def _begin(
+        self,
+        transfer_id: int,
+        route: list[int],
+        size_bytes: float,
+        course: Course,
+        due_ns: int,
+        now_ns: int,
+    ) -> None:
+        """Note a transfer whose course begins at ``due_ns``, when its latency has passed."""
+        pieces = course.pieces(due_ns)
         self._under_way[transfer_id] = transfer = _UnderWay(
             started=self._started,
-            route=self.route(client, direction),
-            latency_ns=self._latency_ns[direction][client],
+            route=route,
             size_bytes=float(size_bytes),
             wire_bytes=course.size_bytes,
             pieces=pieces,
@@ -156,11 +203,12 @@ class SharedNetwork(ConstantNetwork):
         """Stop a transfer.
 
         Returns:
-            Bytes put on the wire by then.
+            Bytes carried by then.
 
         Raises:
             KeyError: no such transfer is under way.
         """
+        self._begin_due(now_ns)
         transfer = self._under_way.pop(transfer_id)
         sent_bytes = transfer.sent_bytes
         if transfer_id in self._links:
@@ -172,33 +220,36 @@ class SharedNetwork(ConstantNetwork):
     def next_event_ns(self) -> int:
         """When to call :meth:`pop_finished` next; :data:`~fedsim.units.NEVER` if nothing is under way.
 
-        It may return nothing then: a transfer also frees its links when its last byte leaves.
+        It may return nothing then: a transfer also begins to use its links when its latency has passed.
         """
         next_ns = self._links.next_completion_ns()
-        for events in (self._arriving, self._waiting):
-            while events and self._is_canceled(events[0]):
-                heapq.heappop(events)
-            if events:
-                next_ns = min(next_ns, events[0][0])
-        return next_ns
+        while self._waiting and self._is_canceled(self._waiting[0]):
+            heapq.heappop(self._waiting)
+        return min(next_ns, self._waiting[0][0]) if self._waiting else next_ns
 
     def pop_finished(self, now_ns: int) -> list[int]:
-        """Transfers whose last byte has arrived by ``now_ns``, in order of arrival and then of their start."""
+        """Transfers whose last byte has arrived by ``now_ns``, in order of arrival and then of their start.
+
+        The ends of other traffic are noted in :attr:`flow_ends_ns`.
+        """
+        self._begin_due(now_ns)
+        ends = []
         for time_ns, transfer_id in self._links.pop_completed(now_ns):
             transfer = self._under_way[transfer_id]
             transfer.sent_bytes += transfer.piece.size_bytes
             try:
                 transfer.piece = transfer.pieces.send(time_ns)
             except StopIteration:
-                arrival = time_ns + transfer.latency_ns, transfer.started, transfer_id
-                heapq.heappush(self._arriving, arrival)
+                ends.append((time_ns, transfer.started, transfer_id))
+                del self._under_way[transfer_id]
             else:
                 self._begin_piece(transfer_id, transfer, now_ns)
-        for transfer_id in self._pop_due(self._waiting, now_ns):
-            self._begin_piece(transfer_id, self._under_way[transfer_id], now_ns)
-        finished = self._pop_due(self._arriving, now_ns)
-        for transfer_id in finished:
-            del self._under_way[transfer_id]
+        finished = []
+        for time_ns, _, transfer_id in sorted(ends):
+            if transfer_id < 0:
+                self.flow_ends_ns[-1 - transfer_id] = time_ns
+            else:
+                finished.append(transfer_id)
         return finished
 
     def connection(self, client: int, direction: Direction) -> Connection:
@@ -226,6 +277,10 @@ class SharedNetwork(ConstantNetwork):
             *self._routes[direction][self._node[client]],
         ]
 
+    def access_bps(self, client: int, direction: Direction) -> float:
+        """Capacity of a client's own access link."""
+        return self._links.capacity_bps(self._first_access + 2 * client + direction)
+
     def _begin_piece(self, transfer_id: int, transfer: _UnderWay, now_ns: int) -> None:
         start_ns, size_bytes, limit_bps = transfer.piece
         if start_ns > now_ns:
@@ -233,14 +288,13 @@ class SharedNetwork(ConstantNetwork):
         else:
             self._links.start(transfer_id, transfer.route, size_bytes, now_ns, limit_bps)
 
-    def _pop_due(self, events: list[tuple[int, int, int]], now_ns: int) -> list[int]:
-        """Remove the events that are due; returns their transfers, without those that are canceled."""
-        due = []
-        while events and events[0][0] <= now_ns:
-            event = heapq.heappop(events)
+    def _begin_due(self, now_ns: int) -> None:
+        """Put the pieces on their links that are to begin by ``now_ns``."""
+        while self._waiting and self._waiting[0][0] <= now_ns:
+            event = heapq.heappop(self._waiting)
             if not self._is_canceled(event):
-                due.append(event[2])
-        return due
+                transfer = self._under_way[event[2]]
+                self._begin_piece(event[2], transfer, event[0])
 
     def _is_canceled(self, event: tuple[int, int, int]) -> bool:
         _, started, transfer_id = event

@@ -51,7 +51,7 @@ class Topology:
         server: name of the server's node.
         access: names of the access nodes.
         links: source and target node of each link.
-        capacity_bps: capacity of each link; shape ``(links,)``.
+        capacity_bps, latency_ns: capacity and latency of each link; shape ``(links,)``.
         routes: routes by :class:`~fedsim.network.base.Direction`.
     """
 
@@ -59,6 +59,7 @@ class Topology:
     access: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     capacity_bps: FloatArray
+    latency_ns: IntArray
     routes: tuple[Routes, Routes]
 
     @classmethod
@@ -123,6 +124,7 @@ class Topology:
             access=tuple(access),
             links=links,
             capacity_bps=np.array([arcs.edges[arc][CAPACITY] for arc in links], dtype=np.float64),
+            latency_ns=latency_ns,
             routes=(
                 _routes(
                     [[number[arc] for arc in pairwise(down[name])] for name in access],
@@ -140,6 +142,28 @@ class Topology:
     def route(self, access: int, direction: Direction) -> list[int]:
         """Numbers of the links that a transfer of an access node passes, in the order of travel."""
         return self.routes[direction].links[access]
+
+    def path(self, source: str, target: str) -> tuple[list[int], int]:
+        """Numbers of the links on the route between any two nodes, and its latency in ns.
+
+        Raises:
+            UserError: a node does not exist, they are the same, or there is no route.
+        """
+        import networkx as nx
+
+        arcs: nx.DiGraph[str] = nx.DiGraph()
+        arcs.add_nodes_from([self.server, *self.access])
+        columns = zip(self.links, self.capacity_bps.tolist(), self.latency_ns.tolist(), strict=True)
+        for number, (link, capacity, latency) in enumerate(columns):
+            arcs.add_edge(*link, number=number, **{CAPACITY: capacity, LATENCY: latency})
+        unknown = [name for name in (source, target) if name not in arcs]
+        if unknown:
+            raise UserError(f"the graph has no node '{unknown[0]}'", hint=_some(arcs.nodes))
+        if source == target or not nx.has_path(arcs, source, target):
+            raise UserError(f"there is no route from '{source}' to '{target}'")
+        nodes = nx.dijkstra_path(arcs, source, target, weight=_cost)
+        route = [int(arcs.edges[arc]["number"]) for arc in pairwise(nodes)]
+        return route, int(self.latency_ns[route].sum())
 
 
 def _cost(_from: str, _to: str, link: dict[str, Any]) -> int | None:

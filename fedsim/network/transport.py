@@ -45,6 +45,9 @@ class Piece(NamedTuple):
     limit_bps: float
 
 
+_NOTHING = 1e-12
+"""Share of a transfer that is rounding."""
+
 Carry = Callable[[Piece], int]
 """When links have carried a piece (``NEVER`` if never)."""
 
@@ -60,16 +63,17 @@ class Course:
             all. A window leaves one round after the one before it, or when the links have carried that, whichever is
             later.
         round_ns: time from the start of a window to its first acknowledgment.
-        pause_ns: expected time lost to retransmissions, between the windows and the rest.
-        limit_bps: largest rate of the rest.
+        stages: bytes that follow the windows and the largest rate at which they leave, one stage after the other;
+            what is left after the last goes at its rate.
+        pause_ns: expected time lost to retransmissions; it passes before the first byte.
     """
 
     size_bytes: float
     setup_ns: int = 0
     windows_bytes: tuple[float, ...] = ()
     round_ns: int = 0
+    stages: tuple[tuple[float, float], ...] = ()
     pause_ns: int = 0
-    limit_bps: float = float("inf")
 
     def pieces(self, start_ns: int) -> Generator[Piece, int, None]:
         """The pieces in order; send back when the links have carried each.
@@ -77,19 +81,25 @@ class Course:
         A window that takes the links a whole round leaves no gap, nor do the larger windows after it: they are one
         piece.
         """
-        at_ns = start_ns + self.setup_ns
+        at_ns = start_ns + self.setup_ns + self.pause_ns
         rest = self.size_bytes
         windows = self.windows_bytes
         for index, window in enumerate(windows):
-            done_ns = yield Piece(at_ns, window, float("inf"))
+            done_ns = yield Piece(at_ns, window, math.inf)
             rest -= window
             at_ns = max(at_ns + self.round_ns, done_ns)
             if at_ns == done_ns and (following := sum(windows[index + 1 :])):
-                at_ns = yield Piece(at_ns, following, float("inf"))
+                at_ns = yield Piece(at_ns, following, math.inf)
                 rest -= following
                 break
-        if rest > 0 or not windows:
-            yield Piece(min(at_ns + self.pause_ns, NEVER), rest, self.limit_bps)
+        limit_bps = math.inf
+        for size_bytes, limit_bps in self.stages[:-1]:
+            at_ns = yield Piece(at_ns, size_bytes, limit_bps)
+            rest -= size_bytes
+        if self.stages:
+            limit_bps = self.stages[-1][1]
+        if rest > _NOTHING * self.size_bytes or not windows:
+            yield Piece(at_ns, max(rest, 0.0), limit_bps)
 
     def end_ns(self, start_ns: int, carry: Carry) -> int:
         """When the links have carried the last piece; ``NEVER`` if they never do."""

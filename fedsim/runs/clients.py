@@ -84,8 +84,8 @@ def clients_table(
 def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The clients whose life is recorded and shown, from the most to the least often dispatched.
 
-    All that were dispatched, if they are at most 300 with about 5,000 dispatches; else evenly spaced ones of that order,
-    at least 40.
+    All that were dispatched, if they are at most 300 with about 5,000 dispatches; else evenly spaced ones of that
+    order, at least 40.
 
     Args:
         client_ids: the client of each dispatch.

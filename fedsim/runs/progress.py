@@ -53,7 +53,8 @@ def share_done(
         "dispatches": dispatches,
         "arrivals": arrivals,
     }
-    return min(1.0, max(count / stop[key] for key, count in done.items() if stop.get(key)))
+    shares = [count / float(stop[key]) for key, count in done.items() if stop.get(key)]
+    return min(1.0, max(shares))
 
 
 def progress_text(

@@ -104,10 +104,14 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
     optional = [
         row
         for row in rows
-        if row.default not in (None, "", "null", "[]", "{}") and row.kind != "section"
+        if row.default not in (None, "", "null", "[]", "{}")
+        and not row.kind.startswith(("section", "one of"))
     ]
     settings = {row.key: _example_value(row) for row in required}
-    settings |= {row.key: str(row.default) for row in optional[:2]}
+    settings |= {
+        row.key: json.dumps(row.default) if row.kind == "text" else str(row.default)
+        for row in optional[:2]
+    }
     if kind not in _SECTIONS:
         options = " ".join(f"-s {key}={value}" for key, value in settings.items())
         return " ".join(["fedsim traces import", name, "FILE...", options, "-o my-trace"])
@@ -122,8 +126,8 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
 def _example_value(row: Parameter) -> str:
     if " or " in row.kind and row.kind.split()[0] not in _EXAMPLES:
         return row.kind.split(" or ")[0]
-    if row.kind.endswith(" by name"):
-        return "{name: ...}"
+    if row.kind.startswith("list of lists"):
+        return "[[0, 1]]"
     return _EXAMPLES.get(row.kind.split()[0], "...")
 
 

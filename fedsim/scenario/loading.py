@@ -83,11 +83,12 @@ class LoadedScenario:
         try:
             yield
         except UserErrors as error:
-            raise UserErrors([self._located(one) for one in error.errors]) from error.__cause__
+            raise UserErrors([self.located(one) for one in error.errors]) from error.__cause__
         except UserError as error:
-            raise self._located(error) from error.__cause__
+            raise self.located(error) from error.__cause__
 
-    def _located(self, error: UserError) -> UserError:
+    def located(self, error: UserError) -> UserError:
+        """The error with its file, line and column, if its place is a key."""
         words = (error.where or "").split(".")
         if words[0] not in Scenario.model_fields:
             return error

@@ -20,6 +20,8 @@ from fedsim.errors import UserError
 KeyPath = tuple[str | int, ...]
 """Path of a value: mapping keys and list positions from the top."""
 
+MOST_BYTES = 16 << 20
+"""Largest YAML file that is read; a device such as /dev/zero has no end."""
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
@@ -107,7 +109,13 @@ def read_yaml(path: Path) -> Source:
     """
     label = str(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UserError(
+                f"is larger than {MOST_BYTES >> 20} MiB, too large for a scenario", where=label
+            )
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         nearby = sorted(item.name for item in path.parent.glob("*.y*ml")) if path.parent else []
         raise UserError(

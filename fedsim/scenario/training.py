@@ -123,9 +123,10 @@ class Training(Parameters):
     executor: Literal["auto", "stacked", "parallel", "plain"] = "auto"
     """How a cohort is trained: all clients in one tensor program, one client per worker thread, or one after
     another."""
-    cuda_graphs: bool = True
-    """Record the operations of a local step once and start them together from then on, where groups are trained
-    stacked on CUDA. Never changes a result; turn it off for a module whose operations depend on values."""
+    cuda_graphs: Literal["auto"] | bool = "auto"
+    """Whether to record the operations of a local step as a CUDA graph and replay them with one launch, if groups are
+    trained stacked on CUDA. Never changes a result. If a step cannot be recorded because its operations depend on
+    values, ``auto`` continues without recording and reports it; ``true`` ends the run with an error."""
     threads: int | None = Field(default=None, ge=1)
     """Worker threads of local training on a CPU; by default one per core. Never changes a result."""
     workers: Workers = ThreadWorkers()

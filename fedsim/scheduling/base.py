@@ -19,7 +19,6 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.components import Component, Parameters
-from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 
 
@@ -199,10 +198,12 @@ class Selection(Component, ABC):
     Attributes:
         chooses: whether it chooses among the available clients; otherwise the clients are fixed beforehand.
         needs_training: whether it learns from training losses, so that a run without training cannot use it.
+        with_replacement: whether a client may be drawn several times for one round.
     """
 
     chooses: ClassVar[bool] = True
     needs_training: ClassVar[bool] = False
+    with_replacement: ClassVar[bool] = False
 
     def __init__(self, params: Any, server: ServerPort) -> None:
         self.params = params
@@ -286,10 +287,11 @@ class Schedule(Component, ABC):
         needs_choice: whether the selection must choose among the clients that are available.
         patience: the parameter that limits how long it waits for a client; it is required if the server never
             detects failures. Empty if the schedule does not wait.
+        updates_needed: the parameter with the number of updates without which there is no version; empty if one is
+            enough.
         paper: source of the schedule.
 
-    Raises:
-        UserError: the selection or the server's failure detection does not meet these needs.
+    :mod:`fedsim.composition.requirements` checks these needs.
     """
 
     synchronous: ClassVar[bool] = False
@@ -297,28 +299,10 @@ class Schedule(Component, ABC):
     needs_all_clients: ClassVar[bool] = False
     needs_choice: ClassVar[bool] = False
     patience: ClassVar[str] = ""
+    updates_needed: ClassVar[str] = ""
     paper: ClassVar[str] = ""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
-        name = self.name or type(self).__name__
-        if self.needs_all_clients and selection.cohort_size() < server.clients:
-            raise UserError(
-                f"under the {name} schedule all clients participate all the time",
-                where="server.selection",
-                hint="leave out the cohort",
-            )
-        if self.needs_choice and not selection.chooses:
-            raise UserError(
-                f"the {selection.name} selection fixes the clients of each round, and so does the {name} schedule",
-                where="server.selection",
-                hint="use another selection, or another schedule",
-            )
-        if self.patience and not server.detects_failures and getattr(params, self.patience) is None:
-            raise UserError(
-                f"the {name} schedule waits forever for a client that has gone offline",
-                where="server.schedule",
-                hint=f"give a {self.patience}, or a server.failure_detection other than never",
-            )
         self.params = params
         self.server = server
         self.selection = selection

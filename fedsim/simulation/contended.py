@@ -59,6 +59,8 @@ class ContendedDispatches(Dispatches):
         self._next_flow: ScheduledCall | None = None
         self._next_flow_ns = NEVER
         self._settling = False
+        # Other traffic may be under way from the start.
+        self._settle()
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:

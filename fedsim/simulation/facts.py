@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedsim.devices.population import Population
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Schedule, Selection, ServerPort
+from fedsim.units import NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,16 @@ class Work:
 
     steps: npt.NDArray[np.int64]
     time_budget_ns: int | None = None
+
+    def nominal_steps(self, step_s: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Local steps of a full workload of each client at its nominal speed ``step_s`` (N,); (N,)."""
+        if self.time_budget_ns is None:
+            return self.steps
+        step_ns = np.rint(step_s * NS_PER_S).astype(np.int64)
+        whole = np.divide(
+            self.time_budget_ns, step_ns, where=step_ns > 0, out=np.ones(len(step_ns))
+        )
+        return np.maximum(1, np.floor(whole)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,7 @@ class Facts:
     def __init__(self, clients: Clients, rules: Rules, seed: int) -> None:
         self.clients = clients.population.clients
         self.samples = clients.samples
-        self.default_steps = clients.work.steps
+        self.default_steps = clients.work.nominal_steps(clients.population.compute.step_s)
         self.has_prologue = rules.has_prologue
         self.prologue_updates = rules.prologue_updates
         self.detects_failures = rules.failure_detection_ns is not None

@@ -29,7 +29,7 @@ from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contended import ContendedDispatches
 from fedsim.simulation.energy import EnergyUse
-from fedsim.simulation.engine import Engine
+from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Facts, Rules
 from fedsim.simulation.handouts import HandOuts
@@ -106,6 +106,8 @@ class Server(Facts, ServerPort):
         self._stalled_after = stalled_after(limits.stalled_after, population.clients)
         self._stall_check = self._stalled_after
         self._dispatched_at_aggregation = 0
+        # The last round has closed, and the run ends after the other ends of dispatches of this instant.
+        self._is_over = False
         self._plane = plane
         self._on_progress = on_progress
         self._engine = engine = Engine()
@@ -238,6 +240,9 @@ class Server(Facts, ServerPort):
             self._handouts.release(client)
         else:
             self._release(client, plan)
+        if self._is_over:
+            self._close_after_the_last_round(dispatch, plan)
+            return
         if plan.arrives:
             self.arrived += 1
             dispatch.arrived_ns = plan.end_ns
@@ -257,6 +262,15 @@ class Server(Facts, ServerPort):
                     self._clock.now + detection_ns, lambda: self._on_failure(dispatch)
                 )
         self._handouts.look_again(client)
+
+    def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
+        """Record a dispatch that ends at the instant at which the last round has closed: an update is late."""
+        outcome = Outcome.DROPPED
+        if plan.arrives:
+            self.arrived += 1
+            dispatch.staleness = self.version - dispatch.version
+            outcome = Outcome.LATE
+        self._updates.close(dispatch, plan, outcome, self._clock.now)
 
     def _on_failure(self, dispatch: Dispatch) -> None:
         self._selection.on_failure(dispatch)
@@ -323,7 +337,8 @@ class Server(Facts, ServerPort):
         self.round += 1
         self._evaluations.on_round(self.round)
         if self._limits.rounds is not None and self.round >= self._limits.rounds:
-            self._engine.stop()
+            self._is_over = True
+            self._engine.call_at(self._clock.now, self._engine.stop, LEAVING_ORDER)
 
     # -- The rest of the server port. ---------------------------------------------------------------------------------
 

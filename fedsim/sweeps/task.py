@@ -108,6 +108,7 @@ class Performer:
                 shared=self._shared,
                 threads=self._threads,
                 on_progress=on_progress,
+                on_warning=lambda warning: None,  # 'fedsim scenario check' shows them, each once
             )
         elif folder.read_info().get("status") != Status.COMPLETE:
             resume(folder.path, shared=self._shared, threads=self._threads, on_progress=on_progress)
@@ -117,7 +118,7 @@ class Performer:
 
 def _code_has_changed(folder: RunFolder) -> bool:
     """Whether an unfinished run cannot go on because a user's file is not the one it began with."""
-    from fedsim.composition.execution import changed_code
+    from fedsim.composition.resuming import changed_code
 
     info = folder.read_info()
     return info.get("status") != Status.COMPLETE and bool(changed_code(folder, info))

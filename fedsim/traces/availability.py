@@ -519,10 +519,11 @@ class Sweep:
 class OnlineSampler:
     """Draws clients uniformly among those that are online and not busy.
 
-    What is drawn is a function of the stream, the draw, the instant and ``busy`` alone. Time is cut into bins; the
-    clients online at any instant of a bin are listed once, and clients are drawn from the list until they pass an exact
-    check, which leaves every acceptable client equally likely. Where too few pass, the acceptable ones are listed
-    instead; short lists are looked through before that, so that little is tried where too few could pass.
+    What is drawn is a function of the stream, the draw, the instant and ``busy`` alone. Clients are drawn from a list
+    until they pass an exact check, which leaves every acceptable client equally likely. Time is cut into bins. In a
+    large population of which a fair share is online when the bin starts, the list is everybody, so that idle clients
+    cost nothing; otherwise, those who are online at any instant of the bin. Where too few pass, the acceptable ones are
+    listed instead; short lists are looked through before that, so that little is tried where too few could pass.
 
     Args:
         index: the population.
@@ -541,6 +542,15 @@ class OnlineSampler:
     # A list this short is looked through at the cost of so many attempts.
     _SHORT = 1 << 13
     _ATTEMPTS_A_LOOK = 16
+    # Populations from this size on are not listed while this share of them is online, as some of them show.
+    _LARGE = 1 << 14
+    _FAIR_SHARE = 0.05
+    _PROBES = 1 << 10
+    _PROBES_FROM = 1 << 41
+    _ATTEMPTS_ON_ALL = 1 << 8
+    _MOST_DRAWS_AHEAD = 1 << 8
+    # A sweep of everybody costs about as much as looking up one client in so many.
+    _SWEEP_WORTH = 32
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -548,13 +558,17 @@ class OnlineSampler:
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), 86_400 * NS_PER_S)
         self._sweep = Sweep(index)
-        self._bin_start = 0
-        self._bin_end = 0
+        self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
+        # The share of clients online when the bin starts if everybody is drawn from; otherwise 0.
+        self._share = 0.0
         # Who of the list is online, as it was found last, and the times between which nobody comes or goes.
         self._known = np.zeros(0, np.int64)
         self._known_from = 0
         self._known_until = 0
-        self._list(0)
+        # Attempts of the next draws on everybody, without those that are offline for the rest of the bin.
+        self._first_ahead = self._draws_ahead = self._ahead_from = 0
+        # Clients looked up in this bin, instead of sweeping everybody.
+        self._looked_up = 0
         self._block = -1
         self._uniforms: list[float] = []
         self._busy: Bools | None = None
@@ -577,12 +591,15 @@ class OnlineSampler:
             client = self.sample_one(t_ns, busy, draw)
             return np.array([client] if client >= 0 else [], dtype=np.int64)
         if not self._bin_start <= t_ns < self._bin_end:
-            self._list(t_ns)
-        count = len(self._listed)
+            self._enter(t_ns)
+        share = self._share
+        count = self._index.clients if share else self._count
         if k <= 0 or not count:
             return np.zeros(0, np.int64)
-        if 4 * k >= count:
+        if 4 * k >= count * (share or 1):
             return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
+        if share:
+            return self._sample_of_all(k, t_ns, busy, draw)
         if count <= self._SHORT:
             clients = self._acceptable(t_ns, busy)
             if len(clients) < k:
@@ -604,12 +621,38 @@ class OnlineSampler:
                 return chosen[:k]
         return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
 
+    def _sample_of_all(self, k: int, t_ns: int, busy: Bools, draw: int) -> Ints:
+        """:meth:`sample` by attempts on everybody."""
+        limit = self._ATTEMPTS_ON_ALL + int(8 * k / self._share)
+        chosen = np.zeros(0, np.int64)
+        attempts = 0
+        while len(chosen) < k and attempts < limit:
+            more = min(int(1.1 * (k - len(chosen)) / self._share) + 64, limit - attempts)
+            clients = self._attempts(draw, attempts, attempts + more)
+            attempts += more
+            clients = clients[~busy[clients]]
+            clients = clients[self._index.is_online_many(clients, t_ns)]
+            chosen = np.concatenate([chosen, clients])
+            _, where = np.unique(chosen, return_index=True)
+            chosen = chosen[np.sort(where)]
+        if len(chosen) < k:
+            return self._in_random_order(k, self._acceptable(t_ns, busy), draw)
+        return chosen[:k]
+
+    def _attempts(self, draw: int | Ints, first: int, last: int) -> Ints:
+        """The clients that attempts ``first`` to ``last`` of a draw on everybody meet; one row per draw if several."""
+        uniforms = self._stream.uniforms(draw, np.arange(first, last))
+        return (uniforms * self._index.clients).astype(np.int64)
+
     def sample_one(self, t_ns: int, busy: Bools, draw: int) -> int:
         """One client that is online at ``t_ns`` and not busy; -1 if there is none. As :meth:`sample` with k = 1."""
         if not self._bin_start <= t_ns < self._bin_end:
-            self._list(t_ns)
+            self._enter(t_ns)
         if busy is not self._busy:
             self._busy, self._busy_view = busy, busy.data
+        if self._share:
+            client = self._one_of_all(t_ns, draw)
+            return client if client >= 0 else self._one_of_acceptable(t_ns, busy, draw)
         block = draw >> self._BLOCK_BITS
         if block != self._block:
             draws = np.arange(block << self._BLOCK_BITS, (block + 1) << self._BLOCK_BITS)
@@ -639,6 +682,69 @@ class OnlineSampler:
                     continue
             self.online_until_ns = until_ns
             return client
+        return self._one_of_acceptable(t_ns, busy, draw)
+
+    def _one_of_all(self, t_ns: int, draw: int) -> int:
+        """:meth:`sample_one` by attempts on everybody; -1 if none of them succeeds."""
+        at = draw - self._first_ahead
+        if not 0 <= at < self._draws_ahead or t_ns < self._ahead_from:
+            self._look_ahead(t_ns, draw)
+            at = 0
+        busy = self._busy_view
+        for place in range(self._starts[at], self._starts[at + 1]):
+            client = self._ahead_view[place]
+            if busy[client]:
+                continue
+            until_ns = self._ahead_until[place]
+            if until_ns <= t_ns:
+                until_ns = self._index.online_until(client, t_ns)
+                if until_ns == t_ns:
+                    continue
+            self.online_until_ns = until_ns
+            return client
+        first = self._attempts_ahead
+        while first < self._ATTEMPTS_ON_ALL:
+            clients = self._attempts(draw, first, 2 * first)[: self._ATTEMPTS_ON_ALL - first]
+            first *= 2
+            clients = clients[~np.asarray(busy)[clients]]
+            until = self._index.online_until_many(clients, t_ns)
+            online = np.flatnonzero(until > t_ns)
+            if len(online):
+                self.online_until_ns = int(until[online[0]])
+                return int(clients[online[0]])
+        return -1
+
+    def _look_ahead(self, t_ns: int, draw: int) -> None:
+        """Make the attempts of the next draws at once; what is drawn does not depend on how many these are."""
+        self._attempts_ahead = min(int(2 / self._share) + 2, self._ATTEMPTS_ON_ALL)
+        # More each time within a bin: a bin that ends makes what was prepared useless.
+        self._draws_ahead = min(max(16, 2 * self._draws_ahead), self._MOST_DRAWS_AHEAD)
+        draws = np.arange(draw, draw + self._draws_ahead)[:, None]
+        clients = self._attempts(draws, 0, self._attempts_ahead)
+        if (
+            self._swept_start != self._bin_start
+            and self._looked_up * self._SWEEP_WORTH > self._index.clients
+        ):
+            self._sweep_bin()
+        if self._swept_start == self._bin_start:
+            useful = self._useful[clients]
+            self._ahead = clients[useful]
+            change_ns = self._sweep.change_us[self._ahead]
+            change_ns = np.where(change_ns < FAR_US, change_ns * _NS, NEVER)
+            online = self._sweep.online[self._ahead]
+        else:
+            online, change_ns = self._index.state_many(clients.ravel(), t_ns)
+            useful = (online | (change_ns < self._bin_end)).reshape(clients.shape)
+            self._ahead = clients[useful]
+            online, change_ns = online[useful.ravel()], change_ns[useful.ravel()]
+        self._looked_up += clients.size
+        self._starts = [0, *np.cumsum(useful.sum(axis=1)).tolist()]
+        self._ahead_until = (change_ns * online).data
+        self._ahead_view = self._ahead.data
+        self._first_ahead, self._ahead_from = draw, t_ns
+
+    def _one_of_acceptable(self, t_ns: int, busy: Bools, draw: int) -> int:
+        """The acceptable client with the least random key; -1 if there is none."""
         chosen = self._in_random_order(1, self._acceptable(t_ns, busy), draw)
         if not len(chosen):
             return -1
@@ -664,9 +770,11 @@ class OnlineSampler:
 
     def _online_at(self, t_ns: int) -> Ints:
         """All clients online at an instant of the bin, ascending; searched for only after one has come or gone."""
+        if self._listed_start != self._bin_start:
+            self._list()
         if not self._known_from <= t_ns < self._known_until:
             if t_ns < self._known_from:
-                self._list(t_ns)
+                self._list()
             changed = np.flatnonzero(self._change <= t_ns)
             online, change = self._index.state_many(self._listed[changed], t_ns)
             self._is_online[changed], self._change[changed] = online, change
@@ -682,15 +790,36 @@ class OnlineSampler:
         online[unsure] = self._index.is_online_many(clients[unsure], t_ns)
         return online
 
-    def _list(self, t_ns: int) -> None:
-        """List the clients that are online at any instant of the bin that holds ``t_ns``."""
+    def _enter(self, t_ns: int) -> None:
+        """Turn to the bin that holds ``t_ns``."""
         self._bin_start = t_ns // self._bin_ns * self._bin_ns
         self._bin_end = self._bin_start + self._bin_ns
-        self._sweep.advance(self._bin_start)
+        self._draws_ahead = 0
+        self._share = 0.0
+        # As much as in the last bin will be asked again.
+        self._looked_up //= 2
+        if self._index.clients >= self._LARGE:
+            some = self._attempts(0, self._PROBES_FROM, self._PROBES_FROM + self._PROBES)
+            share = float(self._index.is_online_many(some, self._bin_start).mean())
+            if share >= self._FAIR_SHARE:
+                self._share = share
+        if not self._share:
+            self._list()
+
+    def _sweep_bin(self) -> None:
+        """Find for everybody whether a client is online at any instant of the bin."""
+        if self._swept_start != self._bin_start:
+            self._swept_start = self._bin_start
+            self._sweep.advance(self._bin_start)
+            self._useful = self._sweep.change_us < -(-self._bin_end // _NS)
+            self._useful |= self._sweep.online
+
+    def _list(self) -> None:
+        """List the clients that are online at any instant of the bin."""
+        self._listed_start = self._bin_start
+        self._sweep_bin()
         online, change_us = self._sweep.online, self._sweep.change_us
-        listed = change_us < -(-self._bin_end // _NS)
-        listed |= online
-        self._listed = np.flatnonzero(listed)
+        self._listed = np.flatnonzero(self._useful)
         self._count = len(self._listed)
         change_us = change_us.take(self._listed)
         self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)

@@ -1,29 +1,22 @@
-"""The figures of trace bundles as text, as plain data, and as plots; several bundles side by side."""
+"""The figures of trace bundles as text and as plain data; several bundles side by side."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import html
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedsim.errors import UserError
+from fedsim.formatting import format_duration, format_share
 from fedsim.traces.fitting import Fit
 from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 BARS = " ▁▂▃▄▅▆▇█"
-PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
-# Distinct for all common forms of color blindness (Okabe and Ito 2008), dark enough on white.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 _FIT_TEXTS = {
     "lognormal": "mu {mu:.2f}, sigma {sigma:.2f}",
@@ -32,37 +25,12 @@ _FIT_TEXTS = {
     "two lognormals": "w {w1:.2f}/{w2:.2f}, mu {mu1:.2f}/{mu2:.2f}, sigma {sigma1:.2f}/{sigma2:.2f}",
 }
 
-# Name, title and unit of each plot, row by row.
-_PANELS = (
-    ("hour", "online by hour of day", "hour"),
-    ("weekday", "online by weekday", ""),
-    ("share", "time online of a device", "% of its time"),
-    ("sessions_s", "session lengths (dotted: best fit)", "s"),
-    ("gaps_s", "gap lengths (dotted: best fit)", "s"),
-    ("remaining_s", "remaining time online", "s"),
-    ("compute", "compute", ""),
-    ("rate", "bandwidth (dashed: up)", "Mbit/s"),
-    ("rtt", "round-trip time", "ms"),
-)
-
 Rows = dict[str, str]
 Text = Callable[[float], str]
 
 
-def length_text(seconds: float) -> str:
-    """A length of time in few characters: ``0.02 s``, ``181 s``, ``1.3 h``, ``4.2 d``."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s" if math.isfinite(seconds) else "-"
-
-
 def _rate_text(bps: float) -> str:
     return f"{bps / 1e6:.3g} Mbit/s"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.3g} %"
 
 
 def _spread(spread: Spread, text: Text, percents: Sequence[float] = (10, 50, 90)) -> str:
@@ -109,10 +77,12 @@ def sections(statistics: BundleStatistics) -> dict[str, Rows]:
         compute |= _column(name, spread, text)
     network: Rows = {}
     for name, spread in statistics.network.items():
-        network |= _column(name, spread, length_text if name.startswith("rtt") else _rate_text)
+        network |= _column(name, spread, format_duration if name.startswith("rtt") else _rate_text)
     for way, spread in statistics.network_series_bps.items():
         network[f"series {way}, in time"] = _spread(spread, _rate_text, (5, 50, 95))
-        network[f"series {way}, below 0.1 Mbit/s"] = _share(float((spread.samples < 1e5).mean()))
+        network[f"series {way}, below 0.1 Mbit/s"] = format_share(
+            float((spread.samples < 1e5).mean())
+        )
     if statistics.speed_bandwidth_rank_correlation is not None:
         correlation = f"{statistics.speed_bandwidth_rank_correlation:+.2f}"
         network["rank correlation of speed and rate"] = correlation
@@ -132,18 +102,20 @@ def _column(name: str, spread: Spread, text: Text) -> Rows:
 def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]:
     hours, rhythm = online.by_hour, online.rhythm
     when = {
-        "online, share of the time": _share(online.online_share),
-        "share of a device, 10 / 50 / 90 %": _spread(online.share, _share),
+        "online, share of the time": format_share(online.online_share),
+        "share of a device, 10 / 50 / 90 %": _spread(online.share, format_share),
         "devices never online": f"{online.never_online:,}",
-        "share online at a moment, 0 / 50 / 100 %": _spread(online.moments, _share, (0, 50, 100)),
+        "share online at a moment, 0 / 50 / 100 %": _spread(
+            online.moments, format_share, (0, 50, 100)
+        ),
         f"by hour, 0 to 23 ({clock} clock)": _bars(hours),
     }
     if np.isfinite(hours).all() and hours.max() > 0:
         low, high = hours.min(), hours.max()
         ratio = f", ratio {high / low:.2f}" if low > 0 else ""
         when["most and fewest online"] = (
-            f"{_share(high)} at {int(hours.argmax()):02d} h,"
-            f" {_share(low)} at {int(hours.argmin()):02d} h{ratio}"
+            f"{format_share(high)} at {int(hours.argmax()):02d} h,"
+            f" {format_share(low)} at {int(hours.argmin()):02d} h{ratio}"
         )
     if rhythm is not None:
         when["cosine m (1 + A cos(2 pi (h - h0) / 24))"] = (
@@ -158,13 +130,15 @@ def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]
         "sessions per device and day, 10 / 50 / 90 %": _spread(
             online.sessions_a_day, "{:.3g}".format
         ),
-        "session, 10 / 50 / 90 %": _spread(online.sessions_s, length_text),
-        "gap, 10 / 50 / 90 %": _spread(online.gaps_s, length_text),
-        "remaining of a device picked online": _spread(online.remaining_s, length_text),
+        "session, 10 / 50 / 90 %": _spread(online.sessions_s, format_duration),
+        "gap, 10 / 50 / 90 %": _spread(online.gaps_s, format_duration),
+        "remaining of a device picked online": _spread(online.remaining_s, format_duration),
     }
     for level in online.at_least:
-        label = f"at least {length_text(level.length_s)}: sessions; devices picked online"
-        lengths[label] = f"{_share(level.sessions)}; {_share(level.devices_picked_online)}"
+        label = f"at least {format_duration(level.length_s)}: sessions; devices picked online"
+        lengths[label] = (
+            f"{format_share(level.sessions)}; {format_share(level.devices_picked_online)}"
+        )
     # One order for all bundles, so that they can stand side by side.
     fits = {
         f"{what}: {fit.family}": _fit_text(fit) + ("  (best)" if fit is spread.fits[0] else "")
@@ -217,140 +191,3 @@ def _figures(spread: Spread) -> dict[str, Any]:
             for fit in spread.fits
         ],
     }
-
-
-def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
-    """Draw the distributions of one or several bundles into a file: .png, .svg, .pdf, or a self-contained .html page.
-
-    Raises:
-        UserError: the file's suffix is another one, or it cannot be written.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in PLOT_SUFFIXES:
-        raise UserError(
-            f"cannot draw a '{suffix}' file",
-            where=str(path),
-            hint=f"use {', '.join(PLOT_SUFFIXES)}",
-        )
-    figure = _draw(all_statistics)
-    try:
-        if suffix != ".html":
-            figure.savefig(path, dpi=130)
-        else:
-            path.write_text(_page(all_statistics, figure), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
-
-
-def _draw(all_statistics: Sequence[BundleStatistics]) -> Any:
-    # The object interface: no window system and no global state.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 10))
-    # Fixed margins: laying out by measuring the texts takes longer than drawing.
-    figure.subplots_adjust(0.06, 0.06, 0.98, 0.91, wspace=0.24, hspace=0.42)
-    panels = {
-        name: figure.add_subplot(3, 3, number, title=title, xlabel=unit)
-        for number, (name, title, unit) in enumerate(_PANELS, 1)
-    }
-    # A column that all have, if there is one, so that bundles can be compared.
-    computes = [statistics.compute for statistics in all_statistics if statistics.compute]
-    common = [
-        name
-        for name in ("relative_speed", "sample_s", "score")
-        if all(name in compute for compute in computes)
-    ]
-    for number, statistics in enumerate(all_statistics):
-        color = COLORS[number % len(COLORS)]
-        panels["hour"].plot([], [], color=color, label=statistics.name)
-        online, compute = statistics.availability, statistics.compute
-        if online is not None:
-            hours = np.append(online.by_hour, online.by_hour[-1:])
-            panels["hour"].step(np.arange(25), 100 * hours, where="post", color=color)
-            if online.by_weekday is not None:
-                panels["weekday"].plot(range(7), 100 * online.by_weekday, "o-", color=color)
-            _cumulative(panels["share"], 100 * online.share.samples, color)
-            for name in ("sessions_s", "gaps_s", "remaining_s"):
-                spread = getattr(online, name)
-                _cumulative(panels[name], spread.samples, color, spread.fits)
-        for name in [*common, *compute][:1] if compute else ():
-            _cumulative(panels["compute"], compute[name].samples, color, label=name)
-        for name, spread in statistics.network.items():
-            style = "--" if name.endswith("up") else "-"
-            if name.startswith("bandwidth"):
-                samples = spread.samples / 1e6
-                _cumulative(panels["rate"], samples, color, style=style, label=name[-4:])
-            elif not name.endswith("up"):
-                _cumulative(panels["rtt"], 1000 * spread.samples, color)
-    handles = panels["hour"].get_legend_handles_labels()[0]
-    for name, axes in panels.items():
-        axes.title.set_fontsize(10)
-        axes.grid(alpha=0.3)
-        axes.set_ylabel("share of them")
-        if not any(np.size(line.get_xdata()) for line in axes.lines):
-            axes.text(0.5, 0.5, "not in the bundle", ha="center", transform=axes.transAxes)
-        elif name not in ("hour", "weekday", "share"):
-            _logarithmic(axes)
-    for name in ("hour", "weekday"):
-        panels[name].set_ylabel("% of devices")
-        panels[name].set_ylim(0, 1.08 * panels[name].get_ylim()[1])
-    panels["hour"].set_xticks(range(0, 25, 4))
-    panels["weekday"].set_xticks(range(7), WEEKDAYS)
-    if panels["compute"].lines:
-        panels["compute"].legend(fontsize=8)
-    figure.legend(handles=handles, loc="upper center", ncols=len(handles))
-    return figure
-
-
-def _logarithmic(axes: Any) -> None:
-    """A logarithmic axis whose labels stay apart, over few decades as over many; times under a second are cut off."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    if axes.get_xlabel() == "s" and low < 0.5 < high:
-        axes.set_xlim(left=0.5)
-    few = high < 500 * low
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
-    if few:
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _cumulative(
-    axes: Any,
-    samples: np.ndarray[Any, Any],
-    color: str,
-    fits: Sequence[Fit] = (),
-    style: str = "-",
-    label: str | None = None,
-) -> None:
-    """Distribution function of samples; with fits, the best one dotted over it."""
-    if not len(samples):
-        return
-    ranks = np.linspace(0, len(samples) - 1, min(len(samples), 2000)).round().astype(int)
-    levels = (ranks + 1) / len(samples)
-    axes.plot(samples[ranks], levels, style, color=color, label=label, drawstyle="steps-post")
-    if fits:
-        positive = samples[samples > 0]
-        x = np.geomspace(positive[0], positive[-1], 200)
-        axes.plot(x, fits[0].cdf(x), ":", color=color, linewidth=2)
-
-
-def _page(all_statistics: Sequence[BundleStatistics], figure: Any) -> str:
-    names = ", ".join(statistics.name for statistics in all_statistics)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=130)
-    encoded = base64.b64encode(picture.getvalue()).decode("ascii")
-    tables = io.StringIO()
-    write_text(all_statistics, Console(file=tables, width=50 + 60 * len(all_statistics)))
-    title = html.escape(f"Traces: {names}")
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
-        "<style>body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:80rem;padding:0 1rem;"
-        "color:#1a1a1a;background:#fff}img{max-width:100%}pre{overflow:auto;font-size:13px}</style></head>\n"
-        f"<body><h1>{title}</h1>\n"
-        f'<img alt="Distributions of availability, compute and network; the figures are in the tables below" '
-        f'src="data:image/png;base64,{encoded}">\n'
-        f'<pre tabindex="0">{html.escape(tables.getvalue())}</pre></body></html>\n'
-    )

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedsim.components import Parameters
-from fedsim.errors import UserError
-
-if TYPE_CHECKING:
-    from fedsim.traces.bundle import TraceBundle
 
 
 class TraceParameters(Parameters):
@@ -20,22 +15,8 @@ class TraceParameters(Parameters):
     """Another bundle than ``devices.trace``, relative to the scenario file; client and device are paired by row."""
 
     def needs_tables(self) -> Mapping[str, str]:
-        """Tables of the bundle that these parameters need, each with what to write instead of naming a bundle."""
+        """Tables of the bundle that these parameters need, each with what to write instead of naming a bundle.
+
+        :mod:`fedsim.composition.requirements` checks that they exist before the part is built.
+        """
         return {}
-
-
-def require_tables(params: Parameters, bundle: TraceBundle | None, where: str) -> None:
-    """Check that the bundle has the tables that a part needs.
-
-    Raises:
-        UserError: there is no bundle, or it lacks a table.
-    """
-    if not isinstance(params, TraceParameters):
-        return
-    for table, instead in params.needs_tables().items():
-        if bundle is None or table not in bundle.tables:
-            raise UserError(
-                f"there is no {table} table to read",
-                where=where,
-                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
-            )

@@ -136,6 +136,19 @@ class Page:
                 windowsVirtualKeyCode=codes.get(key, 0),
             )
 
+    def drag(self, begin: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press the mouse at a place, and let it go at another."""
+        steps = (("mousePressed", begin), ("mouseMoved", end), ("mouseReleased", end))
+        for kind, (x, y) in steps:
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self.settle()
+
+    def choose(self, control: str, value: str) -> None:
+        """Choose an entry of a select element."""
+        self.run(f"document.getElementById('{control}').value = '{value}'")
+        self.run(f"document.getElementById('{control}').dispatchEvent(new Event('change'))")
+        self.settle()
+
     def prefer(self, scheme: str) -> None:
         self.call(
             "Emulation.setEmulatedMedia",

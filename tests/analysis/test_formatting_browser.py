@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,23 +12,19 @@ import pytest
 from fedsim.analysis.pages import TEMPLATES
 from fedsim.analysis.run import Run
 from fedsim.formatting import format_level, format_value
-from tests.analysis.browser import CHROMIUM, Page, browser
+from tests.analysis.browser import Page
 from tests.test_formatting import CASES, LEVELS
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to open pages with"),
-]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(chromium: Page, tmp_path_factory: pytest.TempPathFactory) -> Page:
     path = tmp_path_factory.mktemp("formatting") / "page.html"
     script = (TEMPLATES / "formatting.js").read_text(encoding="utf-8")
     path.write_text(f"<!doctype html><meta charset=utf-8><script>{script}</script>")
-    with browser() as opened:
-        opened.open(path)
-        yield opened
+    chromium.open(path)
+    return chromium
 
 
 def written(page: Page, function: str, items: list[tuple[str, float]]) -> list[str]:

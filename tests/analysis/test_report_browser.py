@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from synthetic_runs import build_run
 
 from fedsim.analysis.run import Run, load_run
-from tests.analysis.browser import CHROMIUM, Page, browser
+from tests.analysis.browser import Page
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to open pages with"),
-]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +22,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
     run.report()
     return run
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Page]:
-    with browser() as page:
-        yield page
 
 
 @pytest.fixture
@@ -84,7 +76,7 @@ def test_fits_every_width(page: Page, width: int) -> None:
     page.settle()
     assert page.run("document.documentElement.scrollWidth") <= width
     assert page.run(WIDEST) <= width
-    drawn = page.run("document.querySelector('#chart-learning svg').viewBox.baseVal.width")
+    drawn = page.run("document.querySelector('#chart-learning svg').width.baseVal.value")
     shown = page.run("document.querySelector('#chart-learning').clientWidth")
     assert drawn == shown
 
@@ -101,13 +93,20 @@ def test_tables_are_not_clipped_on_a_laptop(page: Page) -> None:
 
 
 CROSSED = """(() => {
-    const svg = document.querySelector("#chart-learning svg");
-    const curve = [...svg.querySelectorAll("path")].at(-1), length = curve.getTotalLength();
-    return [...svg.querySelectorAll(".note")].filter((note) => {
-        const box = note.getBBox();
-        return Array.from({ length: 2000 }, (_, i) => curve.getPointAtLength((i / 1999) * length))
-            .some((p) => box.x < p.x && p.x < box.x + box.width && box.y < p.y && p.y < box.y + box.height);
-    }).map((note) => note.textContent);
+    const svg = document.querySelector("#chart-learning svg"), texts = [...svg.querySelectorAll("text")];
+    const curve = [...svg.querySelectorAll("path[stroke-width='2.25']")].at(-1), length = curve.getTotalLength();
+    const matrix = curve.getScreenCTM();
+    const points = Array.from({ length: 2000 }, (_, i) => curve.getPointAtLength((i / 1999) * length).matrixTransform(matrix));
+    const boxes = texts.map((text) => text.getBoundingClientRect());
+    const meets = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+        && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+    const holds = (box, p) => box.left < p.x && p.x < box.right && box.top < p.y && p.y < box.bottom;
+    const named = (keep) => texts.filter((_, k) => keep(k)).map((text) => text.textContent);
+    return {
+        notes: texts.filter((text) => text.textContent.startsWith("target")).length,
+        crossed: named((k) => points.some((p) => holds(boxes[k], p))),
+        touching: named((k) => boxes.some((box, j) => j < k && meets(box, boxes[k]))),
+    };
 })()"""
 
 
@@ -124,14 +123,13 @@ def test_the_curve_does_not_run_through_words(
     page.open(run.folder.report)
     page.resize(width)
     page.settle()
-    assert page.run("document.querySelectorAll('#chart-learning .note').length") > 0
-    assert page.run(CROSSED) == []
+    assert page.run(CROSSED) == {"notes": 1, "crossed": [], "touching": []}
 
 
 def test_tab_reaches_every_control(page: Page) -> None:
     expected = page.run(
         """(() => {
-            const all = "a[href], button, select, input, summary, .chart svg, .chart canvas";
+            const all = "a[href], button, select, input, summary, .chart[tabindex]";
             const visible = [...document.querySelectorAll(all)]
                 .filter((e) => e.checkVisibility() && !(e.type === "radio" && !e.checked));
             visible.forEach((e, number) => { e.dataset.stop = number; });
@@ -160,7 +158,7 @@ def test_skip_link_comes_first_and_works(page: Page) -> None:
 
 
 def test_arrow_keys_read_the_chart(page: Page, run: Run) -> None:
-    page.run("document.querySelector('#chart-learning svg').focus()")
+    page.run("document.querySelector('#chart-learning').focus()")
     page.press("ArrowRight")
     page.press("ArrowRight")
     row = run.metrics.iloc[1]
@@ -183,20 +181,118 @@ def test_x_axis_and_metric_can_be_chosen(page: Page) -> None:
     assert page.complaints == []
 
 
-def test_timeline_moves_with_keys(page: Page, run: Run) -> None:
-    picture = "document.querySelector('#chart-timeline canvas').toDataURL()"
-    page.run("document.querySelector('#chart-timeline canvas').focus()")
+def test_x_axis_can_be_zoomed_and_reset(page: Page, run: Run) -> None:
+    """A drag over the second quarter of the plot; the vertical range follows what is left."""
+    ticks = "[...document.querySelectorAll('#chart-learning svg text')].map((t) => t.textContent)"
+    page.run("document.querySelector('#chart-learning').scrollIntoView({ block: 'center' })")
     page.settle()
-    pictures = {page.run(picture)}
-    for key in ("ArrowRight", "+", "ArrowDown", "Enter"):
+    whole = page.run(ticks)
+    left, top, width, height = page.run(
+        """(({ left, top, width, height }) => [left, top, width, height])(
+            document.querySelector('#chart-learning').getBoundingClientRect())"""
+    )
+    begin, end, y = left + width / 4, left + width / 2, top + height / 2
+    page.drag((begin, y), (end, y))
+    zoomed = page.run("fedsim.charts.get(document.getElementById('chart-learning')).state.zoom")
+    assert 0 < zoomed[0] < zoomed[1] < run.simulated_s
+    inside = run.metrics["time_s"].between(*zoomed)
+    lowest = run.metrics["accuracy"][inside].min()
+    axis = page.run("fedsim.charts.get(document.getElementById('chart-learning')).option.yAxis.min")
+    assert 0 < axis < lowest
+    assert page.run(ticks) != whole
+    page.run("document.querySelector('#chart-learning').dispatchEvent(new MouseEvent('dblclick'))")
+    page.settle()
+    assert page.run(ticks) == whole
+
+
+@pytest.mark.parametrize("scale", ["log", "logit"])
+def test_scales(page: Page, scale: str) -> None:
+    page.run(f"document.getElementById('scale').value = '{scale}'")
+    page.run("document.getElementById('scale').dispatchEvent(new Event('change'))")
+    page.settle()
+    option = page.run(
+        "(({ min, max }) => [min, max])(fedsim.charts.get(document.getElementById('chart-learning')).option.yAxis)"
+    )
+    reached = page.run("Math.max(...fedsim.column('learning', 'accuracy').values)")
+    expected = math.log10(reached) if scale == "log" else math.log(reached / (1 - reached))
+    assert option[0] < expected < option[1]
+    assert page.complaints == []
+
+
+def test_a_figure_can_be_saved(page: Page, run: Run) -> None:
+    drawing = page.run("fedsim.picture(document.getElementById('chart-outcomes'))")
+    root = ElementTree.fromstring(drawing)
+    texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "Outcomes of dispatches" in texts
+    assert any(text.startswith("aggregated ") for text in texts)
+    rows = page.run("fedsim.csv(fedsim.data.learning)").splitlines()
+    assert rows[0].split(",")[:3] == ["time_s", "version", "round"]
+    assert len(rows) == len(run.metrics) + 1
+    labels = page.run(
+        "[...document.querySelectorAll('#figure-outcomes .save button')].map((b) => b.textContent)"
+    )
+    assert labels == ["SVG", "PNG", "CSV"]
+    size = page.run(
+        """new Promise((done) => fedsim.png(
+            fedsim.picture(document.getElementById('chart-outcomes')), (blob) => done(blob.size)))"""
+    )
+    assert size > 5000
+
+
+VIEW = """(({ view, mode }) => [view.split(' ').map(Number), mode])(
+    document.getElementById('chart-timeline').dataset)"""
+
+
+def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: Run) -> None:
+    (begin, end), _ = page.run(VIEW)
+    inside = run.dispatches["dispatched_s"].between(begin - 1, end + 1)
+    assert inside.sum() > 0
+    page.run("document.getElementById('chart-timeline').focus()")
+    views = [page.run(VIEW)]
+    for key in ("ArrowRight", "+", "0"):
         page.press(key)
         page.settle()
-        found = page.run(picture)
-        assert found not in pictures, key
-        pictures.add(found)
+        assert page.run(VIEW) != views[-1], key
+        views.append(page.run(VIEW))
+    assert views[-1][0] == [0, round(run.simulated_s)]
+    for key in ("ArrowDown", "Enter"):
+        page.press(key)
+        page.settle()
     said = page.run("document.getElementById('live').textContent")
     number = int(said.split("dispatch ")[1].split(",")[0])
     assert run.dispatches.loc[number, "outcome"] in said
+
+
+def test_clients_can_be_sorted_filtered_and_found(page: Page, run: Run) -> None:
+    label = "fedsim.charts.get(document.getElementById('chart-timeline')).option.yAxis[0].axisLabel"
+    shown = f"{label}.customValues.map({label}.formatter)"
+    given = run.dispatches[run.dispatches["outcome"] == "aggregated"]["client_id"].value_counts()
+    first = int(page.run(shown)[0])
+    assert given[first] == given.max()
+    page.choose("sort", "fewest updates first")
+    assert given.get(int(page.run(shown)[0]), 0) == min(
+        given.get(client, 0) for client in run.dispatches["client_id"].unique()
+    )
+    page.choose("filter", "with lost work")
+    lost = run.dispatches[run.dispatches["outcome"].isin(["late", "dropped", "cut", "discarded"])]
+    assert {int(client) for client in page.run(shown)} <= set(lost["client_id"])
+    page.run("document.getElementById('client').value = '3'")
+    page.run("document.getElementById('client').dispatchEvent(new Event('input'))")
+    page.settle()
+    assert "Client 3, dispatch" in page.run("document.getElementById('live').textContent")
+    page.run("document.getElementById('client').value = '777'")
+    page.run("document.getElementById('client').dispatchEvent(new Event('input'))")
+    assert "777 is not among" in page.run("document.getElementById('live').textContent")
+
+
+def test_from_far_away_work_is_summed_and_near_it_has_phases(page: Page) -> None:
+    page.run("document.querySelector('[data-view=whole]').click()")
+    page.settle()
+    assert page.run(VIEW)[1] == "sums"
+    for _ in range(12):
+        page.run("document.querySelector('[data-view=in]').click()")
+    page.settle()
+    assert page.run(VIEW)[1] == "phases"
 
 
 def test_numbers_of_a_figure_open_as_a_table(page: Page, run: Run) -> None:

@@ -678,3 +678,55 @@ def test_what_an_import_cannot_know_is_printed(tmp_path: Path) -> None:
     told = CliRunner().invoke(cli, [*command, "-s", "window=1d", "-o", str(tmp_path / "b")])
     assert told.exit_code == 0, told.output
     assert "note:" not in told.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "nope.yaml"),
+        ("resume", "nope"),
+        ("compare", "nope"),
+        ("verify", "nope"),
+        ("scenario", "check", "nope.yaml"),
+        ("methods", "show", "nope"),
+        ("traces", "inspect", "nope"),
+        ("run",),
+        ("run", "nope.yaml", "--bogus"),
+    ],
+)
+def test_with_json_errors_are_json(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, [*arguments, "--json"])
+    assert result.exit_code == 2
+    (error,) = json.loads(result.stdout)["errors"]
+    assert error["message"]
+    assert not result.stderr.startswith("error")
+
+
+def test_a_file_without_end_is_no_scenario() -> None:
+    result = CliRunner().invoke(cli, ["scenario", "check", "/dev/zero"])
+    assert result.exit_code == 2
+    assert "larger than 16 MiB" in result.stderr
+
+
+def test_no_message_steers_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text('"a\\x1b[31mb": 1\ntask: {name: timing, clients: 1}\nstop: {rounds: 1}\n')
+    result = CliRunner().invoke(cli, ["scenario", "check", str(path)])
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stderr
+    assert "a\\x1b[31mb: unknown key" in result.stderr
+
+
+def test_a_model_larger_than_the_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "task: {dataset: digits, partition: {name: iid, clients: 2}, model: {name: mlp, hidden: [1000000000000]}}\n"
+        "devices: {compute: {name: values, step: 1s}, network: {name: static, down: 8Mbps, up: 8Mbps}}\n"
+        "stop: {rounds: 1}\n"
+    )
+    result = CliRunner().invoke(cli, ["scenario", "check", str(path)])
+    assert result.exit_code == 2
+    assert "the model takes 300 TB" in result.stderr

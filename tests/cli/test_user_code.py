@@ -90,3 +90,20 @@ def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: 
     assert not ran(scenario)
     code.write_text(EVIL)
     assert fedsim.resume(run).info["status"] == "complete"
+
+
+def test_describe_is_the_one_reading_command_that_runs_code(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "0")
+    part = f"{scenario.parent / 'evil.py'}:Mine"
+    for arguments in (("methods", "show", part), ("describe", part, "--no-user-code")):
+        refused = invoke(*arguments)
+        assert refused.exit_code == 2
+        assert not ran(scenario)
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "0")
+    described = invoke("describe", part)
+    assert described.exit_code == 0, described.output
+    assert f"running the code in {scenario.parent / 'evil.py'}" in described.stderr
+    assert "sends up                delta (P)" in described.stdout
+    assert ran(scenario)

@@ -39,9 +39,7 @@ def test_every_figure_but_those_of_learning_is_there_and_the_same(runs: tuple[Ru
     assert "learning" in full
     assert "learning" not in timing
     assert set(timing) <= set(full)
-    assert {"time", "work", "outcomes", "online", "timeline", "participation", "staleness"} <= set(
-        timing
-    )
+    assert {"time", "work", "outcomes", "online", "timeline", "participation", "age"} <= set(timing)
     for name, document in timing.items():
         assert document == full[name], name
 

@@ -55,7 +55,9 @@ def test_recorded_steps_have_the_bits_of_unrecorded_ones(
     assert_same(recorded, execute(task, timeline, training=training, method=method))
 
 
-def test_a_step_that_looks_at_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_looks_at_values_ends_the_recording_or_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("fedsim.learning.kernels.replay._SIGHTINGS", 0)
     differentiate = VmapKernel.differentiate
 
@@ -66,9 +68,10 @@ def test_a_step_that_looks_at_values_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(VmapKernel, "differentiate", look_at_values)
     task, timeline = supervised_task("conv"), buffered(4)
     with pytest.raises(UserError, match="cannot be recorded as a CUDA graph"):
-        execute(task, timeline, training=make_training(device="cuda"))
-    # Nothing is left of the attempt.
-    execute(task, timeline, training=make_training(device="cuda", cuda_graphs=False))
+        execute(task, timeline, training=make_training(device="cuda", cuda_graphs=True))
+    # Nothing is left of the attempt, and by default the run goes on after it.
+    expected = execute(task, timeline, training=make_training(device="cuda", cuda_graphs=False))
+    assert_same(execute(task, timeline, training=make_training(device="cuda")), expected)
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp"])

@@ -228,8 +228,8 @@ def test_the_recording_not_used_for_longest_goes(
     assert Graph.made == before + 4
 
 
-def test_a_step_that_cannot_be_recorded_is_refused(
-    cuda: None, monkeypatch: pytest.MonkeyPatch
+def test_a_step_that_cannot_be_recorded_ends_the_recording_or_the_run(
+    cuda: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     differentiate = VmapKernel.differentiate
 
@@ -240,6 +240,31 @@ def test_a_step_that_cannot_be_recorded_is_refused(
     monkeypatch.setattr(VmapKernel, "differentiate", look_at_values)
     task, timeline = supervised_task("conv"), synchronous()
     with pytest.raises(UserError, match="cannot be recorded as a CUDA graph") as error:
-        on_device(task, timeline)
+        on_device(task, timeline, training={"cuda_graphs": True})
     assert error.value.where == "training.cuda_graphs"
-    on_device(task, timeline, training={"cuda_graphs": False})
+    expected = on_device(task, timeline, training={"cuda_graphs": False})
+    assert not caplog.messages
+    # By default the run goes on, has the same result, and says so once.
+    before = Graph.made
+    assert_same(on_device(task, timeline), expected)
+    assert Graph.made <= before + 1
+    (message,) = caplog.messages
+    assert message.startswith("CUDA graphs are off for the rest of the run: a local step cannot")
+
+
+def test_a_recording_that_failed_is_noted_in_the_description_of_the_run(
+    cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of memory\ndetails")
+
+    learner = make_learner(supervised_task("mlp"), make_training(device="cuda"))
+    assert "cuda_graphs" not in learner.describe()
+    monkeypatch.setattr(Graph, "capture_begin", refuse)
+    task, timeline = supervised_task("mlp"), synchronous()
+    expected = on_device(task, timeline, training={"cuda_graphs": False})
+    assert_same(on_device(task, timeline), expected)
+    replay = learner.station.kernel.replay
+    assert replay(torch.add, [torch.ones(2)], [torch.ones(2)]).tolist() == [2, 2]
+    assert not replay.records
+    assert learner.describe()["cuda_graphs"] == "off: out of memory"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from fedsim.composition.requirements import require_tables
 from fedsim.errors import UserError
 from fedsim.network import Direction, registry
 from tests.network.bundles import NETWORK, build, context_of, rates
@@ -77,8 +78,9 @@ def test_tables_are_asked_for_where_there_are_none(
     name: str, params: dict[str, Any], table: str
 ) -> None:
     for tables in (None, {}):
+        bundle = context_of(tables).bundle
         with pytest.raises(UserError, match=f"there is no {table} table to read"):
-            build(context_of(tables), name, **params)
+            require_tables(registry()[name].Params(**params), bundle, "devices.network")
 
 
 def test_what_the_bundle_does_not_know_is_named() -> None:

@@ -55,15 +55,17 @@ def test_a_transfer_alone_is_a_static_one() -> None:
         assert network.latency_ns(client, direction) == static.latency_ns(client, direction)
 
 
-def test_two_downloads_through_one_site_take_twice_as_long() -> None:
+def test_two_downloads_share_a_site_once_their_latency_has_passed() -> None:
+    """8 Mbit each. Client 0 enters at 25 ms and has 0.16 Mbit when client 2 joins at 45 ms; the other 7.84 Mbit take
+    1.96 s at 4 Mbit/s, and then the last 0.16 Mbit of client 2 take 20 ms. Client 1 is alone on its site.
+    """
     network = two_sites()
     for client in range(3):
         network.start_transfer(client, client, DOWN, MB, 0)
-    # Client 1 is alone on its site. Clients 0 and 2 have 4 Mbit/s each; client 2 is 20 ms further away.
     assert run_out(network) == [
         (S + 25 * MS, [1]),
-        (2 * S + 25 * MS, [0]),
-        (2 * S + 45 * MS, [2]),
+        (2 * S + 5 * MS, [0]),
+        (2 * S + 25 * MS, [2]),
     ]
 
 
@@ -78,8 +80,9 @@ def test_the_servers_own_link_is_shared_by_all() -> None:
     network = two_sites(server_up_bps=6e6)
     for client in range(3):
         network.start_transfer(client, client, UP, MB, 0)
-    # 2 Mbit/s each; then all are done.
-    assert run_out(network) == [(4 * S + 25 * MS, [0, 1]), (4 * S + 45 * MS, [2])]
+    # Clients 0 and 1 have 0.06 Mbit each when client 2 joins at 45 ms; 7.94 Mbit take 3.97 s at 2 Mbit/s each, and the
+    # last 0.06 Mbit of client 2 take 15 ms at its own 4 Mbit/s.
+    assert run_out(network) == [(4 * S + 15 * MS, [0, 1]), (4 * S + 30 * MS, [2])]
     assert network.rate_bps(0, UP) == 4e6
     assert two_sites(server_up_bps=3e6).rate_bps(0, UP) == 3e6
     assert two_sites(server_down_bps=3e6).rate_bps(0, DOWN) == 3e6
@@ -96,30 +99,28 @@ def test_a_cancelled_transfer_frees_its_share() -> None:
     network = two_sites()
     network.start_transfer(0, 0, DOWN, 2 * MB, 0)
     network.start_transfer(2, 2, DOWN, 2 * MB, 0)
-    assert network.cancel(0, S) == MB / 2
-    assert run_out(network) == [(int(2.5 * S) + 45 * MS, [2])]
+    # 0.16 Mbit alone from 25 to 45 ms and 3.82 Mbit by 1 s; client 2 has 12.18 of 16 Mbit left.
+    assert network.cancel(0, S) == 3.98e6 / 8
+    assert run_out(network) == [(S + 1_522_500_000, [2])]
     with pytest.raises(KeyError):
         network.cancel(0, 3 * S)
 
 
-def test_a_transfer_cancelled_while_its_last_bytes_travel_has_moved_all() -> None:
+def test_a_transfer_cancelled_during_its_latency_has_moved_nothing() -> None:
     network = two_sites()
     network.start_transfer(0, 0, DOWN, MB, 0)
-    network.start_transfer(1, 1, DOWN, MB, 0)
-    assert network.next_event_ns() == S
-    assert network.pop_finished(S) == []
-    assert network.cancel(0, S + MS) == MB
-    assert network.cancel(1, S + MS) == MB
+    assert network.next_event_ns() == 25 * MS
+    assert network.cancel(0, 10 * MS) == 0
     assert network.next_event_ns() == NEVER
-    # Its number may be used again, and the old arrival means nothing to the new transfer.
-    network.start_transfer(0, 0, DOWN, MB, S + 2 * MS)
-    assert run_out(network) == [(2 * S + 27 * MS, [0])]
+    # Its number may be used again, and the old start means nothing to the new transfer.
+    network.start_transfer(0, 0, DOWN, MB, 20 * MS)
+    assert run_out(network) == [(S + 45 * MS, [0])]
 
 
 def test_a_transfer_cancelled_before_its_completion_was_collected_has_moved_all() -> None:
     network = two_sites()
     network.start_transfer(0, 0, DOWN, MB, 0)
-    assert network.cancel(0, S + MS) == MB
+    assert network.cancel(0, 2 * S) == MB
     assert network.next_event_ns() == NEVER
     assert len(network) == 0
 

@@ -37,9 +37,11 @@ def test_windows_longer_than_a_round_leave_no_gap() -> None:
     assert course.end_ns(0, carry) == 50 + 990
 
 
-def test_the_rest_follows_after_a_pause_at_its_limit() -> None:
-    course = Course(100.0, windows_bytes=(10,), round_ns=50, pause_ns=5, limit_bps=BPS / 2)
-    assert course.end_ns(0, carry) == 50 + 5 + 2 * 90
+def test_stages_follow_the_windows_at_their_rates() -> None:
+    stages = ((30.0, BPS / 2), (60.0, BPS / 3))
+    course = Course(100.0, windows_bytes=(10,), round_ns=50, stages=stages, pause_ns=5)
+    assert course.end_ns(0, carry) == 5 + 50 + 2 * 30 + 3 * 60
+    assert course.sent_by(0, 5 + 50 + 60 + 90, carry, carried) == 10 + 30 + 30
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def random_case(seed: int) -> dict[str, Any]:
         if "partial_work" in server:
             server["foresight"] = more.random() < 0.5
     training: dict[str, Any] = {"local_steps": rng.choice([1, 3, 5, 10])}
-    if rng.random() < 0.15 and schedule["name"] != "tiered":
+    if rng.random() < 0.15:
         training = {"time_budget": rng.choice([2, 5, 7.5])}
     elif rng.random() < 0.1:
         training = {"local_epochs": rng.choice([0.5, 1, 2]), "batch_size": 100}

@@ -19,7 +19,7 @@ COLUMNS = (
     "bytes_down", "bytes_up", "energy", "sequence", "group", "ended",
 )  # fmt: skip
 TIMES = {"dispatched", "downloaded", "computed", "arrived", "ended", "time"}
-SHARED_SLACK = 20
+SHARED_SLACK = 100
 """Nanoseconds by which times on shared links may differ: fedsim computes their rates in double precision."""
 ABSENT = {"staleness", "aggregated_version"}
 

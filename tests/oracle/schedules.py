@@ -214,12 +214,9 @@ class Sync(Schedule):
                 update.outcome = "discarded"
         server.count_round()
         pause = self.duration("pause") or 0
-        if server.finished:
+        if server.finished or server.over:
             return
-        if pause:
-            server.timer(server.now + pause, self.begin)
-        else:
-            self.begin()
+        server.timer(server.now + pause, self.begin)
 
 
 class Continuous(Schedule):

@@ -83,7 +83,7 @@ class Simulation:
         self.now = 0
         self.busy_until = 0
         self.version = self.round = self.arrivals = 0
-        self.finished = False
+        self.finished = self.over = False
         self.events: list[Event] = []
         self.set = 0
         self.dispatches: list[Dispatch] = []
@@ -230,12 +230,15 @@ class Simulation:
             dispatch.arrived = True
             dispatch.staleness = self.version - dispatch.version
             self.arrivals += 1
+            if self.over:
+                dispatch.outcome = "late"
+                return
             if self.arrivals >= self.stop.get("arrivals", FOREVER):
                 self.finished = True
             self.schedule.arrival(dispatch)
         else:
             # The server learns of it among the timers, before anybody who waited for this client.
-            if self.detection is not None:
+            if self.detection is not None and not self.over:
                 self.timer(self.now + self.detection, lambda: self._detected(dispatch))
             self._settle(dispatch, "dropped", self.now)
 
@@ -311,7 +314,8 @@ class Simulation:
         """A round is over (or a version is made, under schedules without rounds)."""
         self.round += 1
         if self.round >= self.stop.get("rounds", FOREVER):
-            self.finished = True
+            self.over = True
+            self.add(self.now, LEAVE, -1, self._finish)
 
     def after_aggregation(self, act: Callable[[], None], pause: int = 0) -> None:
         """Act at once, or when the server has finished aggregating."""

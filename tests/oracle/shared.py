@@ -133,24 +133,24 @@ class SharedLinks:
         self._at(dispatch, empty, LEAVE, lambda: self._run_dry(transfer, now))
         leaves = self.devices.leaves(dispatch.client, now)
         self._at(dispatch, leaves, LEAVE, lambda: self._leave(transfer))
-        if transfer.left:
+        self._at(dispatch, now + self.devices.latency, FLOW, lambda: self._enter(transfer, now))
+
+    def _enter(self, transfer: Transfer, since: int) -> None:
+        """The latency has passed, and the bytes begin to flow unless the client has left in the meantime."""
+        if transfer in self.transfers and transfer.since == since:
             self._change()
             transfer.flowing = True
             self._look_ahead()
-        else:
-            self._sent(transfer)()
 
     def _sent(self, transfer: Transfer) -> Callable[[], None]:
         def act() -> None:
             self._change()
             transfer.flowing, transfer.left = False, Fraction(0)
             self._look_ahead()
-            at = self.server.now + self.devices.latency
-            dispatch = transfer.dispatch
-            assert transfer.since is not None
-            if at <= self.devices.leaves(dispatch.client, transfer.since):
-                kind = FLOW if transfer.kind == "download" else END
-                self._at(dispatch, at, kind, lambda: self._arrived(transfer))
+            if transfer.kind == "download":
+                self._arrived(transfer)
+            else:
+                self._at(transfer.dispatch, self.server.now, END, lambda: self._arrived(transfer))
 
         return act
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim.errors import UserError
 from tests.scheduling.stories import ALWAYS, run, versions
 from tests.scheduling.worlds import World, play
 from tests.simulation.harness import online
@@ -173,8 +172,6 @@ def test_a_timeout_does_where_the_server_never_learns_who_is_gone(schedule: dict
     }
     world = play(steps, schedule=schedule | {"timeout": 37}, **options)
     hold(world, 1500)
-    with pytest.raises(UserError, match="waits forever for a client that has gone offline"):
-        play(steps, schedule=dict(schedule), **options)
 
 
 def test_a_timeout_stops_who_takes_too_long() -> None:

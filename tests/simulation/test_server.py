@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.errors import UserError
 from tests.simulation.harness import Book, online, simulate
 
 SCRIPT = {"name": "scripted", "rounds": [[0, 1, 2]]}
@@ -266,12 +265,6 @@ def test_partial_work_is_sent_in_time_for_the_deadline() -> None:
     assert set(book.outcomes().values()) == {"aggregated"}
 
 
-def test_failures_that_are_never_noticed_need_a_deadline() -> None:
-    """Waiting forever is refused before the run."""
-    with pytest.raises(UserError, match="deadline"):
-        simulate(step_s=[1], failure_detection="never", rounds=1)
-
-
 def test_a_lost_client_is_noticed_after_the_detection_time() -> None:
     """Gone at 8 s, noticed 30 s later: the round closes at 38 s."""
     book = simulate(
@@ -403,7 +396,7 @@ def test_an_update_due_when_the_run_ends_has_not_arrived(shared: bool) -> None:
         step_s=[1, 1],
         selection={"name": "uniform", "cohort": 2},
         schedule={"name": "async", "concurrency": 2},
-        rounds=1,
+        arrivals=1,
         shared=shared,
     )
     columns = ("dispatched", "computed", "arrived", "ended", "steps_done", "staleness")
@@ -447,3 +440,30 @@ def test_a_client_with_work_waiting_is_not_drawn_for_another_place(schedule: Any
         *(62.0, 74.0, 86.0, 98.0),
         *(212.0, 224.0, 236.0, 248.0),
     ]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("schedule", "outcomes"),
+    [
+        ({"name": "sync", "over_selection": 2}, ["aggregated"] * 2 + ["late"] * 2),
+        ({"name": "buffered", "buffer_size": 3}, ["aggregated"] * 3 + ["late"]),
+        ({"name": "async"}, ["aggregated"] + ["late"] * 3),
+    ],
+)
+def test_updates_due_when_the_last_round_closes_have_all_arrived(
+    schedule: dict[str, Any], outcomes: list[str], shared: bool
+) -> None:
+    """Four updates at 12 s; the first ones close the only round."""
+    cohort = 2 if schedule["name"] == "sync" else 4
+    book = simulate(
+        step_s=[1] * 4,
+        schedule=schedule,
+        selection={"name": "uniform", "cohort": cohort},
+        rounds=1,
+        shared=shared,
+    )
+    first = [book.row(i) for i in range(4)]
+    assert [row["arrived"] for row in first] == [12.0] * 4
+    assert list(book.outcomes().values())[:4] == outcomes
+    assert len(book.aggregates) == 1

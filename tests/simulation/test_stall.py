@@ -113,7 +113,7 @@ def test_a_stalled_run_fails_and_keeps_its_rows(tmp_path: Path) -> None:
             "failures": {"upload_loss": 1.0},
         },
         "server": {"schedule": {"name": "async"}},
-        "stop": {"arrivals": 5, "stalled_after": 30},
+        "stop": {"arrivals": 5, "dispatches": 1000, "stalled_after": 30},
     }
     with pytest.raises(UserError, match="30 dispatches"):
         fedsim.run(scenario, tmp_path / "run")

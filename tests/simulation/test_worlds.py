@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from hypothesis import given, settings
+import pytest
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import fedsim
+from fedsim.errors import UserError
 from fedsim.runs.run import Run
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -95,6 +97,14 @@ class World:
         TraceBundle(manifest, made).write(folder / "bundle")
         scenario = {**self.scenario, "devices": {**self.scenario["devices"]}}
         scenario["devices"]["trace"] = str(folder / "bundle")
+        if not any(
+            one.fits and self.is_online(client, second)
+            for client, one in enumerate(self.devices)
+            for second in range(END_S + 1)
+        ):
+            with pytest.raises(UserError, match="none of the"):
+                fedsim.run(scenario, folder / "run", timing_only=True)
+            reject()
         return fedsim.run(scenario, folder / "run", timing_only=True)
 
 
@@ -141,7 +151,7 @@ def worlds(draw: st.DrawFn) -> World:
     options: dict[str, Any] = {
         "bernoulli": {"probability": 0.6},
         "scripted": {"rounds": [[i % count, (i + 1) % count][:count] for i in range(30)]},
-    }.get(selection, {"cohort": 2})
+    }.get(selection, {"cohort": min(2, count)})
     schedule = draw(st.sampled_from(SCHEDULES))
     if selection in ("bernoulli", "scripted"):
         schedule = draw(st.sampled_from(SCHEDULES[:3]))

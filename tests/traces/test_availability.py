@@ -351,15 +351,25 @@ def busy_week(clients, seed=0):
     return AvailabilityIndex.from_bundle(bundle_of(devices))
 
 
+ADVANCE = Sweep.advance
 WEEKS = [busy_week(40), busy_week(200, seed=1)]
 
 
+def sampler_of(index, stream, everybody):
+    """A sampler that draws from everybody, as from a large population, or from lists."""
+    sampler = OnlineSampler(index, stream)
+    if everybody:
+        sampler._LARGE = 0
+    return sampler
+
+
+@pytest.mark.parametrize("everybody", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 7])
-def test_a_sample_is_online_not_busy_without_repeats_and_the_same_when_asked_again(k):
+def test_a_sample_is_online_not_busy_without_repeats_and_the_same_when_asked_again(k, everybody):
     index = busy_week(100)
     busy = np.zeros(100, np.bool_)
     busy[::3] = True
-    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    sampler = sampler_of(index, Stream(1, Purpose.SELECTION), everybody)
     seen = {}
     instants = np.random.default_rng(3).integers(0, 1_500_000_000_000, 200)
     for draw, t_ns in enumerate(np.sort(instants).tolist()):
@@ -370,16 +380,17 @@ def test_a_sample_is_online_not_busy_without_repeats_and_the_same_when_asked_aga
         assert all(index.is_online(client, t_ns) for client in chosen.tolist())
         possible = index.online_clients(t_ns)
         assert len(chosen) == min(k, int((~busy[possible]).sum()))
-    again = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    again = sampler_of(index, Stream(1, Purpose.SELECTION), everybody)
     for (draw, t_ns), expected in reversed(seen.items()):
         assert again.sample(k, t_ns, busy.copy(), draw).tolist() == expected
 
 
-def test_the_client_drawn_is_known_to_be_online_until_it_leaves():
+@pytest.mark.parametrize("everybody", [False, True])
+def test_the_client_drawn_is_known_to_be_online_until_it_leaves(everybody):
     index = busy_week(100)
     busy = np.zeros(100, np.bool_)
     busy[::3] = True
-    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
+    sampler = sampler_of(index, Stream(1, Purpose.SELECTION), everybody)
     for draw, t_ns in enumerate(range(0, 1_500_000_000_000, 7_000_000_001)):
         client = sampler.sample_one(t_ns, busy, draw)
         if client < 0:
@@ -388,8 +399,9 @@ def test_the_client_drawn_is_known_to_be_online_until_it_leaves():
         assert sampler.online_until_ns == index.online_until(client, t_ns) > t_ns
 
 
+@pytest.mark.parametrize("everybody", [False, True])
 @pytest.mark.parametrize(("k", "busy_share"), [(1, 0.0), (1, 0.97), (3, 0.0), (3, 0.9), (30, 0.0)])
-def test_every_acceptable_client_is_drawn_equally_often(k, busy_share):
+def test_every_acceptable_client_is_drawn_equally_often(k, busy_share, everybody):
     index = busy_week(400)
     t_ns = 300_000_000_000
     online = index.online_clients(t_ns)
@@ -397,7 +409,7 @@ def test_every_acceptable_client_is_drawn_equally_often(k, busy_share):
     busy[online[: int(busy_share * len(online))]] = True
     acceptable = online[~busy[online]]
     k = min(k, len(acceptable) - 1) or 1
-    sampler = OnlineSampler(index, Stream(5, Purpose.SELECTION))
+    sampler = sampler_of(index, Stream(5, Purpose.SELECTION), everybody)
     draws = 4000
     counts = np.zeros(400)
     for draw in range(draws):
@@ -408,14 +420,21 @@ def test_every_acceptable_client_is_drawn_equally_often(k, busy_share):
     assert np.abs(counts[acceptable] - draws * share).max() <= 4.5 * spread
 
 
-def plain_draw(index, stream, k, t_ns, busy, draw):
-    """What is to be drawn: attempts on the list of the bin, and else the acceptable clients by their keys."""
+def plain_draw(index, stream, k, t_ns, busy, draw, everybody):
+    """What is to be drawn: attempts on everybody or the list of the bin; else the acceptable clients by their keys."""
     bin_ns = min(max(index.mean_session_ns // 4, 10**9), 86_400 * 10**9)
     start_ns = t_ns // bin_ns * bin_ns
     every = range(index.clients)
     listed = [c for c in every if index.next_online(c, start_ns) < start_ns + bin_ns]
     acceptable = [c for c in every if index.is_online(c, t_ns) and not busy[c]]
     attempts = 64 if k == 1 else 64 + 8 * k if 4 * k < len(listed) else 0
+    probes = [int(stream.uniform(0, (1 << 41) + k) * index.clients) for k in range(1024)]
+    share = np.mean([index.is_online(client, start_ns) for client in probes])
+    if everybody and share >= 0.05:
+        listed = every
+        attempts = 256 if k == 1 else 256 + int(8 * k / share)
+        if k > 1 and 4 * k >= share * index.clients:
+            attempts = 0
     chosen = []
     for attempt in range(attempts if listed else 0):
         client = listed[int(stream.uniform(draw, attempt) * len(listed))]
@@ -440,23 +459,63 @@ def draws_while_clients_come_and_go(draw):
     )
 
 
-@pytest.mark.parametrize("short", [OnlineSampler._SHORT, 0])
+@pytest.mark.parametrize(
+    ("short", "everybody"), [(OnlineSampler._SHORT, False), (0, False), (0, True)]
+)
 @settings(max_examples=60, deadline=None)
 @given(draws_while_clients_come_and_go())
-def test_what_is_drawn_is_what_the_plain_way_draws(short, case):
+def test_what_is_drawn_is_what_the_plain_way_draws(short, everybody, case):
     seed, t_ns, asked = case
     index, stream = WEEKS[seed % 2], Stream(seed, Purpose.SELECTION)
-    sampler = OnlineSampler(index, stream)
+    sampler = sampler_of(index, stream, everybody)
     sampler._SHORT = short
     busy = np.zeros(index.clients, np.bool_)
     for draw, (step_ns, k, more) in enumerate(asked):
         t_ns = max(t_ns + step_ns, 0)
         busy[:] = True
         busy[index.online_clients(t_ns)[seed % 5 :][: max(k + more, 0)]] = False
-        expected = plain_draw(index, stream, k, t_ns, busy, draw)
+        expected = plain_draw(index, stream, k, t_ns, busy, draw, everybody)
         assert sampler.sample(k, t_ns, busy, draw).tolist() == expected
         if k == 1 and expected:
             assert sampler.online_until_ns == index.online_until(expected[0], t_ns)
+
+
+def test_everybody_and_lists_are_drawn_from_with_the_same_distribution():
+    # The chi-square statistic of two samples of draws, at instants over a whole lap.
+    index = busy_week(200)
+    busy = np.zeros(200, np.bool_)
+    busy[::7] = True
+    counts = []
+    for everybody in (False, True):
+        sampler = sampler_of(index, Stream(11, Purpose.SELECTION), everybody)
+        count = np.zeros(200)
+        for draw, t_ns in enumerate(range(10**10, 6 * 10**11, 5 * 10**7)):
+            count[sampler.sample_one(t_ns, busy, draw)] += 1
+        counts.append(count)
+    listed, drawn = counts
+    assert listed.sum() == drawn.sum()
+    assert not drawn[busy].any()
+    some = listed + drawn > 0
+    statistic = ((listed - drawn)[some] ** 2 / (listed + drawn)[some]).sum()
+    degrees = some.sum() - 1
+    assert statistic < degrees + 4 * np.sqrt(2 * degrees)
+
+
+@pytest.mark.parametrize("online", [0.02, 0.2])
+def test_a_large_population_is_swept_only_if_few_are_online(online, monkeypatch):
+    length = int(online * 1_000_000)
+    bundle = bundle_of([{"window": (0, 1_000_000), "intervals": [(0, length)]}])
+    clients = 1 << 14
+    shifts = np.arange(clients) * (1_000_000_000 // clients)
+    index = AvailabilityIndex.from_bundle(bundle, np.zeros(clients, np.int64), shifts)
+    swept = []
+    monkeypatch.setattr(
+        Sweep, "advance", lambda self, t_ns: swept.append(t_ns) or ADVANCE(self, t_ns)
+    )
+    sampler = OnlineSampler(index, Stream(2, Purpose.SELECTION))
+    client = sampler.sample_one(500_000_000, np.zeros(clients, np.bool_), 1)
+    assert index.is_online(client, 500_000_000)
+    assert bool(swept) == (online < 0.05)
 
 
 def test_nobody_is_looked_for_again_before_somebody_comes_or_goes(monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from fedsim.errors import UserError
 from fedsim.traces.fitting import (
     exponential,
     fit_all,
@@ -19,7 +18,7 @@ from fedsim.traces.fitting import (
     weibull,
 )
 from fedsim.traces.importers import import_bundle, registry
-from fedsim.traces.inspection import as_data, write_plot, write_text
+from fedsim.traces.inspection import as_data, write_text
 from fedsim.traces.statistics import AtLeast, describe
 from fedsim.traces.synthesis import NetworkSeriesParams, Synthesis, synthesize
 
@@ -149,7 +148,7 @@ def test_a_case_worked_by_hand(hand):
     assert found.network["bandwidth_bps up"].samples.tolist() == [1e5, 3e5]
 
 
-def test_text_data_and_plots_show_bundles_side_by_side(hand, tmp_path):
+def test_text_and_data_show_bundles_side_by_side(hand):
     phones = synthesize(
         Synthesis(
             population="phone_mostly_on",
@@ -167,14 +166,6 @@ def test_text_data_and_plots_show_bundles_side_by_side(hand, tmp_path):
     assert data["availability"]["by_weekday"][0] is None
     assert data["availability"]["sessions_s"]["percentiles"]["100"] == 14400.0
     assert data["compute"]["sample_s"]["mean"] == pytest.approx(0.15)
-    for name, beginning in (("p.svg", b"<?xml"), ("p.html", b"<!doctype")):
-        write_plot(described, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(beginning)
-    page = (tmp_path / "p.html").read_text()
-    assert "Wed 20.0" in page
-    assert "http" not in page.replace("http-equiv", "")
-    with pytest.raises(UserError, match="cannot draw"):
-        write_plot(described, tmp_path / "p.doc")
 
 
 def test_a_bundle_without_availability_is_described():

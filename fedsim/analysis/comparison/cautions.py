@@ -23,6 +23,7 @@ def cautions(comparison: ComparisonTables) -> list[str]:
     sentences = [left_out(comparison)] if comparison.left_out else []
     for setting in comparison.grouping.settings:
         sentences += _other_world(comparison, setting)
+        sentences += _other_weights(comparison, setting)
     return [*sentences, *_not_measured(comparison)]
 
 
@@ -47,6 +48,7 @@ def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
     if not paths:
         return
     path = next((path for path in paths if path.endswith(".name")), paths[0])
+    others = [other for other in paths if other != path]
     labels_by_value: dict[str, list[str]] = {}
     for group in groups:
         labels_by_value.setdefault(_value(group, path), []).append(group.label)
@@ -55,8 +57,26 @@ def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
     )
     difference = "learn different data" if data else "differ in more than the server"
     where = f" in {setting}" if setting else ""
-    more = f", and {format_count(len(paths) - 1)} more" if len(paths) > 1 else ""
+    more = f"; also different: {', '.join(others)}" if others else ""
     yield f"Variants{where} {difference}: {path} is {values}{more}."
+
+
+def _other_weights(comparison: ComparisonTables, setting: str) -> Iterator[str]:
+    """Variants that weight the updates of clients with unequal numbers of samples differently."""
+    labels_by_weights: dict[str, list[str]] = {}
+    for group in comparison.grouping.of(setting):
+        run = group.runs[0]
+        if run.unequal_samples:
+            # Methods without the parameter give all clients equal weights.
+            weights = str(run.scenario["server"]["method"].get("weights", "uniform"))
+            labels_by_weights.setdefault(weights, []).append(group.label)
+    if len(labels_by_weights) > 1:
+        values = "; ".join(
+            f"{'by samples' if weights == 'samples' else 'equally'} in {_listed(labels)}"
+            for weights, labels in labels_by_weights.items()
+        )
+        where = f" in {setting}" if setting else ""
+        yield f"Clients{where} are weighted {values}; set server.method.weights to compare the rules alone."
 
 
 def _varies(groups: Sequence[Group], path: str) -> bool:

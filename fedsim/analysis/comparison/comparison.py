@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.loading import PathLike, load
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
@@ -20,6 +21,7 @@ def compare(
     *,
     targets: Iterable[str | Target] = (),
     baseline: str | None = None,
+    labels: Mapping[str, str] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compare runs.
@@ -29,6 +31,7 @@ def compare(
         targets: such as ``"accuracy=0.9"``; by default those of the reference file, else those of the scenarios, else
             round levels that were reached.
         baseline: variant that times are relative to; the first one if None.
+        labels: other names for variants and settings, by their default names.
         on_progress: called with the number of runs read and of all runs.
 
     Raises:
@@ -38,7 +41,7 @@ def compare(
         [paths] if isinstance(paths, str | Path | Run) or not isinstance(paths, Iterable) else paths
     )
     parsed = [item if isinstance(item, Target) else Target.parse(item) for item in targets]
-    return Comparison(load(listed, on_progress), targets=parsed, baseline=baseline)
+    return Comparison(load(listed, on_progress), targets=parsed, baseline=baseline, labels=labels)
 
 
 class Comparison(ComparisonTables):
@@ -47,21 +50,32 @@ class Comparison(ComparisonTables):
     Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
     """
 
-    def plot(self, metric: str | None = None, against: str = "time_s") -> Figure:
-        """A Matplotlib figure of :meth:`curves` that is readable in gray: one panel per setting."""
+    def plot(
+        self, metric: str | Sequence[str] | None = None, against: str = "time_s", **style: Any
+    ) -> Figure:
+        """A Matplotlib figure of :meth:`curves`, in the colors of the page.
+
+        Args:
+            metric: a metric, or several for one panel each; the first one if None.
+            against: ``time_s``, ``version``, ``round``, ``bytes`` or ``compute_s``.
+            style: ``xlim``, ``ylim``, ``log``, ``width``, ``height`` and ``inset`` of
+                :class:`~fedsim.analysis.comparison.figure.FigureStyle`.
+        """
         from fedsim.analysis.comparison.plots import plot_curves
 
-        return plot_curves(self, self.measured(metric), against)
+        named = [metric] if metric is None or isinstance(metric, str) else metric
+        metrics = tuple(self.measured(name) for name in named)
+        return plot_curves(self, FigureStyle(metrics, against, **style))
 
-    def write(self, folder: PathLike) -> Path:
+    def write(self, folder: PathLike, style: FigureStyle | None = None) -> Path:
         """Write page, tables and figure into a folder, and return the page's path.
 
         The files: ``compare.html``, ``summary`` and ``targets`` as ``.csv`` and ``.parquet``, ``table.tex``,
-        ``curves.pdf`` and ``curves.svg`` (if something was learned).
+        ``curves.pdf``, ``curves.svg`` and ``curves.png`` (if something was learned).
         """
         from fedsim.analysis.comparison.files import write_files
 
-        return write_files(self, Path(folder))
+        return write_files(self, Path(folder), style or FigureStyle())
 
     def _repr_html_(self) -> str:
         shown = self.targets if self.goals else self.summary

@@ -55,6 +55,7 @@ class RunFacts:
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
         digest: of all events and learned values; equal for runs with identical results.
         definitions: of the user's own metrics, by name.
+        unequal_samples: whether clients hold different numbers of training samples.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class RunFacts:
     lorenz: Floats
     digest: str = field(repr=False)
     definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
+    unequal_samples: bool = False
 
     @property
     def seed(self) -> int:
@@ -131,6 +133,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
         digest=_digest(run),
         definitions=run.metric_definitions,
+        unequal_samples=table is not None and table["samples"].nunique() > 1,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.pages import write_page
@@ -21,23 +22,31 @@ PAGE = "compare.html"
 _ABSENT = "--"
 
 
-def write_files(comparison: ComparisonTables, folder: Path) -> Path:
+def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) -> Path:
     """Write everything into a folder, and return the page's path; an earlier comparison there is replaced.
 
+    Args:
+        comparison: the runs.
+        folder: where to write.
+        style: of the figure, and what the page shows first.
+
     Raises:
-        UserError: the folder has other files of these names, or cannot be written to.
+        UserError: no run measured a metric of the figure; or the folder has other files of these names or cannot be
+            written to.
     """
+    if comparison.metrics or style.metrics:
+        style = style.for_metrics(*map(comparison.measured, style.metrics or (None,)))
     page = folder / PAGE
     tables = {"summary": comparison.summary, "targets": comparison.targets}
     names = [f"{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")]
-    names += ["table.tex", "curves.pdf", "curves.svg"]
+    names += ["table.tex", "curves.pdf", "curves.svg", "curves.png"]
     if not page.exists() and (taken := [name for name in names if (folder / name).exists()]):
         raise UserError(
             "exists beside no comparison of fedsim, so it is not overwritten",
             where=str(folder / taken[0]),
             hint="choose another folder with -o, or remove the file",
         )
-    write_page(page, render(comparison))
+    write_page(page, render(comparison, style))
     try:
         for name, frame in tables.items():
             if len(frame):
@@ -49,10 +58,11 @@ def write_files(comparison: ComparisonTables, folder: Path) -> Path:
             # Matplotlib takes a second to import, and timing-only runs do not need it.
             from fedsim.analysis.comparison.plots import plot_curves, save_figure
 
-            figure = plot_curves(comparison, comparison.metrics[0], "time_s")
-            for kind in ("pdf", "svg"):
+            figure = plot_curves(comparison, style)
+            size = style.resolved(comparison.definition(style.metrics[0]).unit)
+            for kind in ("pdf", "svg", "png"):
                 with replacing(folder / f"curves.{kind}") as temporary:
-                    save_figure(figure, temporary)
+                    save_figure(figure, temporary, size)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror}", where=str(folder)) from error
     return page

@@ -15,6 +15,10 @@ from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
+from fedsim.analysis.figures.base import shortened
+
+_MOST_NUMBERS = 100_000
+"""Of all curves of a page together, so that its data stay below one megabyte."""
 
 
 @dataclass(frozen=True)
@@ -137,16 +141,21 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
     ``metrics`` and ``against`` list key, label and kind; ``settings`` holds by setting, metric and cost the grid
-    ``x`` and per group ``mean``, ``low`` and ``high``.
+    ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs; ``points`` is about the most points
+    of a curve, fewer if there are many curves.
     """
+
+    limit = _points(comparison)
 
     def drawn(setting: str, metric: str, cost: str) -> dict[str, Any]:
         groups = comparison.grouping.of(setting)
-        x = grid(groups, metric, cost)
-        return {"x": x, "groups": [curve(group, metric, cost, x) for group in groups]}
+        x = grid(groups, metric, cost, limit)
+        curves = [curve(group, metric, cost, x) for group in groups]
+        return {"x": shortened(x, 7), "groups": [_drawn(values) for values in curves]}
 
     metrics = [comparison.definition(name) for name in comparison.metrics]
     return {
+        "points": limit,
         "metrics": [{"key": m.name, "label": m.label, "kind": m.unit} for m in metrics],
         "against": [{"key": k, "label": label, "kind": kind} for k, (label, kind) in COSTS.items()],
         "settings": {
@@ -157,6 +166,22 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
             for setting in comparison.grouping.settings
         },
     }
+
+
+def _points(comparison: ComparisonTables) -> int:
+    lists = sum(
+        1 + (3 if len(group.runs) > 1 else 1)
+        for group in comparison.groups
+        for _ in range(len(comparison.metrics) * len(COSTS))
+    )
+    return max(40, min(400, _MOST_NUMBERS // max(1, lists)))
+
+
+def _drawn(values: dict[str, Any]) -> dict[str, Any]:
+    known = {
+        key: list_ for key, list_ in values.items() if key == "mean" or np.isfinite(list_).any()
+    }
+    return {key: shortened(list_, 5) for key, list_ in known.items()}
 
 
 def _names(rows: pd.DataFrame) -> list[str]:

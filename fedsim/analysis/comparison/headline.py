@@ -23,8 +23,32 @@ def headline(comparison: ComparisonTables) -> str:
     if not comparison.metrics:
         return f"{format_count(len(groups))} variants, timing only"
     if comparison.goals:
-        return _first(comparison, comparison.goals[-1])
+        return _first(comparison, _main_goal(comparison))
     return best_at_the_end(comparison)
+
+
+def other_targets(comparison: ComparisonTables) -> list[str]:
+    """One sentence for every target that is not in the headline, and how many variants reached it."""
+    if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
+        return []
+    main = comparison.goals and _main_goal(comparison)
+    return [
+        f"{_first(comparison, goal)}{_reached(comparison, goal)}"
+        for goal in comparison.goals
+        if goal != main
+    ]
+
+
+def _main_goal(comparison: ComparisonTables) -> Target:
+    """The last target that some variant reached; the last of all if none was reached."""
+    reached = [goal for goal in comparison.goals if findings.winners(comparison, goal)]
+    return (reached or list(comparison.goals))[-1]
+
+
+def _reached(comparison: ComparisonTables, target: Target) -> str:
+    times = comparison.targets_of(target)["time_s"]
+    count = int(times.notna().sum())
+    return f" ({count} of {len(times)} reached it)" if 0 < count < len(times) else ""
 
 
 def _first(comparison: ComparisonTables, target: Target) -> str:

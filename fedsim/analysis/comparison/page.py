@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
+from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.findings import curves_document
-from fedsim.analysis.comparison.headline import headline, tiles
+from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain
 from fedsim.analysis.pages import embedded, environment
+from fedsim.analysis.palette import LOOKS, looks
 from fedsim.formatting import format_names
 
 _NAMED = 3
@@ -42,20 +46,33 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
     return {figure.id: figure for figure in every if figure is not None}
 
 
-def render(comparison: ComparisonTables) -> str:
-    """The page as HTML text."""
+def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> str:
+    """The page as HTML text.
+
+    Args:
+        comparison: the runs.
+        style: what the page's main chart shows first.
+    """
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
-    groups = [
-        {**group.names, "place": place}
-        for setting in settings
-        for place, group in enumerate(comparison.grouping.of(setting))
-    ]
+    variants = looks(group.label for group in comparison.groups)
+    places = {label: place for place, label in enumerate(variants)}
+    groups = [{**group.names, "place": places[group.label]} for group in comparison.groups]
     targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
+    curves = plain(curves_document(comparison))
     data = {
         **{name: figure.document() for name, figure in drawn.items()},
-        "comparison": {"groups": groups, "settings": settings, "targets": targets},
-        "charts": plain(curves_document(comparison)),
+        "comparison": {
+            "groups": groups,
+            "settings": settings,
+            "targets": targets,
+            "looks": [
+                {"color": f"g{place % len(LOOKS)}", "dash": look.dash, "symbol": look.symbol}
+                for place, look in enumerate(variants.values())
+            ],
+            "view": _view(comparison, style or FigureStyle()),
+        },
+        "charts": curves,
     }
     return (
         environment()
@@ -63,17 +80,36 @@ def render(comparison: ComparisonTables) -> str:
         .render(
             title=title([group.label for group in comparison.groups]),
             headline=headline(comparison),
+            others=other_targets(comparison),
             tiles=tiles(comparison),
             cautions=cautions(comparison),
             alike=[f"{first.name} and {second.name}" for first, second in comparison.alike],
             baseline=comparison.baseline,
             settings=settings,
+            points=curves["points"],
             figures=drawn,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
             references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
             data=embedded(data),
         )
     )
+
+
+def _view(comparison: ComparisonTables, style: FigureStyle) -> dict[str, Any]:
+    """What the main chart shows first, for the page."""
+    if not comparison.metrics:
+        return {}
+    metric = style.metrics[0] if style.metrics else comparison.metrics[0]
+    size = style.resolved(comparison.definition(metric).unit)
+    vertical = {"y": "log", "xy": "log", "logit": "logit"}.get(style.log or "")
+    return {
+        "metric": metric,
+        "against": style.against,
+        "scale": vertical,
+        "xscale": "log" if style.log in ("x", "xy") else None,
+        "xlim": size.xlim if size.xlim != (None, None) else None,
+        "ylim": size.ylim if size.ylim != (None, None) else None,
+    }
 
 
 def title(labels: list[str]) -> str:

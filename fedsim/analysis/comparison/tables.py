@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,19 +46,34 @@ class ComparisonTables:
         loaded: from :func:`~fedsim.analysis.comparison.loading.load`.
         targets: values to reach; see :func:`compare` for the default.
         baseline: variant that times are relative to.
+        labels: other names for variants and settings, by their default names.
 
     Raises:
-        UserError: there is no such baseline, or no run measured the metric of a target.
+        UserError: there is no such baseline or label, or no run measured the metric of a target.
     """
 
     def __init__(
-        self, loaded: Loaded, *, targets: Sequence[Target] = (), baseline: str | None = None
+        self,
+        loaded: Loaded,
+        *,
+        targets: Sequence[Target] = (),
+        baseline: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.facts, self.left_out, self.reference = loaded
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
-        renamed = self.reference.labels if self.reference else {}
+        labels = labels or {}
+        renamed = {**(self.reference.labels if self.reference else {}), **labels}
         settings = self.reference.settings if self.reference else []
         self.grouping: Grouping = group_runs(self.facts, scenarios, renamed, settings)
+        known = {name for group in self.groups for name in (group.label, group.setting)}
+        if missing := [old for old, new in labels.items() if new not in known]:
+            names = dict.fromkeys(group.label for group in group_runs(self.facts, scenarios).groups)
+            raise UserError(
+                f"there is no variant or setting '{missing[0]}'",
+                where="labels",
+                hint=f"variants: {'; '.join(names)}",
+            )
         self.metrics: tuple[str, ...] = tuple(
             dict.fromkeys(name for run in self.facts for name in run.metrics)
         )

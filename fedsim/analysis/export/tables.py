@@ -23,6 +23,7 @@ def write_csv(run: Run, path: Path) -> None:
         "metrics": run.metrics,
         "clients": run.clients if run.has_clients else None,
         "online": run.online,
+        "presence": run.presence,
         "partition": run.partition,
     }
     for name, table in tables.items():

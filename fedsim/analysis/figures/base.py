@@ -7,6 +7,7 @@ cannot differ. Titles and explanations are in the page's template.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from fedsim.formatting import Kind
 from fedsim.runs import Run
 
 MAX_POINTS = 1000
+_NUMBER = re.compile(r"[−+±]?[\d.]+|–$")
 MAX_BINS = 96
 
 
@@ -30,6 +32,13 @@ class Column:
     label: str
     kind: Kind
     values: Sequence[Any] | npt.NDArray[Any]
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it holds numbers, perhaps written out with units, so that it is aligned to the right."""
+        return self.kind != "text" or all(
+            isinstance(value, str) and _NUMBER.match(value) for value in self.values
+        )
 
 
 Columns = Sequence[tuple[str, str, Kind]]
@@ -82,6 +91,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.float64]:
+    """Numbers with so many significant digits, which take less room in a page."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.floor(np.log10(np.abs(values)))
+    step = 10.0 ** np.clip(digits - 1 - np.where(np.isfinite(size), size, 0.0), -300, 300)
+    rounded: npt.NDArray[np.float64] = np.round(values * step) / step
+    return rounded
 
 
 def sentence(text: str) -> str:

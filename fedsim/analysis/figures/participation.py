@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from fedsim.analysis import statistics
@@ -20,12 +18,13 @@ from fedsim.formatting import format_count, format_duration, format_number, form
 from fedsim.runs import Run
 
 MAX_CELLS = 6000
-_NO_UPDATE = "No update was aggregated."
 
 
-def participation(run: Run) -> Figure:
-    """Number of aggregated updates per client."""
+def participation(run: Run) -> Figure | None:
+    """Number of aggregated updates per client; None without updates."""
     counts = statistics.participation_counts(run.dispatches, population(run))
+    if not counts.any():
+        return None
     never = int((counts == 0).sum())
     return Figure(
         "participation",
@@ -36,19 +35,19 @@ def participation(run: Run) -> Figure:
     )
 
 
-def inequality(run: Run) -> Figure:
-    """How evenly the updates came from the clients."""
+def inequality(run: Run) -> Figure | None:
+    """How evenly the updates came from the clients; None without updates, or if all gave equally many."""
     counts = statistics.participation_counts(run.dispatches, population(run))
+    if len(np.unique(counts)) < 2:
+        return None
     curve = statistics.lorenz_curve(counts)
     rows = thin(len(curve), 200)
-    number = max(len(counts), 1)
-    top = float(1.0 - curve[len(counts) - max(round(0.1 * number), 1)]) if len(counts) else math.nan
+    number = len(counts)
+    top = float(1.0 - curve[number - max(round(0.1 * number), 1)])
     coefficient = statistics.gini(counts)
     finding = (
         f"The most active tenth of the clients gave {format_share(top)} of the updates "
         f"(Gini coefficient {coefficient:.2f})."
-        if counts.sum()
-        else _NO_UPDATE
     )
     return Figure(
         "inequality",
@@ -62,36 +61,37 @@ def inequality(run: Run) -> Figure:
     )
 
 
-def staleness(run: Run) -> Figure:
-    """How stale the aggregated updates were, in versions."""
+def staleness(run: Run) -> Figure | None:
+    """How stale the aggregated updates were, in versions; None if all were equally stale."""
     versions = statistics.staleness(run.dispatches, run.aggregations)["versions"].to_numpy()
-    most = int(versions.max(initial=0))
-    finding = (
-        f"On average {versions.mean():.2f} versions, at most {format_count(most)}."
-        if most
-        else "Every aggregated update came from the newest version."
-        if len(versions)
-        else _NO_UPDATE
-    )
+    if len(np.unique(versions)) < 2:
+        return None
+    finding = f"On average {versions.mean():.2f} versions, at most {format_count(versions.max())}."
     columns = histogram(versions, integer_bins(versions), "count", "updates", "versions from")
-    return Figure("staleness", finding, columns, {"most": most})
+    return Figure("staleness", finding, columns)
 
 
-def age(run: Run) -> Figure:
-    """How old the aggregated updates were, in simulated time."""
-    seconds = statistics.staleness(run.dispatches, run.aggregations)["seconds"].to_numpy()
-    edges = time_bins(float(seconds.max(initial=0.0)), 40)
+def age(run: Run) -> Figure | None:
+    """How old the aggregated updates were, in simulated time; None without updates."""
+    table = statistics.staleness(run.dispatches, run.aggregations)
+    seconds, versions = table["seconds"].to_numpy(), table["versions"].to_numpy()
+    if not len(table):
+        return None
     finding = (
         f"Half of the updates were aggregated within {format_duration(float(np.median(seconds)))} of their dispatch, "
         f"nine in ten within {format_duration(float(np.quantile(seconds, 0.9)))}."
-        if len(seconds)
-        else _NO_UPDATE
     )
-    return Figure("age", finding, histogram(seconds, edges, "time", "updates"))
+    if not versions.any():
+        finding += " Every aggregated update came from the newest version."
+    elif len(np.unique(versions)) == 1:
+        finding += f" All were {format_count(versions[0])} versions stale."
+    return Figure(
+        "age", finding, histogram(seconds, time_bins(float(seconds.max()), 40), "time", "updates")
+    )
 
 
-def delay(run: Run) -> Figure:
-    """FedSUM's delay tau_t over the server updates."""
+def delay(run: Run) -> Figure | None:
+    """FedSUM's delay tau_t over the server updates; None if it only counts them."""
     updates = len(run.aggregations)
     delays = statistics.delays(run.dispatches, population(run), updates)
     rows = thin(updates)
@@ -103,6 +103,8 @@ def delay(run: Run) -> Figure:
         columns.append(
             Column("tau_seen", "among clients that participated", "count", participants.tau[rows])
         )
+    if np.array_equal(columns[-1].values, rows + 1):
+        return None
     return Figure(
         "delay",
         f"At most {format_count(delays.tau_max)} server updates (tau max), "

@@ -100,9 +100,11 @@ def work(run: Run) -> Figure:
     )
 
 
-def outcomes(run: Run) -> Figure:
-    """Dispatches by outcome, over the time at which they were sent."""
+def outcomes(run: Run) -> Figure | None:
+    """Dispatches by outcome, over the time at which they were sent; None without dispatches."""
     table = run.dispatches
+    if not len(table):
+        return None
     begun = table["dispatched_s"].to_numpy()
     edges = _intervals(begun, run.simulated_s)
     codes = outcome_codes(table)
@@ -115,8 +117,6 @@ def outcomes(run: Run) -> Figure:
     finding = (
         f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
         f"({format_share(totals['aggregated'] / number)}) were aggregated."
-        if number
-        else "No client was ever dispatched."
     )
     return Figure(
         "outcomes",
@@ -153,8 +153,8 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
     return edges
 
 
-def online(run: Run) -> Figure:
-    """Clients online, and clients working, over simulated time."""
+def online(run: Run) -> Figure | None:
+    """Clients online, and clients working, over simulated time; None if neither is known."""
     table = run.online
     if table is not None and len(table):
         rows = thin(len(table))
@@ -173,6 +173,8 @@ def online(run: Run) -> Figure:
         columns = []
     working = np.append(statistics.mean_at_work(run.dispatches, times), np.nan)
     peak = statistics.peak_at_work(run.dispatches)
+    if not peak and not columns:
+        return None
     return Figure(
         "online",
         f"{finding} At most {format_count(peak)} clients were working at once.",

@@ -52,7 +52,7 @@ const fedsim = (() => {
     const [a, b] = [to(low), to(high)];
     const at = (value) => ((to(value) - a) / (b - a || 1)) * pixels;
     let found = marks;
-    if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, 84) : ticks(kind, low, high, pixels / 36);
+    if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, Math.min(84, Math.max(56, pixels / 4))) : ticks(kind, low, high, pixels / 36);
     if (!found) {
       found = ROUND[scale](kind).filter((mark) => low <= mark && mark <= high);
       if (found.length < 3) found = ticks(kind, low, high, pixels / (horizontal ? 84 : 36)).filter(SCALES[scale].holds);
@@ -315,9 +315,9 @@ const fedsim = (() => {
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
       const margin = visible.length ? Math.max(...visible.map((mark) => textWidth(mark.label))) + 12 : 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
-      const ya = axis({ kind: y.kind, low, high, scale: scales.y, pixels: box.bottom - box.top, horizontal: false });
+      const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
       box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
-      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x, pixels: box.right - box.left, horizontal: true });
+      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true, ...(x.names && { marks: x.values, label: (value) => x.names[value] }) });
       const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
       const pairs = (values) => values.map((value, index) => (xScale.holds(x.values[index]) ? [xScale.to(x.values[index]), value === null || !yScale.holds(value) ? null : yScale.to(value)] : null)).filter(Boolean);
       const faint = (s) => (only !== null && only !== s.label ? 0.12 : 1);
@@ -376,7 +376,7 @@ const fedsim = (() => {
           const spread = bands && s.low && s.low[index] !== null ? ` (${show(y.kind, s.low[index])} to ${show(y.kind, s.high[index])})` : "";
           return [s.label, show(s.kind || y.kind, s.values[index]) + spread];
         }));
-        return [{ x: px(value), values, lines: [`${x.label} ${show(x.kind, value)}`, ...read.map((s) => `${s.label} ${values[s.label]}`)] }];
+        return [{ x: px(value), values, lines: [`${x.label} ${x.names ? x.names[value] : show(x.kind, value)}`, ...read.map((s) => `${s.label} ${values[s.label]}`)] }];
       });
       return {
         box, places,
@@ -603,6 +603,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, ink, finding, titleOf, textWidth, charts, live,
+    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, png, ink, finding, titleOf, textWidth, charts, live,
   };
 })();

@@ -16,7 +16,7 @@
     if (!hidden.delete(label)) hidden.add(label);
     redraw();
   };
-  const look = ({ label, place }) => ({ label, place, color: `g${place}`, ...looks[place], line: true, hidden: hidden.has(label) });
+  const look = ({ label, place }) => ({ label, place, ...looks[place], line: true, hidden: hidden.has(label) });
   const named = (name) => legend(host(name), members().map(look), toggle);
 
   if (data.charts.metrics.length) {
@@ -47,7 +47,7 @@
       const [low, high, first, last] = [Math.min(...rest), Math.max(...rest), Math.min(...all), Math.max(...all)];
       const room = 0.06 * (high - low);
       if (high === low || high - low > 0.6 * (last - first)) return null;
-      return [low - first > room ? low - room : null, last - high > room ? high + room : null];
+      return [Math.max(low - room, first), Math.min(high + room, last)];
     };
     const draw = () => {
       named("curves");
@@ -56,7 +56,7 @@
       const focus = asked && view.ylim ? view.ylim : late(x, shown);
       byId("focus").disabled = !focus;
       const used = focus && byId("focus").checked ? focus : null;
-      byId("clipped").textContent = used ? `Values ${[used[0] !== null && `below ${fedsim.show(metric.kind, used[0])}`, used[1] !== null && `above ${fedsim.show(metric.kind, used[1])}`].filter(Boolean).join(" and ")} are outside the figure; clear “late range” to see them.` : "";
+      byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not in the figure; clear “late range” to see them.` : "";
       curves(host("curves"), finding("curves"), {
         x: { ...axis, values: x }, y: metric, series: shown, bands: byId("bands").checked, smooth: Number(byId("smooth").value),
         scales: { y: byId("scale").value, x: asked ? view.xscale : undefined }, xlim: asked ? view.xlim : null, ylim: used,
@@ -76,7 +76,7 @@
       const { metric, axis, x, series } = chosen();
       return { columns: [
         { key: axis.key, label: axis.label, kind: axis.kind, values: x },
-        ...series.flatMap((s) => [["values", "mean", ""], ["low", "low", " − sd"], ["high", "high", " + sd"]].map(([field, key, suffix]) => ({ key: `${s.label} ${key}`, label: s.label + suffix, kind: metric.kind, values: s[field] }))),
+        ...series.flatMap((s) => [["values", "mean", ""], ["low", "low", " − sd"], ["high", "high", " + sd"]].map(([field, key, suffix]) => ({ key: `${s.label} ${key}`, label: s.label + suffix, kind: metric.kind, values: s[field] ?? [] }))),
       ] };
     };
     drawings.push(draw, () => files("curves", numbers));

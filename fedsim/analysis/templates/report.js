@@ -46,7 +46,8 @@
     });
   }
   if (host("online")) {
-    const present = column("online", "online");
+    // A number that never changes is in the sentence above.
+    const recorded = column("online", "online"), present = recorded && new Set(recorded.values).size > 1 ? recorded : null;
     lines("online", column("online", "time_s"), { kind: "count", label: "clients", zero: true }, [
       ...(present ? [{ label: "online", color: "online", values: present.values, fill: true, plain: true }] : []),
       { label: "working, on average", color: "working", kind: "number", values: column("online", "working").values },
@@ -71,10 +72,10 @@
     ]);
   }
   if (host("delay")) {
-    const all = column("delay", "tau"), seen = column("delay", "tau_seen");
+    // While some client has never participated, the absence of all only counts the updates.
+    const seen = column("delay", "tau_seen");
     lines("delay", column("delay", "version"), { kind: "count", label: "server updates", zero: true }, [
-      ...(all ? [{ label: "all clients", color: seen ? "muted" : "series", values: all.values, dash: seen ? [3, 2] : [] }] : []),
-      ...(seen ? [{ label: "clients that participated", color: "series", values: seen.values }] : []),
+      { label: seen ? "clients that participated" : "all clients", color: "series", values: (seen || column("delay", "tau")).values },
     ]);
   }
   if (data.partition) {

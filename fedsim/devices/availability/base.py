@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedsim.components import Component
 from fedsim.devices.context import DeviceContext
 from fedsim.traces.ends import OnEnd
-from fedsim.traces.parameters import TraceParameters, require_tables
+from fedsim.traces.parameters import TraceParameters
 
 if TYPE_CHECKING:
     from fedsim.traces.availability import AvailabilityIndex
@@ -30,14 +30,9 @@ class AvailabilityParams(TraceParameters):
 
 
 class AvailabilityModel(Component, ABC):
-    """Decides when each client is online and eligible.
-
-    Raises:
-        UserError: the trace bundle lacks a table that the parameters need.
-    """
+    """Decides when each client is online and eligible."""
 
     def __init__(self, params: Any, context: DeviceContext) -> None:
-        require_tables(params, context.bundle, "devices.availability")
         self.params = params
         self.context = context
 

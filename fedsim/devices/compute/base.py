@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from fedsim.components import Component, Parameters
 from fedsim.devices.context import DeviceContext
-from fedsim.traces.parameters import TraceParameters, require_tables
+from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration
 
 
@@ -21,16 +21,12 @@ class ComputeModel(Component, ABC):
     Attributes:
         needs_flops: whether step times follow from the operations of the model, which are then counted.
         redraws: whether a client's nominal step time may change from dispatch to dispatch.
-
-    Raises:
-        UserError: the trace bundle lacks a table that the parameters need.
     """
 
     needs_flops: ClassVar[bool] = False
     redraws: bool = False
 
     def __init__(self, params: Any, context: DeviceContext) -> None:
-        require_tables(params, context.bundle, "devices.compute")
         self.params = params
         self.context = context
 

@@ -63,7 +63,7 @@ class ComputeTimes:
             )
         self._model = model
         self.step_s: npt.NDArray[np.float64] = step_s * context.compute_factor
-        self._factor = context.compute_factor
+        self._factor = np.broadcast_to(context.compute_factor, (context.clients,))
         # Memory views, because a million Python numbers do not fit into a cache.
         self._step_ns = (self.step_s * NS_PER_S).data
         self._jitter = context.stream(Purpose.COMPUTE_JITTER).keyed(context.clients)
@@ -108,7 +108,9 @@ class ComputeTimes:
         factor = 1.0
         if self._model.redraws and self.step_s[client]:
             factor *= (
-                self._model.redrawn_step_s(client, sequence) * self._factor / self.step_s[client]
+                self._model.redrawn_step_s(client, sequence)
+                * self._factor[client]
+                / self.step_s[client]
             )
         slow = self._stragglers
         if slow.probability:

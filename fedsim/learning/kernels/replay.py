@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
 
+_LOGGER = logging.getLogger("fedsim")
 # A step is recorded after it has been executed this often; recording rarer steps does not pay.
 _SIGHTINGS = 2
 # Maximum number of recordings; the least recently used one is dropped.
@@ -36,11 +38,18 @@ class Replay:
 
     Args:
         device: of the tensors.
-        records: whether to record; only on CUDA.
+        records: whether to record; only on CUDA. With ``auto``, a step that cannot be recorded ends the recording, and
+            nothing else.
+
+    Attributes:
+        records: whether steps are recorded from now on.
+        failure: why recording ended; None if it did not.
     """
 
-    def __init__(self, device: torch.device, *, records: bool) -> None:
-        self.records = records
+    def __init__(self, device: torch.device, *, records: Literal["auto"] | bool) -> None:
+        self.records = bool(records)
+        self.failure: str | None = None
+        self._required = records is True
         self._device = device
         self._seen: Counter[tuple[Any, ...]] = Counter()
         self._recordings: dict[tuple[Any, ...], _Recording] = {}
@@ -62,7 +71,7 @@ class Replay:
             What the function returns; valid until the next call.
 
         Raises:
-            UserError: the function cannot be recorded.
+            UserError: the function cannot be recorded, but must be.
         """
         if not self.records:
             return function(*fixed, *given)
@@ -72,13 +81,25 @@ class Replay:
             self._seen[key] += 1
             if self._seen[key] <= _SIGHTINGS:
                 return function(*fixed, *given)
-            recording = self._record(function, fixed, given)
+            try:
+                recording = self._record(function, fixed, given)
+            except (UserError, RuntimeError) as error:
+                if self._required:
+                    raise
+                self._give_up(error)
+                return function(*fixed, *given)
             if len(self._recordings) >= _MOST_RECORDINGS:
                 del self._recordings[next(iter(self._recordings))]
         self._recordings[key] = recording
         torch._foreach_copy_(recording.given, list(given))
         recording.graph.replay()
         return recording.result
+
+    def _give_up(self, error: Exception) -> None:
+        self.records = False
+        self.failure = (str(error).splitlines() or [type(error).__name__])[0]
+        self._recordings.clear()
+        _LOGGER.warning("CUDA graphs are off for the rest of the run: %s", self.failure)
 
     def _record(
         self,
@@ -106,7 +127,7 @@ class Replay:
                 raise UserError(
                     f"a local step cannot be recorded as a CUDA graph: {error}",
                     where="training.cuda_graphs",
-                    hint="set it to false",
+                    hint="set it to auto or false",
                 ) from error
         torch.cuda.current_stream(self._device).wait_stream(stream)
         self._pool = graph.pool()

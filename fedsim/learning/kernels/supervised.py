@@ -46,7 +46,8 @@ class SupervisedKernel(Kernel):
         self.order = order
         self.task = samples.task
         self.execution = execution = samples.execution
-        self.replay = Replay(execution.device, records=self.recorded and execution.cuda_graphs)
+        records = execution.cuda_graphs if self.recorded else False
+        self.replay = Replay(execution.device, records=records)
 
     def session(
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int

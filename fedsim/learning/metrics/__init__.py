@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping
 from fedsim.components import discover
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
-from fedsim.metrics import METRICS
+from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.scenario.model import Evaluation
+from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 _DEFAULT = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
 
@@ -49,3 +52,26 @@ def default_metrics(next_character: bool, others: Iterable[Metric] = ()) -> list
     for metric in (*defaults, *others):
         by_column.setdefault(metric.column, metric)
     return list(by_column.values())
+
+
+def definitions(
+    task: Task, evaluation: Evaluation, metrics: Iterable[Metric], personal: bool
+) -> dict[str, MetricDefinition]:
+    """The metrics that a run may measure, by name.
+
+    Args:
+        task: what is learned.
+        evaluation: what the scenario asks for.
+        metrics: measured on test samples besides those of every run.
+        personal: whether the method gives clients models of their own.
+    """
+    if isinstance(task, AnalyticTask):
+        return {definition.name: definition for definition in QUADRATIC_METRICS}
+    assert isinstance(task, SupervisedTask)
+    of_all = default_metrics(task.dataset.kind == "next_character", metrics)
+    measured = (
+        *((metric.definition for metric in of_all) if len(task.dataset.test_y) else ()),
+        *(CLIENT_METRICS if evaluation.per_client or personal else ()),
+        *(OBJECTIVE_METRICS if evaluation.objective else ()),
+    )
+    return {definition.name: definition for definition in measured}

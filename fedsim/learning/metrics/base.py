@@ -6,13 +6,15 @@ Reading a metric's parameters does not import torch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict
 
-from fedsim.components import Component
+from fedsim.components import Component, Parameters
 from fedsim.formatting import Kind
 from fedsim.metrics import METRICS, MetricDefinition
 
@@ -71,3 +73,33 @@ class Metric(Component, ABC):
     @abstractmethod
     def compute(self, predictions: Predictions) -> float:
         """The metric's value; a pure function of the predictions. May run on several threads at once."""
+
+
+class FunctionParameters(Parameters):
+    """Further arguments of the function, by name."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def of_function(function: Callable[..., float]) -> type[Metric]:
+    """A metric from a function of outputs and labels.
+
+    It is called with :attr:`Predictions.outputs`, :attr:`Predictions.labels` and the parameters of the scenario. Its
+    attributes ``higher_is_better`` and ``unit``, if it has them, are those of the metric.
+    """
+
+    def compute(metric: Metric, predictions: Predictions) -> float:
+        return float(
+            function(predictions.outputs, predictions.labels, **metric.params.model_dump())
+        )
+
+    namespace = {
+        "__doc__": function.__doc__,
+        "__module__": function.__module__,
+        "name": function.__name__,
+        "Params": FunctionParameters,
+        "compute": compute,
+        "higher_is_better": getattr(function, "higher_is_better", True),
+        "unit": getattr(function, "unit", "number"),
+    }
+    return type(function.__name__, (Metric,), namespace)

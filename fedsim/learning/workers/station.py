@@ -99,7 +99,7 @@ class Station:
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""
-        context = replace(self.method.context, device=device)
+        context = replace(self.method.context, tensors=lambda: (self.execution.dtype, device))
         method = type(self.method)(self.method.params, context)
         execution = replace(self.execution, device=device, others=())
         return Station(self.task, method, self.training, self._seed, execution)
@@ -115,3 +115,9 @@ class Station:
     def describe(self) -> Mapping[str, str | int]:
         """Everything that the bits of the results may depend on."""
         return {**self.execution.describe(), **self.identity()}
+
+    def notes(self) -> Mapping[str, str]:
+        """What went another way than the scenario suggests, without an effect on the results."""
+        replay = getattr(self.kernel, "replay", None)
+        failure = None if replay is None else replay.failure
+        return {} if failure is None else {"cuda_graphs": f"off: {failure}"}

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.components import Parameters
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.base import NetworkContext, NetworkKind
 from fedsim.network.columns import (
@@ -19,10 +20,22 @@ from fedsim.network.columns import (
     transport_of,
 )
 from fedsim.network.graphs import AnyGraph, Direct
-from fedsim.network.shared import SharedNetwork
+from fedsim.network.shared import Flow, SharedNetwork
 from fedsim.randomness import Purpose
-from fedsim.traces.parameters import require_tables
-from fedsim.units import Rate
+from fedsim.units import Duration, Rate, Size, to_ns
+
+
+class FlowParams(Parameters):
+    """Other traffic: a transfer between two nodes of the topology."""
+
+    source: str
+    """Node that sends."""
+    target: str
+    """Node that receives."""
+    size: Size
+    """Bytes to move."""
+    at: Duration = 0.0
+    """When it starts."""
 
 
 class SharedParams(AccessParams):
@@ -38,6 +51,8 @@ class SharedParams(AccessParams):
     """Capacity of the server's own link outwards; default: unlimited."""
     server_up: Rate | None = None
     """Capacity of the server's own link inwards; default: unlimited."""
+    flows: list[FlowParams] = []
+    """Other traffic on the topology's links; ``flows`` of run.json holds when each transfer has arrived."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """As other access links, and the devices' groups where clients are attached by them."""
@@ -55,9 +70,9 @@ class Shared(NetworkKind):
     def build(self, context: NetworkContext) -> SharedNetwork:
         """The links of the topology and of all clients."""
         params = self.params
-        require_tables(params, context.bundle, "devices.network")
         topology = params.topology.topology(context)
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
+        flows = [Flow(flow.source, flow.target, flow.size, to_ns(flow.at)) for flow in params.flows]
         return SharedNetwork(
             topology,
             attachment=self._attachment(topology.access, context),
@@ -66,6 +81,7 @@ class Shared(NetworkKind):
             latency_s=latency_column(params.latency, context),
             server_down_bps=np.inf if params.server_down is None else params.server_down,
             server_up_bps=np.inf if params.server_up is None else params.server_up,
+            flows=flows,
             transport=transport_of(params, context),
             loss=params.loss,
         )

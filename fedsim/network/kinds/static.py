@@ -18,7 +18,6 @@ from fedsim.network.columns import (
 from fedsim.network.static import StaticNetwork, VaryingNetwork
 from fedsim.network.transported import with_transport
 from fedsim.randomness import Purpose
-from fedsim.traces.parameters import require_tables
 
 
 class StaticParams(AccessParams):
@@ -48,7 +47,6 @@ class Static(NetworkKind):
 
     def _links(self, context: NetworkContext) -> StaticNetwork:
         params = self.params
-        require_tables(params, context.bundle, "devices.network")
         down_bps, up_bps = rate_columns(params.down, params.up, params.up_ratio, context)
         links: dict[str, Any] = {
             "latency_s": latency_column(params.latency, context),

@@ -21,7 +21,6 @@ from fedsim.network.columns import (
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.network.transported import with_transport
 from fedsim.traces.ends import OnEnd
-from fedsim.traces.parameters import require_tables
 from fedsim.units import NS_PER_S, NS_PER_US
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ class Traced(NetworkKind):
     def build(self, context: NetworkContext) -> Network:
         """The series of the bundle, and the series of each client."""
         params = self.params
-        require_tables(params, context.bundle, "devices.network")
         bundle, latency = context.traces, params.latency
         series, numbers = _read_series(bundle, params.on_end or bundle.manifest.on_end)
         links = TracedNetwork(

@@ -7,21 +7,29 @@ seconds on the link, initial window w0, and N segments in all:
   acknowledgments do not slow it). Round k sends w0 2^k segments and begins max(R, w0 2^(k-1) s) after round k - 1. So a
   transfer that is never limited by the window takes ``N s + sum_k max(0, R - w0 2^k s)`` plus one latency, which is the
   latency with static windows of Kurose and Ross, *Computer Networking*, section 3.7.
-- **Loss** at rate p ends slow start after an expected ``(1 - (1 - p)^N) (1 - p) / p + 1`` segments (Cardwell, Savage
-  and Anderson, *Modeling TCP latency*, INFOCOM 2000, equation 5). What is left flows at the steady rate W / R of the
-  congestion control:
+- **Loss** at rate p ends slow start with probability ``P = 1 - (1 - p)^N``, then after an expected
+  ``1 / p - N (1 - P) / P`` segments (Cardwell, Savage and Anderson, *Modeling TCP latency*, INFOCOM 2000, equation 5)
+  and the window that is under way until the sender notices. Cubic leaves slow start when the link is full (HyStart, RFC
+  9406), reno when the queue in front of it is. The course is that with a loss if P is near 1; else that
+  without, and P times the difference passes as a pause, so that the mean is right.
+- **After the first loss** the window falls and grows as its congestion control says, with a loss every 1 / p segments,
+  until the rate has come down to the steady rate:
 
-  - reno: Padhye, Firoiu, Towsley and Kurose, *Modeling TCP throughput*, SIGCOMM 1998, equation 31,
-    ``m / (R sqrt(2 b p / 3) + T0 min(1, 3 sqrt(3 b p / 8)) p (1 + 32 p^2))`` with b = 1 (bytes are counted);
-  - cubic: RFC 9438, section 5.1, ``W = (C (3 + beta) / (4 (1 - beta)))^(1/4) R^(3/4) / p^(3/4)``, and not less than
-    the rate of its Reno-friendly region, ``W = sqrt(3 / (2 p))``; C = 0.4, beta = 0.7.
-- A lost segment costs one round trip, or a timeout if too few segments are in flight to notice (Cardwell et al.,
-  equations 16 to 19). The first segment of a connection is sent again after one second.
+  - reno: the window is halved and grows by a segment per round; the steady rate is that of Padhye, Firoiu, Towsley and
+    Kurose, *Modeling TCP throughput*, SIGCOMM 1998, equation 31,
+    ``1 / (R sqrt(2 b p / 3) + T0 min(1, 3 sqrt(3 b p / 8)) p (1 + 32 p^2))`` segments per second with b = 1 (bytes are
+    counted) and T0 = R + 0.2 s;
+  - cubic: RFC 9438. The window W falls to 0.7 W and grows as ``0.4 (t - K)^3 + W_max``, or as Reno's would where that
+    is more; the steady rate is that of section 5.1, ``W = (C (3 + beta) / (4 (1 - beta)))^(1/4) (R / p)^(3/4)``, and
+    not less than that of the Reno-friendly region, ``W = sqrt(3 / (2 p))``; C = 0.4, beta = 0.7.
+- A loss among the last segments costs one more round trip. The first packets of a connection are sent again after one
+  second.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -33,8 +41,11 @@ from fedsim.units import NEVER, NS_PER_S, Size
 
 _CUBIC_C = 0.4
 _CUBIC_BETA = 0.7
+_RENO_BETA = 0.5
+_RENO_FRIENDLY = 3 * (1 - _CUBIC_BETA) / (1 + _CUBIC_BETA)  # RFC 9438, section 4.3: alpha_cubic
 _LEAST_TIMEOUT_S = 0.2  # added to the smoothed round-trip time (Linux: TCP_RTO_MIN)
 _INITIAL_TIMEOUT_S = 1.0  # RFC 6298
+_SURELY = 0.95  # probability of a loss from which on the course is that with a loss
 
 
 class TcpParams(Parameters):
@@ -49,6 +60,9 @@ class TcpParams(Parameters):
     """Segments sent in the first round trip (RFC 6928)."""
     window: Size | None = Field(None, gt=0)
     """Largest window, the smaller of the send and receive buffers; default: never limiting."""
+    buffer: float = Field(1.0, ge=0)
+    """Queue in front of the narrowest link, in bandwidth-delay products: a window grows to the product and the queue at
+    most."""
     segment: int = Field(1448, ge=1)
     """Payload of a full segment in bytes: 1500 minus IPv4 and TCP headers with timestamps."""
     header: int = Field(52, ge=0)
@@ -69,47 +83,29 @@ class Tcp(Transport):
         segments = math.ceil(size_bytes / params.segment)
         wire_bytes = size_bytes + segments * params.header
         packet_bytes = min(size_bytes, params.segment) + params.header
-        handshake_ns = self._round_ns(params.header, connection)
         round_ns = self._round_ns(packet_bytes, connection)
         loss = connection.loss
         setup_ns = 0
         if params.connection == "new":
-            setup_ns = handshake_ns + _retries_ns(loss, connection.back_loss)
-        if round_ns >= NEVER:
-            return Course(wire_bytes, setup_ns)
-        largest = math.inf if params.window is None else max(params.window / params.segment, 1.0)
-        before_loss = segments_before_loss(segments, loss)
-        windows: list[float] = []
-        window, sent = float(params.initial_window), 0.0
-        while sent < before_loss and window < largest:
-            windows.append(min(window, before_loss - sent))
-            sent += windows[-1]
-            window *= 2
-        per_segment = wire_bytes / segments if segments else 0.0
-        limit = largest / (round_ns / NS_PER_S)
-        pause_ns = 0
-        if loss > 0:
-            limit = min(limit, self.steady_segments_per_s(round_ns / NS_PER_S, loss))
-            pause_ns = _recovery_ns(segments, loss, min(window, largest), round_ns)
-        return Course(
-            wire_bytes,
-            setup_ns,
-            tuple(count * per_segment for count in windows),
-            round_ns,
-            pause_ns,
-            limit * per_segment * 8 if segments else math.inf,
+            setup_ns = self._round_ns(params.header, connection)
+            setup_ns += _retries_ns(loss, connection.back_loss)
+        if round_ns >= NEVER or not segments:
+            return Course(wire_bytes, min(setup_ns, NEVER))
+        transfer = _Transfer(
+            params, wire_bytes, segments, setup_ns, round_ns, connection.rate_bps, loss
         )
-
-    def steady_segments_per_s(self, rtt_s: float, loss: float) -> float:
-        """Rate of a long transfer that loses this share of its segments, above 0; see the formulas of the module."""
-        if self.params.congestion == "cubic":
-            growth = _CUBIC_C * (3 + _CUBIC_BETA) / (4 * (1 - _CUBIC_BETA))
-            window = max(growth**0.25 * (rtt_s / loss) ** 0.75, math.sqrt(1.5 / loss))
-            return window / rtt_s
-        timeout_s = rtt_s + _LEAST_TIMEOUT_S
-        timeouts_s = timeout_s * min(1.0, 3 * math.sqrt(3 * loss / 8)) * loss * (1 + 32 * loss**2)
-        segments_per_s: float = 1 / (rtt_s * math.sqrt(2 * loss / 3) + timeouts_s)
-        return segments_per_s
+        without_loss = transfer.course(segments, ())
+        if loss <= 0:
+            return without_loss
+        lossy = -math.expm1(segments * math.log1p(-loss))
+        first_loss = 1 / loss - segments * (1 - lossy) / lossy
+        with_loss = transfer.after_loss(first_loss)
+        if lossy >= _SURELY:
+            return with_loss
+        difference_s = with_loss.alone_s(connection.rate_bps) - without_loss.alone_s(
+            connection.rate_bps
+        )
+        return transfer.course(segments, (), max(0, round(lossy * difference_s * NS_PER_S)))
 
     def _round_ns(self, packet_bytes: float, connection: Connection) -> int:
         """Time from the start of a packet to its acknowledgment, on idle links."""
@@ -120,23 +116,136 @@ class Tcp(Transport):
         return min(connection.rtt_ns + round(wire_ns), NEVER) if wire_ns < NEVER else NEVER
 
 
-def segments_before_loss(segments: float, loss: float) -> float:
-    """Expected segments sent up to and including the first lost one, at most ``segments``."""
-    if loss <= 0:
-        return segments
-    expected = -math.expm1(segments * math.log1p(-loss)) * (1 - loss) / loss + 1
-    return min(expected, segments)
+class _Transfer:
+    """One transfer over a connection: N segments of equal size, rounds of R."""
+
+    def __init__(
+        self,
+        params: TcpParams,
+        wire_bytes: float,
+        segments: int,
+        setup_ns: int,
+        round_ns: int,
+        rate_bps: float,
+        loss: float,
+    ) -> None:
+        self._params = params
+        self._wire_bytes = wire_bytes
+        self._segments = segments
+        self._segment_bytes = wire_bytes / segments
+        self._setup_ns = setup_ns
+        self._round_ns = round_ns
+        self._round_s = round_ns / NS_PER_S
+        self._loss = loss
+        self._link = rate_bps / (8 * self._segment_bytes)  # segments per second
+        self._largest = math.inf
+        if params.window is not None:
+            self._largest = max(params.window / params.segment, 1.0)
+
+    def course(
+        self, slow_start: float, stages: tuple[tuple[float, float], ...], pause_ns: int = 0
+    ) -> Course:
+        """Slow start for so many segments, then stages of (segments, segments per second)."""
+        windows = list(self._windows(slow_start))
+        if not stages:
+            stages = ((self._segments - sum(windows), self._largest / self._round_s),)
+        size = self._segment_bytes
+        return Course(
+            self._wire_bytes,
+            self._setup_ns,
+            tuple(window * size for window in windows),
+            self._round_ns,
+            tuple((count * size, rate * size * 8) for count, rate in stages),
+            pause_ns,
+        )
+
+    def after_loss(self, first_loss: float) -> Course:
+        """The course whose first loss is at segment ``first_loss``."""
+        windows = list(self._windows(first_loss))
+        full = self._params.initial_window * 2.0 ** (len(windows) - 1) if windows else math.inf
+        pipe = self._link * self._round_s
+        queue = 0.0 if self._params.congestion == "cubic" else self._params.buffer
+        window = max(min(full, self._largest, pipe * (1 + queue)), 1.0)
+        # Until the loss is noticed, a window is sent beyond it.
+        slow_start = min(first_loss + window, self._segments)
+        left = self._segments - slow_start
+        steady = min(
+            steady_segments_per_s(self._params.congestion, self._round_s, self._loss),
+            self._largest / self._round_s,
+        )
+        stages = []
+        for sent, seconds in self._epochs(window, pipe * (1 + self._params.buffer)):
+            if left <= 0 or sent / seconds <= steady:
+                break
+            stages.append((min(sent, left), sent / seconds))
+            left -= sent
+        stages.append((max(left, 0.0), steady))
+        # The last window is incomplete with this probability.
+        late = -math.expm1(min(window, self._segments) * math.log1p(-self._loss))
+        return self.course(slow_start, tuple(stages), round(late * self._round_ns))
+
+    def _windows(self, segments: float) -> Iterator[float]:
+        """The windows of slow start."""
+        window, left = float(self._params.initial_window), float(segments)
+        while left > 0 and window < self._largest:
+            yield min(window, left)
+            left -= window
+            window *= 2
+
+    def _epochs(self, window: float, pipe: float) -> Iterator[tuple[float, float]]:
+        """Segments sent, and seconds taken, between one loss and the next, from a window that has just met a loss."""
+        cubic = self._params.congestion == "cubic"
+        sent, round_s = 1 / self._loss, self._round_s
+        summit = window
+        for _ in range(_EPOCHS):
+            if cubic:
+                # Fast convergence: a window that met a loss below its last summit leaves room to others.
+                summit = window * (1 + _CUBIC_BETA) / 2 if window < summit else window
+                low, rise = _CUBIC_BETA * window, _RENO_FRIENDLY / round_s
+                inflection_s = ((summit - low) / _CUBIC_C) ** (1 / 3)
+            else:
+                low, rise = _RENO_BETA * window, 1 / round_s
+                inflection_s = 0.0
+
+            def carried(seconds: float) -> float:
+                """Segments that the window lets pass in so many seconds."""
+                count = low * seconds + rise * seconds**2 / 2  # noqa: B023
+                if cubic:
+                    curve = (seconds - inflection_s) ** 4 - inflection_s**4  # noqa: B023
+                    count = max(count, summit * seconds + _CUBIC_C * curve / 4)  # noqa: B023
+                return count / round_s
+
+            short_s, long_s = 0.0, sent * round_s / low
+            for _ in range(40):
+                middle_s = (short_s + long_s) / 2
+                if carried(middle_s) < sent:
+                    short_s = middle_s
+                else:
+                    long_s = middle_s
+            seconds = max(long_s, sent / self._link)
+            yield sent, seconds
+            window = low + rise * seconds
+            if cubic:
+                window = max(window, summit + _CUBIC_C * (seconds - inflection_s) ** 3)
+            window = max(min(window, pipe, self._largest), 1.0)
+
+
+_EPOCHS = 50
+"""More epochs than any window needs to come down to the steady one."""
+
+
+def steady_segments_per_s(congestion: str, rtt_s: float, loss: float) -> float:
+    """Rate of a long transfer that loses this share of its segments, above 0; see the formulas of the module."""
+    if congestion == "cubic":
+        growth = _CUBIC_C * (3 + _CUBIC_BETA) / (4 * (1 - _CUBIC_BETA))
+        window = max(growth**0.25 * (rtt_s / loss) ** 0.75, math.sqrt(1.5 / loss))
+        return float(window / rtt_s)
+    timeout_s = rtt_s + _LEAST_TIMEOUT_S
+    timeouts_s = timeout_s * min(1.0, 3 * math.sqrt(3 * loss / 8)) * loss * (1 + 32 * loss**2)
+    return float(1 / (rtt_s * math.sqrt(2 * loss / 3) + timeouts_s))
 
 
 def _retries_ns(loss: float, back_loss: float) -> int:
     """Expected time lost to lost packets of the handshake: each is sent again after 1, 2, 4, ... seconds."""
     lost = 1 - (1 - loss) * (1 - back_loss)
     return round(_INITIAL_TIMEOUT_S * lost / (1 - 2 * lost) * NS_PER_S) if lost < 0.5 else NEVER
-
-
-def _recovery_ns(segments: int, loss: float, window: float, round_ns: int) -> int:
-    """Expected time lost to the first loss: a timeout with probability min(1, 3 / window), else one round trip."""
-    lossy = -math.expm1(segments * math.log1p(-loss))
-    timeout = min(1.0, 3 / window)
-    timeout_ns = round_ns + _LEAST_TIMEOUT_S * NS_PER_S
-    return round(lossy * (timeout * timeout_ns + (1 - timeout) * round_ns))

@@ -28,6 +28,7 @@ class Buffered(Concurrent):
     paper: ClassVar[str] = (
         "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1"
     )
+    updates_needed: ClassVar[str] = "buffer_size"
     Params = BufferedParams
 
     def __init__(self, params: BufferedParams, server: ServerPort, selection: Selection) -> None:

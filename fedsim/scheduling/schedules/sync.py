@@ -24,7 +24,8 @@ class SyncParams(Parameters):
     """A round that closes with fewer updates fails, and its updates are discarded. With 0, the method also makes a step
     after an empty round."""
     min_cohort: int = Field(default=1, ge=1)
-    """Clients that must be available for a round to start; until then the server waits."""
+    """Clients that must be available for a round to start; until then the server waits. Must be 1 with
+    ``min_updates: 0``, where a round may start without clients."""
     stragglers: Literal["run", "cut"] = "run"
     """Clients still busy when a round closes: they run on, and their updates are late, or they are cut."""
     pause: Duration = 0.0
@@ -45,6 +46,7 @@ class Sync(Schedule):
     synchronous: ClassVar[bool] = True
     begins_with_prologue: ClassVar[bool] = True
     patience: ClassVar[str] = "deadline"
+    updates_needed: ClassVar[str] = "min_updates"
     paper: ClassVar[str] = (
         "McMahan et al., AISTATS 2017, Algorithm 1; deadline and over-selection: Bonawitz et al., "
         "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
@@ -65,6 +67,19 @@ class Sync(Schedule):
                 f"a round of {cohort} clients never yields {params.min_updates} updates",
                 where="server.schedule.min_updates",
                 hint=f"set min_updates to at most {cohort}, or raise server.selection.cohort",
+            )
+        wanted = None if cohort is None else selection.cohort_size(params.over_selection)
+        if wanted is not None and params.min_cohort > wanted:
+            raise UserError(
+                f"a round never has {params.min_cohort} clients, because {wanted} are selected",
+                where="server.schedule.min_cohort",
+                hint=f"set min_cohort to at most {wanted}, or raise server.selection.cohort",
+            )
+        if params.min_updates == 0 and params.min_cohort > 1:
+            raise UserError(
+                f"min_updates: 0 lets a round begin without clients, min_cohort: {params.min_cohort} does not",
+                where="server.schedule.min_cohort",
+                hint="leave out one of them",
             )
         self._outstanding: dict[int, Dispatch] = {}
         self._arrived: list[Dispatch] = []

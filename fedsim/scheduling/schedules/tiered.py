@@ -84,11 +84,20 @@ class Tiered(Continuous):
             return
         clients = self.selection.draw_among(self.selection.cohort_size(), self._members[tier])
         if not clients:
-            server.call_when_available(partial(self._start_round, tier))
+            server.call_when_available(partial(self._search, tier))
             return
         self._outstanding[tier] = len(clients)
         for client in clients:
             self.hand_out(client)
+
+    def _search(self, tier: int) -> None:
+        """Start the round that waits for a client, unless the one that is available belongs to another tier."""
+        server = self.server
+        is_busy = server.now_ns < server.busy_until_ns
+        if is_busy and not self._members[tier][server.online_clients()].any():
+            server.call_when_available(partial(self._search, tier))
+        else:
+            self._start_round(tier)
 
     def received(self, dispatch: Dispatch) -> None:
         """Count an update; the last one of a tier's round completes a version."""

@@ -91,6 +91,12 @@ class QuadraticTask(AnalyticTask):
         if curvatures is None:
             curvatures = 0.0 if centers is None else 1.0
         self._curvatures = _curvatures(curvatures, clients, size)
+        least = _least_curvatures(self._curvatures)
+        if (least < 0).any():
+            client = int(np.argmin(least))
+            raise _wrong(
+                f"the curvature of client {client} is negative ({least[client]:g}), so its objective has no minimum"
+            )
         self._noise_std = _vector(params.noise_std, size, "noise_std")
         if (self._noise_std < 0).any():
             raise _wrong("noise_std is negative")
@@ -269,6 +275,15 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
     if result.ndim == 3 and not np.array_equal(result, result.transpose(0, 2, 1)):
         raise _wrong("a curvature matrix is not symmetric")
     return result
+
+
+def _least_curvatures(curvatures: FloatArray) -> FloatArray:
+    """The smallest curvature of each client in any direction, (N,)."""
+    values = curvatures if curvatures.ndim == 2 else np.linalg.eigvalsh(curvatures)
+    # The eigenvalues of a singular matrix are zero only up to rounding.
+    rounding = 1e-12 * np.abs(values).max(axis=1, initial=0) if curvatures.ndim == 3 else 0.0
+    least: FloatArray = values.min(axis=1) + rounding
+    return least
 
 
 def _tape(

@@ -10,6 +10,7 @@ import pytest
 from fedsim.analysis.comparison import Comparison, Target, figures, findings
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.comparison.page import title
 from fedsim.analysis.comparison.plots import plot_curves
@@ -44,6 +45,24 @@ def test_variants_of_one_world_need_no_caution() -> None:
     tuned = [run(m, training={"lr": lr}) for m, lr in (("fedavg", 0.1), ("mifa", 0.2))]
     assert cautions(of(*tuned)) == []
     assert cautions(of(*[run("fedavg", task=task) for task in tasks])) == []
+
+
+def test_other_weights_are_a_caution_if_clients_hold_unequal_numbers_of_samples() -> None:
+    runs = [
+        facts({"server": {"method": {"name": name, **weights}}}, 0, name)
+        for name, weights in (
+            ("fedavg", {"weights": "samples"}),
+            ("wait", {"weights": "uniform"}),
+            ("mifa", {}),
+        )
+    ]
+    assert cautions(of(*runs)) == []
+    unequal = [dataclasses.replace(run, unequal_samples=True) for run in runs]
+    assert cautions(of(*unequal)) == [
+        "Clients are weighted by samples in fedavg; equally in wait, mifa; set server.method.weights to compare the "
+        "rules alone."
+    ]
+    assert cautions(of(*unequal[1:])) == []
 
 
 def test_other_data_are_told_of() -> None:
@@ -155,7 +174,7 @@ def test_a_target_that_nobody_measured_is_no_target() -> None:
 
 def test_a_dozen_variants_are_told_apart_in_print() -> None:
     runs = [run(f"method{number}", seed) for number in range(12) for seed in (0, 1)]
-    figure = plot_curves(of(*runs), "accuracy", "time_s")
+    figure = plot_curves(of(*runs), FigureStyle(("accuracy",)))
     lines = figure.axes[0].get_lines()
     assert (
         len({(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in lines})
@@ -163,7 +182,7 @@ def test_a_dozen_variants_are_told_apart_in_print() -> None:
     )
     assert len({(str(line.get_linestyle()), line.get_marker()) for line in lines[:8]}) == 8
     assert not figure.axes[0].collections
-    few = plot_curves(of(*runs[:10]), "accuracy", "time_s")
+    few = plot_curves(of(*runs[:10]), FigureStyle(("accuracy",)))
     assert len(few.axes[0].collections) == 5
 
 

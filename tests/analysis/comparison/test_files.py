@@ -18,6 +18,7 @@ def test_files(sweep: Sweep, comparison: Comparison, tmp_path: Path) -> None:
     assert sorted(path.name for path in page.parent.iterdir()) == [
         "compare.html",
         "curves.pdf",
+        "curves.png",
         "curves.svg",
         "summary.csv",
         "summary.parquet",
@@ -52,7 +53,7 @@ def test_latex_table(comparison: Comparison, tmp_path: Path) -> None:
     assert body[1].endswith(r"& -- \\")
 
 
-def test_figure_is_told_apart_without_colour(comparison: Comparison) -> None:
+def test_figure_is_told_apart_without_color(comparison: Comparison) -> None:
     figure = comparison.plot("accuracy", "bytes")
     assert [axes.get_title() for axes in figure.axes] == list(SETTINGS)
     lines = figure.axes[0].get_lines()

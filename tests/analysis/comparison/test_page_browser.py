@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from synthetic_runs import build_run
 
 from fedsim.analysis.comparison import Comparison, compare
-from tests.analysis.browser import CHROMIUM, Page, browser
+from tests.analysis.browser import Page
 from tests.analysis.comparison import compared
 from tests.analysis.test_report_browser import CONTRASTS, WIDEST
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to open pages with"),
-]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +28,6 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 @pytest.fixture(scope="module")
 def written(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return comparison.write(tmp_path_factory.mktemp("page"))
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Page]:
-    with browser() as page:
-        yield page
 
 
 @pytest.fixture
@@ -75,7 +65,7 @@ def test_fits_every_width(page: Page, width: int) -> None:
 def test_tab_reaches_every_control(page: Page) -> None:
     expected = page.run(
         """(() => {
-            const all = "a[href], button, select, input, summary, .chart svg, .scroll";
+            const all = "a[href], button, select, input, summary, .chart[tabindex], .scroll";
             const visible = [...document.querySelectorAll(all)]
                 .filter((e) => e.checkVisibility() && !(e.type === "radio" && !e.checked));
             visible.forEach((e, number) => { e.dataset.stop = number; });
@@ -97,7 +87,7 @@ def test_tab_reaches_every_control(page: Page) -> None:
 
 
 def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
-    page.run("document.querySelector('#chart-curves svg').focus()")
+    page.run("document.querySelector('#chart-curves').focus()")
     page.press("ArrowRight")
     page.press("ArrowRight")
     frame = comparison.curves("accuracy", "time_s")
@@ -109,12 +99,6 @@ def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
         assert f"{row.label} {100 * row.mean:.1f}% ({low:.1f}% to {high:.1f}%)" in said
 
 
-def choose(page: Page, control: str, value: str) -> None:
-    page.run(f"document.getElementById('{control}').value = '{value}'")
-    page.run(f"document.getElementById('{control}').dispatchEvent(new Event('change'))")
-    page.settle()
-
-
 CURVES = "document.querySelector('#chart-curves').innerHTML"
 
 
@@ -124,10 +108,10 @@ def test_setting_metric_and_axis_can_be_chosen(page: Page) -> None:
     page.settle()
     pictures.add(page.run(CURVES))
     assert "client compute time" in page.run("document.querySelector('#chart-curves').textContent")
-    choose(page, "metric", "loss")
+    page.choose("metric", "loss")
     pictures.add(page.run(CURVES))
     lorenz = page.run("document.querySelector('#chart-lorenz').innerHTML")
-    choose(page, "setting", "alpha=0.2")
+    page.choose("setting", "alpha=0.2")
     pictures.add(page.run(CURVES))
     assert len(pictures) == 4
     # Who takes part does not depend on the data split; the accuracy of the clients does.
@@ -136,20 +120,23 @@ def test_setting_metric_and_axis_can_be_chosen(page: Page) -> None:
 
 
 def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
-    bands = "document.querySelectorAll('#chart-curves path[style*=opacity]').length"
+    bands = 'document.querySelectorAll("#chart-curves path[fill-opacity=\\"0.15\\"]").length'
     assert page.run(bands) == 2
     page.run("document.getElementById('bands').click()")
     page.settle()
     assert page.run(bands) == 0
     drawn = "document.querySelector('#chart-curves svg').textContent"
+    page.run("document.getElementById('focus').checked && document.getElementById('focus').click()")
+    page.settle()
     assert "target 50%" in page.run(drawn)
-    choose(page, "metric", "loss")
+    page.choose("metric", "loss")
     assert "target" not in page.run(drawn)
 
 
 def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
-    faded = "[...document.querySelectorAll('#chart-curves g.faded')].map((g) => g.dataset.label)"
-    button = "document.querySelector('[data-legend=curves] button')"
+    faded = """fedsim.charts.get(document.getElementById('chart-curves')).option.series
+        .filter((s) => s.lineStyle?.opacity < 0.5).map((s) => s.name)"""
+    button = "document.querySelector('#figure-curves .legend button')"
     page.run(f"{button}.dispatchEvent(new PointerEvent('pointerenter'))")
     assert set(page.run(faded)) == {"fedbuff"}
     page.run(f"{button}.dispatchEvent(new PointerEvent('pointerleave'))")
@@ -157,14 +144,15 @@ def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
 
 
 def test_a_variant_can_be_hidden_with_the_keyboard(page: Page) -> None:
-    button = "document.querySelector('[data-legend=curves] button')"
+    button = "document.querySelector('#figure-curves .legend button')"
     before = page.run(CURVES)
     page.run(f"{button}.focus()")
     page.press("Enter")
     page.settle()
     assert page.run(f"{button}.getAttribute('aria-pressed')") == "false"
     assert page.run(f"document.activeElement === {button}")
-    assert "fedavg" not in page.run("document.querySelector('#chart-curves svg').textContent")
+    names = "fedsim.charts.get(document.getElementById('chart-curves')).option.series.map((s) => s.name)"
+    assert "fedavg" not in page.run(names)
     hidden = page.run(CURVES)
     assert hidden != before
     page.press("Enter")
@@ -178,7 +166,7 @@ def test_numbers_follow_what_is_chosen(page: Page, comparison: Comparison) -> No
     page.settle()
     read = "[...document.querySelectorAll('[data-table=curves] tbody tr')].map((r) => r.children[1].textContent)"
     for setting in ("alpha=5", "alpha=0.2"):
-        choose(page, "setting", setting)
+        page.choose("setting", setting)
         frame = comparison.curves("accuracy", "time_s")
         known = frame[(frame["setting"] == setting) & (frame["label"] == "fedavg")]["mean"]
         assert page.run(read) == [f"{100 * value:.1f}%" for value in known]

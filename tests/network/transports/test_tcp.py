@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fedsim.network.transport import Connection
-from fedsim.network.transports.tcp import Tcp, TcpParams, segments_before_loss
+from fedsim.network.transports.tcp import Tcp, TcpParams, steady_segments_per_s
 
 MS = 1_000_000
 FAST = Connection(rtt_ns=100 * MS, rate_bps=1e15, back_bps=1e15)
@@ -52,13 +52,13 @@ def test_a_full_window_per_round_trip() -> None:
     """A window of 20 segments: 10 segments, then 20 segments per 100 ms, as a rate."""
     course = tcp(window=20_000).course(1_000_000, FAST)
     assert course.windows_bytes == (10_000,)
-    assert course.limit_bps == pytest.approx(20_000 * 8 / 0.1)
+    assert course.stages == ((990_000, pytest.approx(20_000 * 8 / 0.1)),)
 
 
 def test_padhye_at_one_percent() -> None:
     """R = 0.1 s, T0 = 0.3 s, p = 0.01: 0.1 sqrt(0.02 / 3) + 0.3 * 3 sqrt(0.00375) * 0.01 * 1.0032."""
     denominator = 0.1 * 0.0816497 + 0.3 * 0.1837117 * 0.01 * 1.0032
-    rate = tcp(congestion="reno").steady_segments_per_s(0.1, 0.01)
+    rate = steady_segments_per_s("reno", 0.1, 0.01)
     assert rate == pytest.approx(1 / denominator, rel=1e-6)
 
 
@@ -70,35 +70,46 @@ def test_cubic_of_rfc_9438() -> None:
         (0.1, 1e-4, 187),
         (0.1, 1e-5, 1054),
     ]:
-        steady = tcp(congestion="cubic").steady_segments_per_s(rtt_s, loss) * rtt_s
+        steady = steady_segments_per_s("cubic", rtt_s, loss) * rtt_s
         assert steady == pytest.approx(window, abs=1)
     for loss, window in [(1e-2, 12), (1e-3, 38), (1e-4, 120), (1e-5, 379), (1e-6, 1200)]:
-        rate = tcp(congestion="cubic").steady_segments_per_s(0.01, loss)
+        rate = steady_segments_per_s("cubic", 0.01, loss)
         assert rate * 0.01 == pytest.approx(max(window, 1.054 * (0.01 / loss) ** 0.75), rel=0.03)
 
 
-def test_expected_segments_before_the_first_loss() -> None:
-    """Cardwell et al., equation 5, against the sum of the geometric distribution."""
-    p, n = 0.01, 300
-    # The first loss is at segment k with probability (1-p)^(k-1) p; without loss all n are sent.
-    mean = sum((1 - p) ** (k - 1) * p * k for k in range(1, n + 1)) + (1 - p) ** n * n
-    assert segments_before_loss(n, p) == pytest.approx(mean, rel=0.01)
-    assert segments_before_loss(n, 0.0) == n
+def test_a_rare_loss_costs_its_probability_times_the_time_lost() -> None:
+    """10 segments at a loss of 0.1 %: one window, and a round trip more with probability 1 - 0.999^10."""
+    lossy = Connection(rtt_ns=100 * MS, rate_bps=1e12, back_bps=1e12, loss=0.001)
+    course = tcp(connection="reuse").course(10_000, lossy)
+    expected_s = (1 - 0.999**10) * (1 - 0.999**10) * 0.1
+    assert course.alone_s(1e12) == pytest.approx(expected_s, rel=0.01)
 
 
-def test_loss_costs_time() -> None:
+def test_a_frequent_loss_ends_slow_start_and_leads_to_the_steady_rate() -> None:
+    """At 1 %, the first loss is expected at segment 100, in the window of 80 segments."""
     lossy = Connection(rtt_ns=100 * MS, rate_bps=1e9, back_bps=1e9, loss=0.01, back_loss=0.01)
-    course = tcp().course(1_000_000, lossy)
-    assert sum(course.windows_bytes) == pytest.approx(1000 * segments_before_loss(1000, 0.01))
-    assert course.pause_ns > 100 * MS
-    assert course.limit_bps == pytest.approx(
-        tcp().steady_segments_per_s(course.round_ns / 1e9, 0.01) * 8000
-    )
-    # Either of the two packets is lost with probability 0.0199; each loss costs 1, 2, 4, ... s.
+    course = tcp().course(10_000_000, lossy)
+    assert sum(course.windows_bytes) == pytest.approx(1000 * (100 + 80))
+    rates = [rate for _, rate in course.stages]
+    assert rates == sorted(rates, reverse=True)
+    steady = steady_segments_per_s("cubic", course.round_ns / 1e9, 0.01)
+    assert rates[-1] == pytest.approx(8000 * steady)
+    sizes = sum(size for size, _ in course.stages)
+    assert sum(course.windows_bytes) + sizes == pytest.approx(course.size_bytes)
+    # Either of the two packets of the handshake is lost with probability 0.0199; each loss costs 1, 2, 4, ... s.
     lost = 1 - 0.99**2
-    assert course.setup_ns / 1e9 == pytest.approx(
-        0.1 + sum((2**k) * lost ** (k + 1) for k in range(60)), abs=1e-3
-    )
+    expected_s = 0.1 + sum(2**k * lost ** (k + 1) for k in range(60))
+    assert course.setup_ns / 1e9 == pytest.approx(expected_s, abs=1e-3)
+
+
+def test_reno_halves_its_window_at_every_loss() -> None:
+    """From a window of 80: 40 segments and one more per round, until 100 are sent: 40 + 41 + 42 / 2 in 2.45 rounds."""
+    lossy = Connection(rtt_ns=100 * MS, rate_bps=1e9, back_bps=1e9, loss=0.01)
+    course = tcp(congestion="reno").course(10_000_000, lossy)
+    size, rate = course.stages[0]
+    rounds = size * 8 / rate / 0.1
+    assert size == pytest.approx(100_000)
+    assert 40 * rounds + rounds**2 / 2 == pytest.approx(100, rel=1e-3)
 
 
 def test_a_link_that_is_down() -> None:

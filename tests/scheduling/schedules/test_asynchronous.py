@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsim.outcomes import Outcome
 from tests.scheduling.stories import run, versions
+from tests.simulation.harness import simulate
 
 
 def test_every_update_makes_a_version() -> None:
@@ -26,3 +33,59 @@ def test_updates_of_one_instant_are_handled_in_order_of_dispatching() -> None:
     assert versions(book) == [(10, [0], [0]), (10, [1], [1])]
     again = {row["client"]: row["version"] for row in book.rows if row["dispatched"] == 10}
     assert again == {0: 1, 1: 2}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    step_s=st.lists(st.floats(0.01, 50.0), min_size=2, max_size=8),
+    places=st.integers(1, 8),
+    arrivals=st.integers(1, 60),
+    rate=st.floats(1e5, 1e9),
+    latency=st.floats(0.0, 2.0),
+    cv=st.sampled_from([0.0, 0.8]),
+    shared=st.booleans(),
+)
+def test_the_mean_delay_is_concurrency_minus_one(
+    step_s: list[float],
+    places: int,
+    arrivals: int,
+    rate: float,
+    latency: float,
+    cv: float,
+    shared: bool,
+) -> None:
+    """With n updates always under way, each version ages the n - 1 others, whatever the speeds and links.
+
+    So the delays of the updates that have arrived, and those of the n under way, add up to (n - 1) per version, and the
+    mean delay is n - 1 (the discrete Little's law of arXiv:2502.08206).
+    """
+    places = min(places, len(step_s))
+    book = simulate(
+        step_s=step_s,
+        schedule={"name": "async", "concurrency": places},
+        selection={"name": "uniform"},
+        arrivals=arrivals,
+        down_bps=rate,
+        up_bps=rate,
+        latency_s=latency,
+        compute={"jitter": {"cv": cv}},
+        shared=shared,
+        server_up_bps=2 * rate,
+    )
+    arrived = [row["staleness"] for row in book.rows if row["outcome"] == Outcome.AGGREGATED]
+    ages = [arrivals - row["version"] for row in book.rows if row["outcome"] != Outcome.AGGREGATED]
+    assert (len(arrived), len(ages)) == (arrivals, places)
+    assert sum(arrived) + sum(ages) == (places - 1) * arrivals
+
+
+def test_the_mean_delay_of_a_long_run() -> None:
+    """1,000 versions from 5 of 20 clients whose speeds differ by a factor of 20: the mean delay is 4."""
+    book = simulate(
+        step_s=[float(i + 1) for i in range(20)],
+        schedule={"name": "async", "concurrency": 5},
+        selection={"name": "uniform"},
+        arrivals=1000,
+        latency_s=0.3,
+    )
+    arrived = [row["staleness"] for row in book.rows if row["outcome"] == Outcome.AGGREGATED]
+    assert np.mean(arrived) == pytest.approx(4, abs=0.05)

@@ -71,7 +71,6 @@ def test_a_client_that_is_gone_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     ("schedule", "world", "message"),
     [
-        ({}, {"failure_detection": "never"}, "the sync schedule waits forever"),
         ({"min_updates": 3}, {"selection": {"name": "uniform", "cohort": 2}}, "3 updates"),
         ({}, {"selection": {"name": "bernoulli", "allow_empty": True}}, "fewer updates"),
     ],
@@ -81,8 +80,6 @@ def test_rounds_that_cannot_work_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         run([1.0] * 3, {"name": "sync", **schedule}, rounds=1, **world)
-    if "failure_detection" in world:
-        run([1.0] * 3, {"name": "sync", "deadline": 60}, rounds=1, **world)
 
 
 def test_clients_are_drawn_and_the_deadline_starts_when_the_server_is_free() -> None:

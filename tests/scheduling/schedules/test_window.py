@@ -67,7 +67,6 @@ def test_a_round_of_the_warm_up_does_without_clients_that_drop_out() -> None:
 @pytest.mark.parametrize(
     ("schedule", "world", "message"),
     [
-        ({}, {"failure_detection": "never"}, "the window schedule waits forever"),
         ({"length": 20, "deadline": 10}, {}, "is shorter than the shortest"),
     ],
 )

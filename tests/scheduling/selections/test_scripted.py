@@ -40,9 +40,3 @@ def test_an_offline_client_gets_its_work_at_its_check_in() -> None:
 def test_scripts_that_cannot_be_followed_are_refused(rounds: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         draws({"name": "scripted", "rounds": rounds}, clients=3, rounds=1)
-
-
-def test_tiers_cannot_follow_a_script() -> None:
-    script = {"name": "scripted", "rounds": [[0]]}
-    with pytest.raises(UserError, match="the scripted selection fixes the clients of each round"):
-        draws(script, clients=3, rounds=1, schedule={"name": "tiered"})

@@ -1,0 +1,326 @@
+"""A real deployment of a scenario: the server's rules of fedsim in real time, and clients as processes behind TCP.
+
+Schedule and selection are fedsim's own, driven by the wall clock; what the simulation computes (transfers, local steps,
+the order of arrivals) happens: bytes cross the kernel's TCP stack and queues, and clients sleep or train.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from typing_extensions import override
+
+from benchmarks.validation import client as clients
+from benchmarks.validation.netns import Link, Net, tcp_socket
+from benchmarks.validation.relay import raise_priority
+from fedsim.composition.assembly import Assembly, assemble, build_server
+from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
+from fedsim.outcomes import Outcome
+from fedsim.runs.schema import DISPATCHES
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.life import Plan
+from fedsim.simulation.plan import Dispatches
+from fedsim.timeline import Aggregate
+from fedsim.units import NEVER
+
+CONGESTION = "cubic"
+_COLUMNS = DISPATCHES.schema.names
+
+
+@dataclass
+class Log:
+    """The rows of a run, simulated or real."""
+
+    dispatches: list[dict[str, Any]] = field(default_factory=list)
+    versions_s: list[float] = field(default_factory=list)
+
+    def append_dispatch(self, *values: Any) -> None:
+        """Record a dispatch."""
+        row = dict(zip(_COLUMNS, values, strict=True))
+        row["outcome"] = Outcome(row["outcome"]).name.lower()
+        self.dispatches.append(row)
+
+    def append_aggregation(self, aggregate: Aggregate) -> None:
+        """Record a version."""
+        self.versions_s.append(aggregate.time_s)
+
+
+def simulate(loaded: LoadedScenario) -> Log:
+    """The simulated run."""
+    log = Log()
+    build_server(assemble(loaded, timing_only=True), None, log).run()
+    return log
+
+
+class RealDispatches(Dispatches):
+    """Dispatches whose bytes cross sockets and whose local steps take real time.
+
+    Args:
+        assembly: the scenario.
+        listener: where clients connect.
+        events: takes (instant, action) of what the clients do.
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        listener: socket.socket,
+        events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
+    ) -> None:
+        self._population = assembly.population
+        down, up = assembly.rules.traffic_bytes
+        self._bytes = round(down), round(up)
+        self._payload = bytes(round(down))
+        self._events = events
+        self._listener = listener
+        self._connections: dict[int, socket.socket] = {}
+        self._under_way: dict[int, Dispatch] = {}
+        self._of_client: dict[int, Dispatch] = {}
+        self.origin_ns = 0
+        self.on_end: Callable[[Dispatch, Plan], None] = lambda dispatch, plan: None
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def wait_for_clients(self) -> None:
+        """Block until all clients have connected."""
+        while len(self._connections) < self._population.clients:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Close the connections, which ends the clients."""
+        # Closing would not wake the threads that wait for these sockets.
+        for used in (self._listener, *self._connections.values()):
+            with contextlib.suppress(OSError):
+                used.shutdown(socket.SHUT_RDWR)
+
+    @override
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        client = dispatch.client
+        self._under_way[dispatch.dispatch_id] = self._of_client[client] = dispatch
+        step_ns = self._population.compute.step_ns(
+            client, dispatch.sequence, dispatch.dispatched_ns
+        )
+        vanishes_ns = -1 if online_until_ns >= NEVER else self.origin_ns + online_until_ns
+        job = clients.JOB.pack(
+            dispatch.dispatch_id,
+            len(self._payload),
+            dispatch.steps,
+            step_ns * dispatch.steps,
+            self._bytes[Direction.UP],
+            vanishes_ns,
+        )
+        self._connections[client].sendall(job + self._payload)
+
+    @override
+    def stop(self, dispatch: Dispatch) -> Plan:
+        del self._under_way[dispatch.dispatch_id]
+        self._of_client.pop(dispatch.client, None)
+        return self._lost(time.monotonic_ns() - self.origin_ns)
+
+    @override
+    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
+        for dispatch_id in sorted(self._under_way):
+            dispatch = self._under_way[dispatch_id]
+            yield dispatch, self.stop(dispatch)
+
+    @staticmethod
+    def _lost(end_ns: int) -> Plan:
+        return Plan(end_ns, False, -1, -1, 0, 0.0, 0.0, 0, 0, 0)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+
+    def _listen(self, connection: socket.socket) -> None:
+        """Receive a client's updates until its connection ends."""
+        buffer = memoryview(bytearray(1 << 20))
+        hello = clients.receive(connection, clients.HELLO.size, buffer, -1)
+        if hello is None:
+            return
+        (number,) = clients.HELLO.unpack(hello)
+        self._connections[number] = connection
+        try:
+            while header := clients.receive(connection, clients.REPORT.size, buffer, -1):
+                dispatch_id, downloaded_ns, computed_ns = clients.REPORT.unpack(header)
+                if clients.receive(connection, self._bytes[Direction.UP], buffer, -1) is None:
+                    break
+                self._arrived(dispatch_id, downloaded_ns, computed_ns, time.monotonic_ns())
+        except OSError:
+            pass
+        gone_ns = time.monotonic_ns()
+        self._events.put((gone_ns, lambda: self._gone(number, gone_ns), number))
+
+    def _arrived(
+        self, dispatch_id: int, downloaded_ns: int, computed_ns: int, arrived_ns: int
+    ) -> None:
+        def handle() -> None:
+            dispatch = self._under_way.pop(dispatch_id, None)
+            if dispatch is None:
+                return
+            self._of_client.pop(dispatch.client, None)
+            origin_ns, (down, up) = self.origin_ns, self._bytes
+            began_ns = origin_ns + dispatch.dispatched_ns
+            plan = Plan(
+                arrived_ns - origin_ns,
+                True,
+                downloaded_ns - origin_ns,
+                computed_ns - origin_ns,
+                dispatch.steps,
+                float(down),
+                float(up),
+                downloaded_ns - began_ns,
+                computed_ns - downloaded_ns,
+                arrived_ns - computed_ns,
+            )
+            self.on_end(dispatch, plan)
+
+        self._events.put((arrived_ns, handle, dispatch_id))
+
+    def _gone(self, client: int, gone_ns: int) -> None:
+        dispatch = self._of_client.pop(client, None)
+        if dispatch is not None and self._under_way.pop(dispatch.dispatch_id, None) is not None:
+            self.on_end(dispatch, self._lost(gone_ns - self.origin_ns))
+
+
+def links_of(assembly: Assembly) -> tuple[list[Link], dict[str, float]]:
+    """The clients' links and the server's link, as the scenario describes them."""
+    network, params = assembly.population.network, assembly.scenario.devices.network.params
+    server = {
+        "server_down_bps": getattr(params, "server_down", None) or float("inf"),
+        "server_up_bps": getattr(params, "server_up", None) or float("inf"),
+    }
+    links = []
+    for client in range(assembly.population.clients):
+        down, up = (
+            network.access_bps(client, direction)
+            if isinstance(network, SharedNetwork)
+            else network.rate_bps(client, direction)
+            for direction in Direction
+        )
+        delay_s = network.latency_ns(client) / 1e9
+        buffer = round(max(2 * delay_s * max(down, up) / 8, 48_000))
+        links.append(Link(down, up, delay_s, buffer_bytes=buffer))
+    return links, server
+
+
+def deploy(
+    loaded: LoadedScenario,
+    compute: Callable[[int], clients.Compute] | None = None,
+    on_client: Callable[[int, int], None] | None = None,
+) -> tuple[Log, dict[str, Any]]:
+    """Run a scenario for real, inside a network namespace; returns its log and the conditions.
+
+    Args:
+        loaded: the scenario; its run ends by ``stop.simulated_time`` or ``stop.rounds``.
+        compute: returns what a client computes, in its own process; None: it sleeps.
+        on_client: called with the number and the process id of every client, such as to limit its CPU.
+    """
+    assembly = assemble(loaded, timing_only=True)
+    links, server_link = links_of(assembly)
+    shared_bps = min(server_link["server_up_bps"], 1e9)
+    buffer = round(max(2 * links[0].delay_s * shared_bps / 8, 48_000))
+    net = Net(links, **server_link, server_buffer_bytes=buffer)
+    processes: list[int] = []
+    real_time = raise_priority(10)
+    try:
+        with net.entered(net.server):
+            listener = tcp_socket(CONGESTION)
+            listener.bind((net.SERVER, 0))
+            listener.listen(len(links))
+        address = net.SERVER, listener.getsockname()[1]
+        for number, namespace in enumerate(net.clients):
+            process = os.fork()
+            if process == 0:
+                _client(net, namespace, number, address, listener, compute)
+            processes.append(process)
+            if on_client is not None:
+                on_client(number, process)
+        events: queue.SimpleQueue[tuple[int, Callable[[], None], int]] = queue.SimpleQueue()
+        dispatches = RealDispatches(assembly, listener, events)
+        dispatches.wait_for_clients()
+        time.sleep(0.2)
+        load = os.times()
+        began = time.monotonic()
+        log = Log()
+        _serve(assembly, dispatches, events, log)
+        dispatches.close()
+        for process in processes:
+            os.waitpid(process, 0)
+        used = os.times()
+        seconds = time.monotonic() - began
+    finally:
+        counts = net.close()
+    conditions = {
+        "load": os.getloadavg()[0] / (os.cpu_count() or 1),
+        "own_cpu": (used.user + used.system - load.user - load.system) / seconds,
+        "children_cpu_s": resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime,
+        "relay_late_ms": counts.get("late_ns", 0) / 1e6,
+        "packets": counts.get("packets", 0),
+        "real_time_priority": real_time,
+    }
+    return log, conditions
+
+
+def _client(
+    net: Net,
+    namespace: int,
+    number: int,
+    address: tuple[str, int],
+    listener: socket.socket,
+    compute: Callable[[int], clients.Compute] | None,
+) -> None:
+    """The client's process, from fork to exit."""
+    try:
+        listener.close()
+        net.join(namespace)
+        clients.main(number, address, CONGESTION, None if compute is None else compute(number))
+    finally:
+        os._exit(0)
+
+
+def _serve(
+    assembly: Assembly,
+    dispatches: RealDispatches,
+    events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
+    log: Log,
+) -> None:
+    """Drive fedsim's server by the wall clock: its timers when they are due, arrivals when they happen."""
+    server = build_server(assembly, None, log)
+    # The server is built for the simulation; these are the two ends at which reality takes its place.
+    engine, limits = server._engine, server._limits
+    server._dispatches = dispatches
+    dispatches.on_end = server._on_end
+    if limits.until_ns is not None:
+        engine.call_at(limits.until_ns, engine.stop)
+    dispatches.origin_ns = origin_ns = time.monotonic_ns()
+    server._evaluations.start()
+    server._schedule.start()
+    while not engine._stopped:
+        due_ns = engine.env.peek()
+        now_ns = time.monotonic_ns() - origin_ns
+        if due_ns <= now_ns:
+            engine.env.step()
+            continue
+        try:
+            at_ns, action, order = events.get(timeout=min((due_ns - now_ns) / 1e9, 1.0))
+        except queue.Empty:
+            continue
+        engine.call_at(max(at_ns - origin_ns, engine.now_ns), action, order)
+    now_ns = engine.now_ns
+    for dispatch, plan in [*dispatches.stop_all(), *server._updates.held.items()]:
+        server._updates.close(dispatch, plan, Outcome.UNFINISHED, now_ns)

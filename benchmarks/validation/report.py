@@ -1,0 +1,247 @@
+"""Compare the runs of :mod:`benchmarks.validation.series` with their simulation, and write the page's numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.validation.configurations import load
+from benchmarks.validation.deployment import Log, simulate
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+NUMBERS = HERE / "validation.json"
+DOCS = HERE.parent.parent / "docs"
+PAGE = DOCS / "validation.md"
+FIGURE = DOCS / "images" / "validation.svg"
+GOALS = {"alone": 0.01, "shared": 0.03}
+MARKS = "<!-- results -->", "<!-- end of results -->"
+RANKED_BY = 20
+"""Configurations are ranked by the time until so many updates have arrived."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One configuration: its simulation against the repetitions of its deployment.
+
+    Attributes:
+        round_mape: mean absolute error of the durations between versions, relative.
+        arrival_error: median absolute error of the times from dispatch to arrival, relative.
+        arrival_p95: its 95th percentile.
+        outcomes_equal: share of dispatches with the same outcome.
+        late: updates that were late, in the simulation and in the deployments (mean).
+        time_to_updates_s: time until 20 updates had arrived, in the simulation and in each deployment.
+        unmatched: dispatches that only one of the two has, as a share.
+        host_load: largest load of the host during a repetition.
+        relay_late_ms: latest packet of the relay.
+        pairs: durations (simulated, real) for the figure.
+    """
+
+    name: str
+    repetitions: int
+    round_mape: float
+    arrival_error: float
+    arrival_p95: float
+    outcomes_equal: float
+    late: tuple[int, float]
+    time_to_updates_s: tuple[float, list[float]]
+    unmatched: float
+    host_load: float
+    relay_late_ms: float
+    pairs: list[tuple[float, float]]
+
+    @property
+    def links(self) -> str:
+        """alone or shared."""
+        return "shared" if "shared" in self.name else "alone"
+
+    @property
+    def misses(self) -> list[str]:
+        """The goals that it misses."""
+        goal = GOALS[self.links]
+        return [
+            f"{what} {value:.1%}"
+            for what, value in (("rounds", self.round_mape), ("arrivals", self.arrival_error))
+            if value > goal
+        ]
+
+
+def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
+    """The simulation of a configuration against its deployments."""
+    simulated = simulate(load(runs[0]["scenario"]))
+    ours = _by_work(simulated.dispatches)
+    rounds, arrivals, equal, unmatched, pairs = [], [], [], [], []
+    for run in runs:
+        real = _by_work(run["dispatches"])
+        common = ours.keys() & real.keys()
+        unmatched.append(1 - len(common) / len(ours.keys() | real.keys()))
+        for key in common:
+            one, other = ours[key], real[key]
+            equal.append(one["outcome"] == other["outcome"])
+            if math.isnan(one["arrived_s"]) or math.isnan(other["arrived_s"]):
+                continue
+            pair = tuple(row["arrived_s"] - row["dispatched_s"] for row in (one, other))
+            pairs.append(pair)
+            arrivals.append(abs(pair[0] / pair[1] - 1))
+        spans = [
+            [later - earlier for earlier, later in pairwise([0.0, *times])]
+            for times in (simulated.versions_s, run["versions_s"])
+        ]
+        count = min(map(len, spans))
+        mean_s = statistics.mean(spans[1][:count])
+        # Asynchronous versions may follow one another at once, so the error is relative to the mean.
+        rounds.append(statistics.mean(abs(a - b) for a, b in zip(*spans, strict=False)) / mean_s)
+    late = [sum(row["outcome"] == "late" for row in rows["dispatches"]) for rows in runs]
+    conditions = [run["conditions"] for run in runs]
+    return Comparison(
+        name,
+        len(runs),
+        statistics.mean(rounds),
+        float(np.median(arrivals)),
+        float(np.quantile(arrivals, 0.95)),
+        statistics.mean(equal),
+        (sum(row["outcome"] == "late" for row in simulated.dispatches), statistics.mean(late)),
+        (
+            _time_to_updates(simulated.dispatches),
+            [_time_to_updates(run["dispatches"]) for run in runs],
+        ),
+        statistics.mean(unmatched),
+        max(each["host_load"] for each in conditions),
+        max(each["relay_late_ms"] for each in conditions),
+        pairs,
+    )
+
+
+def _by_work(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
+    return {(row["client_id"], row["sequence"]): row for row in rows}
+
+
+def _time_to_updates(rows: Sequence[dict[str, Any]]) -> float:
+    times = sorted(row["arrived_s"] for row in rows if not math.isnan(row["arrived_s"]))
+    return times[RANKED_BY - 1] if len(times) >= RANKED_BY else math.nan
+
+
+def kendall_tau(comparisons: Sequence[Comparison]) -> tuple[float, int]:
+    """Kendall's tau of the ranking by time to updates, and the pairs that count.
+
+    A pair of configurations whose deployments overlap is a tie, and does not count.
+    """
+    concordant = pairs = 0
+    known = [each for each in comparisons if not math.isnan(each.time_to_updates_s[0])]
+    for one, other in combinations(known, 2):
+        (ours, real), (their_ours, their_real) = one.time_to_updates_s, other.time_to_updates_s
+        if max(real) < min(their_real) or max(their_real) < min(real):
+            pairs += 1
+            concordant += (ours < their_ours) == (max(real) < min(their_real))
+    return (2 * concordant / pairs - 1 if pairs else math.nan), pairs
+
+
+def collect() -> list[Comparison]:
+    """All configurations that have results."""
+    runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for path in sorted(RESULTS.glob("*.json")):
+        runs[path.name.partition(".")[0]].append(json.loads(path.read_text()))
+    return [compare(name, found) for name, found in sorted(runs.items())]
+
+
+def results_text(comparisons: Sequence[Comparison]) -> str:
+    """The results as Markdown."""
+    lines = []
+    for links in ("alone", "shared"):
+        chosen = [each for each in comparisons if each.links == links]
+        if not chosen:
+            continue
+        arrivals = [abs(a / b - 1) for each in chosen for a, b in each.pairs]
+        lines.append(
+            f"- Links {'not shared' if links == 'alone' else 'shared'}: {len(chosen)} configurations,"
+            f" {sum(each.repetitions for each in chosen)} runs, {len(arrivals)} arrivals. Time from dispatch to arrival:"
+            f" median error {np.median(arrivals):.2%}, 95th percentile {np.quantile(arrivals, 0.95):.2%}. Rounds: mean"
+            f" absolute error {statistics.mean(each.round_mape for each in chosen):.2%} (median over configurations"
+            f" {statistics.median(each.round_mape for each in chosen):.2%}). Goal {GOALS[links]:.0%}."
+        )
+    tau, pairs = kendall_tau(comparisons)
+    lines.append(
+        f"- Ranking of {len(comparisons)} configurations by the time until {RANKED_BY} updates: Kendall's tau {tau:.3f}"
+        f" over {pairs} pairs that the deployments tell apart. Goal 0.95."
+    )
+    lines.append(
+        f"- Same outcome of a dispatch: {statistics.mean(each.outcomes_equal for each in comparisons):.2%}."
+    )
+    lines += [
+        "",
+        "| configuration | runs | rounds | arrivals | 95th perc. | same outcome | late, simulated / real | host load |"
+        " misses |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for each in comparisons:
+        lines.append(
+            f"| {each.name} | {each.repetitions} | {each.round_mape:.2%} | {each.arrival_error:.2%} |"
+            f" {each.arrival_p95:.2%} | {each.outcomes_equal:.1%} | {each.late[0]} / {each.late[1]:g} |"
+            f" {each.host_load:.0%} | {', '.join(each.misses) or '-'} |"
+        )
+    return "\n".join(lines)
+
+
+def draw(comparisons: Sequence[Comparison]) -> None:
+    """The figure: simulated against real time from dispatch to arrival."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "fedsim"
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5.5, 5.0), layout="constrained")
+    for links, color in (("alone", "#2a6f97"), ("shared", "#c1666b")):
+        pairs = np.array(
+            [pair for each in comparisons if each.links == links for pair in each.pairs]
+        )
+        if len(pairs):
+            label = "links not shared" if links == "alone" else "shared links"
+            axes.plot(
+                pairs[:, 1],
+                pairs[:, 0],
+                ".",
+                ms=3,
+                color=color,
+                alpha=0.5,
+                label=label,
+                rasterized=True,
+            )
+    longest = max(max(pair) for each in comparisons for pair in each.pairs)
+    axes.plot([0, longest], [0, longest], color="#888888", lw=0.8)
+    axes.set(xlabel="real time from dispatch to arrival (s)", ylabel="simulated (s)")
+    axes.legend(frameon=False)
+    figure.savefig(FIGURE, metadata={"Date": None}, dpi=150)
+    plt.close(figure)
+
+
+def write_report() -> int:
+    """Write the numbers, the figure, and the results of the page."""
+    comparisons = collect()
+    if not comparisons:
+        print("there are no results: python -m benchmarks.validation.series run")
+        return 1
+    rows = [
+        {key: value for key, value in asdict(each).items() if key != "pairs"}
+        for each in comparisons
+    ]
+    NUMBERS.write_text(json.dumps(rows, indent=1) + "\n")
+    draw(comparisons)
+    text = results_text(comparisons)
+    begin, end = MARKS
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
+    print(text)
+    return 0
+
+
+__all__ = ["Comparison", "Log", "collect", "compare", "kendall_tau", "write_report"]

@@ -1,0 +1,338 @@
+"""The plots of trace bundles: one or several side by side, as a page in the house style or as a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsim.analysis.figures.base import Column, Figure, shortened
+from fedsim.analysis.headline import Tile
+from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.palette import LOOKS
+from fedsim.errors import UserError
+from fedsim.formatting import (
+    Kind,
+    format_count,
+    format_names,
+    format_number,
+    format_share,
+    format_value,
+)
+from fedsim.traces.inspection import WEEKDAYS, sections
+from fedsim.traces.statistics import BundleStatistics, Spread
+
+SUFFIXES = (".html", ".png", ".svg", ".pdf")
+_POINTS = 200
+_SHORTEST_S = 0.5
+"""Times below it are cut off: on a logarithmic axis they would take most of the room."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Values of one bundle at the places of a panel; fitted distributions and uplinks are drawn thin."""
+
+    bundle: int
+    label: str
+    values: np.ndarray[Any, Any]
+    up: bool = False
+    fit: bool = False
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One plot. ``names`` are those of the places, if they are not numbers."""
+
+    id: str
+    title: str
+    finding: str
+    x: np.ndarray[Any, Any]
+    label: str
+    kind: Kind
+    lines: list[_Line]
+    unit: str = "share at most this"
+    log: bool = False
+    names: Sequence[str] = ()
+
+
+def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
+    """Draw the distributions of one or several bundles into a file: .html (a self-contained page), .png, .svg or .pdf.
+
+    Plots for which no bundle has data are left out.
+
+    Raises:
+        UserError: the file's suffix is another one, or it cannot be written.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UserError(
+            f"cannot draw a '{suffix}' file", where=str(path), hint=f"use {', '.join(SUFFIXES)}"
+        )
+    panels = list(_panels(all_statistics))
+    if suffix == ".html":
+        write_page(path, _page(all_statistics, panels))
+        return
+    try:
+        _picture(all_statistics, panels).savefig(path, dpi=130)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+# -- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
+    online = [(number, each.availability) for number, each in enumerate(every) if each.availability]
+    names = [each.name for each in every]
+
+    def each_says(texts: list[tuple[int, str]]) -> str:
+        if len(every) == 1:
+            return "; ".join(text for _, text in texts) + "."
+        return "; ".join(f"{names[number]}: {text}" for number, text in texts) + "."
+
+    if online:
+        most = [
+            (n, f"most online at {int(a.by_hour.argmax())} h ({format_share(a.by_hour.max())}), "
+                f"fewest at {int(a.by_hour.argmin())} h ({format_share(a.by_hour.min())})")
+            for n, a in online
+            if np.isfinite(a.by_hour).all()
+        ]  # fmt: skip
+        hours = [_Line(n, names[n], np.append(a.by_hour, a.by_hour[-1:])) for n, a in online]
+        finding = each_says(most) if most else "Not every hour was observed."
+        yield _Panel(
+            "hour",
+            "Online by hour of the day",
+            finding,
+            np.arange(25.0),
+            "hour",
+            "count",
+            hours,
+            "devices online",
+        )
+    days = [(n, a.by_weekday) for n, a in online if a.by_weekday is not None]
+    if days:
+        spread = [
+            (n, f"from {format_share(np.nanmin(d))} to {format_share(np.nanmax(d))} online")
+            for n, d in days
+        ]
+        yield _Panel(
+            "weekday", "Online by weekday", each_says(spread), np.arange(7.0), "day", "count",
+            [_Line(n, names[n], d) for n, d in days], "devices online", names=WEEKDAYS,
+        )  # fmt: skip
+
+    def spreads(
+        id: str,
+        title: str,
+        label: str,
+        kind: Kind,
+        found: list[tuple[int, str, Spread]],
+        factor: float = 1.0,
+    ) -> Iterator[_Panel]:
+        found = [(n, name, spread) for n, name, spread in found if len(spread.samples)]
+        if not found:
+            return
+        log = kind != "share"
+        x = _places(
+            [spread.samples * factor for _, _, spread in found], log=log, times=kind == "time"
+        )
+        lines = []
+        for n, name, spread in found:
+            several = len({other for m, other, _ in found if m == n}) > 1
+            shown = f"{names[n]}, {name}" if several else names[n]
+            values = np.searchsorted(spread.samples * factor, x, side="right") / len(spread.samples)
+            lines.append(_Line(n, shown, values, up=name.endswith("up")))
+            if spread.fits and id in ("sessions_s", "gaps_s"):
+                fit = spread.fits[0]
+                lines.append(_Line(n, f"{shown}: {fit.family}", fit.cdf(x / factor), fit=True))
+        texts: dict[int, list[str]] = {}
+        for n, name, spread in found:
+            way = name.rpartition(" ")[2] if name.endswith((" up", " down")) else ""
+            texts.setdefault(n, []).append(
+                f"{format_value(spread.percentile(50) * factor, kind)} {way}".strip()
+            )
+        middle = [(n, f"median {format_names(values)}") for n, values in texts.items()]
+        yield _Panel(id, title, each_says(middle), x, label, kind, lines, log=log)
+
+    yield from spreads(
+        "share",
+        "Time online of a device",
+        "share of its time",
+        "share",
+        [(n, "share", a.share) for n, a in online],
+    )
+    for name, title in (
+        ("sessions_s", "Length of sessions"),
+        ("gaps_s", "Length of gaps"),
+        ("remaining_s", "Remaining time online"),
+    ):
+        label = {"remaining_s": "from a moment online"}.get(name, "length")
+        yield from spreads(
+            name, title, label, "time", [(n, name, getattr(a, name)) for n, a in online]
+        )
+    column = _common_column(every)
+    compute = [
+        (n, name, s.compute[name])
+        for n, s in enumerate(every)
+        for name in [column or next(iter(s.compute), "")]
+        if name in s.compute
+    ]
+    label = {
+        "relative_speed": "speed relative to the reference",
+        "sample_s": "time per sample",
+    }.get(column, column or "figure of compute")
+    yield from spreads(
+        "compute", "Speed of devices", label, "time" if column == "sample_s" else "number", compute
+    )
+    rates = [
+        (n, name.replace("bandwidth_bps", "rate"), spread)
+        for n, s in enumerate(every)
+        for name, spread in s.network.items()
+        if name.startswith("bandwidth")
+    ]
+    yield from spreads("rate", "Bandwidth", "Mbit/s", "number", rates, 1e-6)
+    rtt = [
+        (n, "rtt", spread)
+        for n, s in enumerate(every)
+        for name, spread in s.network.items()
+        if name.startswith("rtt") and not name.endswith("up")
+    ]
+    yield from spreads("rtt", "Round-trip time", "round-trip time", "time", rtt)
+
+
+def _common_column(every: Sequence[BundleStatistics]) -> str:
+    """A column of the speeds that all bundles with speeds share, to compare them; empty if there is none."""
+    computes = [each.compute for each in every if each.compute]
+    known = ("relative_speed", "sample_s", "score")
+    return next((name for name in known if computes and all(name in c for c in computes)), "")
+
+
+def _places(samples: list[np.ndarray[Any, Any]], *, log: bool, times: bool) -> np.ndarray[Any, Any]:
+    every = np.concatenate(samples)
+    if not log:
+        return np.linspace(0.0, 1.0, _POINTS // 2 + 1)
+    positive = every[every > 0]
+    low, high = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 10.0)
+    if times and low < _SHORTEST_S < high and high > 60:
+        low = _SHORTEST_S
+    return shortened(np.geomspace(low, max(high, low * 1.01), _POINTS), 5)
+
+
+# -- page ------------------------------------------------------------------------------------------------------------
+
+
+def _page(every: Sequence[BundleStatistics], panels: list[_Panel]) -> str:
+    figures = {panel.id: _figure(panel) for panel in panels}
+    columns = [sections(each) for each in every]
+    titles = dict.fromkeys(title for column in columns for title in column)
+    tables = {
+        f"table-{number}": _table(f"table-{number}", title, columns, every)
+        for number, title in enumerate(titles)
+    }
+    names = [each.name for each in every]
+    observed = sum(each.device_days for each in every)
+    tiles = [
+        Tile("Devices", format_count(sum(each.devices for each in every))),
+        Tile("With a usable trace", format_count(sum(each.valid_devices for each in every))),
+        *(
+            [Tile("Device-days observed", format_number(observed))]
+            if math.isfinite(observed)
+            else []
+        ),
+    ]
+    drawn = {**figures, **tables}
+    return (
+        environment()
+        .get_template("traces.html.j2")
+        .render(
+            title=f"Traces: {format_names(names)}",
+            tiles=tiles,
+            figures=figures,
+            titles={panel.id: panel.title for panel in panels},
+            tables=tables,
+            data=embedded({name: figure.document() for name, figure in drawn.items()}),
+        )
+    )
+
+
+def _figure(panel: _Panel) -> Figure:
+    series = [
+        {
+            "label": line.label,
+            "color": f"g{line.bundle % len(LOOKS)}",
+            "dash": (1, 1.5)
+            if line.fit
+            else (4, 2)
+            if line.up
+            else LOOKS[line.bundle % len(LOOKS)].dash,
+            "plain": line.fit or line.up,
+        }
+        for line in panel.lines
+    ]
+    columns = [Column("x", panel.label, panel.kind, panel.x)]
+    columns += [
+        Column(line.label, line.label, "share", shortened(line.values, 4)) for line in panel.lines
+    ]
+    extra = {"series": series, "unit": panel.unit, "log": panel.log, "names": list(panel.names)}
+    return Figure(panel.id, panel.finding, tuple(columns), extra)
+
+
+def _table(
+    id: str, title: str, columns: Sequence[Any], every: Sequence[BundleStatistics]
+) -> Figure:
+    cells = [column.get(title, {}) for column in columns]
+    labels = list(dict.fromkeys(label for rows in cells for label in rows))
+    shown = [Column("label", "", "text", labels)]
+    for each, rows in zip(every, cells, strict=True):
+        shown.append(
+            Column(each.name, each.name, "text", [rows.get(label, "–") for label in labels])
+        )
+    return Figure(id, title, tuple(shown))
+
+
+# -- picture ---------------------------------------------------------------------------------------------------------
+
+
+def _picture(every: Sequence[BundleStatistics], panels: list[_Panel]) -> Any:
+    # The object interface: no window system and no global state.
+    from matplotlib.figure import Figure as Picture
+
+    columns = min(3, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    picture = Picture(figsize=(4.4 * columns, 3.2 * rows + 0.5), layout="constrained")
+    for number, panel in enumerate(panels, 1):
+        axes = picture.add_subplot(rows, columns, number, title=panel.title, xlabel=panel.label)
+        axes.set_ylabel(f"{panel.unit} (%)")
+        axes.title.set_fontsize(10)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        if panel.log:
+            axes.set_xscale("log")
+        if panel.kind == "time":
+            axes.set_xlabel(f"{panel.label} (s)")
+        if panel.names:
+            axes.set_xticks(range(len(panel.names)), panel.names)
+        for line in panel.lines:
+            look = LOOKS[line.bundle % len(LOOKS)]
+            style = ":" if line.fit else "--" if line.up else "-"
+            axes.plot(
+                panel.x,
+                100 * line.values,
+                style,
+                color=look.light,
+                linewidth=1 if line.fit else 1.5,
+            )
+        axes.set_ylim(bottom=0)
+    handles = [
+        picture.axes[0].plot([], [], color=LOOKS[n % len(LOOKS)].light, label=each.name)[0]
+        for n, each in enumerate(every)
+        if picture.axes
+    ]
+    if handles:
+        picture.legend(
+            handles=handles, loc="outside upper center", ncols=len(handles), frameon=False
+        )
+    return picture

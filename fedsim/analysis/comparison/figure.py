@@ -1,0 +1,181 @@
+"""How the figure of a comparison is to look: what it shows, its ranges, and its size and fonts for a venue."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from fedsim.analysis.comparison.facts import COSTS
+from fedsim.errors import UserError
+from fedsim.formatting import Kind
+from fedsim.units import parse_duration_s, parse_size_bytes
+
+Limits = tuple[float | None, float | None]
+"""Ends of an axis; None where the data decide."""
+Log = Literal["x", "y", "xy", "logit"]
+LOGS: tuple[str, ...] = get_args(Log)
+
+_TIMES = ("Times New Roman", "Times", "Nimbus Roman", "TeX Gyre Termes", "STIXGeneral")
+_LIBERTINE = ("Linux Libertine O", "Linux Libertine", "Libertinus Serif", *_TIMES)
+_HELVETICA = ("Helvetica", "Arial", "Nimbus Sans", "TeX Gyre Heros", "DejaVu Sans")
+
+
+class Venue(NamedTuple):
+    """Widths of a column and of the text in inches, the fonts, and the size of a figure's text in points."""
+
+    column: float
+    text: float
+    fonts: tuple[str, ...]
+    size: float
+
+
+VENUES = {
+    "acm": Venue(3.33, 7.0, _LIBERTINE, 8),
+    "iclr": Venue(5.5, 5.5, _TIMES, 8),
+    "icml": Venue(3.25, 6.75, _TIMES, 8),
+    "ieee": Venue(3.5, 7.16, _TIMES, 8),
+    "lncs": Venue(4.8, 4.8, _TIMES, 8),
+    "mlsys": Venue(3.25, 6.75, _TIMES, 8),
+    "nature": Venue(3.5, 7.2, _HELVETICA, 7),
+    "neurips": Venue(5.5, 5.5, _TIMES, 8),
+    "usenix": Venue(3.33, 7.0, _TIMES, 8),
+}
+"""From the venues' own templates; ``ieee`` is the width of a column, ``ieee-text`` that of the text."""
+_INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+
+
+@dataclass(frozen=True)
+class FigureStyle:
+    """What a figure shows and how.
+
+    Attributes:
+        metrics: one panel each; the first metric if empty.
+        against: one of :data:`~fedsim.analysis.comparison.facts.COSTS`.
+        xlim, ylim: ends of the axes, ``"0:2d"``, ``"85%:95%"`` or a pair of numbers; the data's if None.
+        log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
+        width, height: of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
+        inset: the part to enlarge in the corner, ``"1d:2d"`` or ``"1d:2d,90%:94%"``.
+    """
+
+    metrics: tuple[str, ...] = ()
+    against: str = "time_s"
+    xlim: str | Limits | None = None
+    ylim: str | Limits | None = None
+    log: Log | None = None
+    width: str | float | None = None
+    height: str | float | None = None
+    inset: str | tuple[Limits, Limits | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.against not in COSTS:
+            raise UserError(
+                f"nothing to draw against '{self.against}'",
+                where="against",
+                hint=f"choose one of {', '.join(COSTS)}",
+            )
+        if self.log not in (None, *LOGS):
+            raise UserError(
+                f"no such scale: '{self.log}'", where="log", hint=f"choose one of {', '.join(LOGS)}"
+            )
+
+    def resolved(self, kind: Kind) -> ResolvedStyle:
+        """The style as numbers.
+
+        Args:
+            kind: that of the metrics.
+
+        Raises:
+            UserError: a range or a length cannot be read.
+        """
+        x_kind = COSTS[self.against][1]
+        inset = self.inset
+        if isinstance(inset, str):
+            across, _, up = inset.partition(",")
+            inset = (limits(across, x_kind, "inset"), limits(up, kind, "inset") if up else None)
+        venue = None
+        width = self.width
+        if isinstance(width, str) and width.removesuffix("-text") in VENUES:
+            venue = VENUES[width.removesuffix("-text")]
+            width = venue.text if width.endswith("-text") else venue.column
+        return ResolvedStyle(
+            limits(self.xlim, x_kind, "xlim"),
+            limits(self.ylim, kind, "ylim"),
+            inches(width, "width"),
+            inches(self.height, "height"),
+            inset,
+            venue,
+        )
+
+    def for_metrics(self, *metrics: str) -> FigureStyle:
+        """The same style with other metrics."""
+        return dataclasses.replace(self, metrics=metrics)
+
+
+class ResolvedStyle(NamedTuple):
+    """Ranges in the data's units, lengths in inches."""
+
+    xlim: Limits
+    ylim: Limits
+    width: float | None
+    height: float | None
+    inset: tuple[Limits, Limits | None] | None
+    venue: Venue | None
+
+
+def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:
+    """A range such as ``0:2d``, ``85%:95%`` or ``0.9:``.
+
+    Raises:
+        UserError: it is not two values of the axis' kind, the lower first.
+    """
+    if value is None:
+        return None, None
+    if not isinstance(value, str):
+        return value
+    example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
+    low, colon, high = value.partition(":")
+    try:
+        ends = tuple(_number(text.strip(), kind) if text.strip() else None for text in (low, high))
+    except (UserError, ValueError):
+        ends = (math.inf, math.inf)
+    lower, upper = ends
+    if not colon or (lower is not None and upper is not None and lower >= upper):
+        raise UserError(
+            f"'{value}' is not a range",
+            where=where,
+            hint=f"write two values, the lower first: {example}",
+        )
+    return lower, upper
+
+
+def _number(text: str, kind: Kind) -> float:
+    if kind == "time":
+        return parse_duration_s(text)
+    if kind == "bytes":
+        return float(parse_size_bytes(text))
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def inches(value: str | float | None, where: str) -> float | None:
+    """A length in inches.
+
+    Raises:
+        UserError: it is not a positive length.
+    """
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"([\d.]+)\s*(in|cm|mm|pt)?", value.strip())
+    try:
+        length = float(match[1]) * _INCHES[match[2] or "in"] if match else 0.0
+    except ValueError:
+        length = 0.0
+    if not 0.5 <= length <= 100:
+        raise UserError(
+            f"'{value}' is not a length from 0.5 to 100 inches",
+            where=where,
+            hint=f"write 84mm, 3.25in or 240pt; a width may be a venue: {', '.join(VENUES)}, or ieee-text for the text",
+        )
+    return length

@@ -1,0 +1,271 @@
+"""What the clients of a run can never do: take part, make up a cohort, or finish in time.
+
+An error is certain for every client and every draw. Everything else is a warning with the number of clients affected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.devices.population import Population
+from fedsim.errors import UserError
+from fedsim.formatting import format_duration
+from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
+from fedsim.scenario.model import Scenario
+from fedsim.simulation.facts import Work
+from fedsim.units import NEVER, NS_PER_S, to_ns
+
+Seconds = npt.NDArray[np.float64]
+_HOUR_S = 3600.0
+_RARELY = 1e-3
+"""Clients of whose dispatches fewer survive than this are named."""
+
+
+@dataclass(frozen=True)
+class Feasibility:
+    """Compares what a scenario asks of its clients with what they can do.
+
+    Args:
+        scenario: the scenario.
+        population: the clients' devices.
+        work: work per dispatch.
+        traffic_bytes: bytes of the download and of the upload of a dispatch.
+    """
+
+    scenario: Scenario
+    population: Population
+    work: Work
+    traffic_bytes: tuple[float, float]
+
+    def errors(self) -> Iterator[UserError]:
+        """What is certain to go wrong."""
+        yield from self._counts()
+        if not self._usable.any():
+            yield UserError(
+                f"none of the {self.population.clients} clients can ever be given work: {self._exclusions}",
+                where="devices",
+                hint="change the rule that excludes them, or let the run last longer",
+            )
+            return
+        least = getattr(self._schedule, "min_cohort", 1)
+        if least > self._count and getattr(self._schedule, "min_updates", 1):
+            yield UserError(
+                f"a round needs {least} clients, but {self._available}",
+                where="server.schedule.min_cohort",
+                hint=f"set at most {self._count}",
+            )
+        if self._late.all() and self._is_certain:
+            yield UserError(
+                f"no client can {self._finish}; the fastest needs {_duration(self._needed_s.min())}",
+                where=self._limit_key,
+                hint=self._more_time(self._needed_s.min()),
+            )
+        failures, stop = self.scenario.devices.failures, self.scenario.stop
+        ends = stop.simulated_time or stop.dispatches
+        if stop.rounds and self.scenario.server.schedule.type.synchronous:
+            ends = True
+        if failures.upload_loss == 1 and not ends:
+            yield UserError(
+                "every upload is lost, so the run never ends",
+                where="devices.failures.upload_loss",
+                hint="set it below 1, or give stop.simulated_time or stop.dispatches",
+            )
+
+    def _counts(self) -> Iterator[UserError]:
+        """Numbers that exceed the number of clients, or the limits of the run."""
+        server, stop, clients = self.scenario.server, self.scenario.stop, self.population.clients
+        cohort = getattr(server.selection.params, "cohort", None)
+        if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
+            yield UserError(
+                f"a cohort of {cohort} cannot be drawn: there are {clients} clients",
+                where="server.selection.cohort",
+                hint=f"set at most {clients}, or leave it out to select all clients that are available",
+            )
+        concurrency = getattr(self._schedule, "concurrency", None)
+        if concurrency is not None and concurrency > clients:
+            yield UserError(
+                f"{concurrency} clients cannot be busy at a time: there are {clients}",
+                where="server.schedule.concurrency",
+                hint=f"set at most {clients}, or leave it out to keep all clients busy",
+            )
+        parameter = server.schedule.type.updates_needed
+        updates = getattr(self._schedule, parameter) if parameter else 1
+        for limit in ("arrivals", "dispatches"):
+            allowed = getattr(stop, limit)
+            if allowed is not None and updates > allowed:
+                yield UserError(
+                    f"a version needs {updates} updates, but the run ends after {allowed} {limit}",
+                    where=f"server.schedule.{parameter}",
+                    hint=f"set at most {allowed}, or raise stop.{limit}",
+                )
+
+    def warnings(self, least_share: float = 0.0) -> Iterator[UserError]:
+        """What is likely to go wrong, or concerns only some clients.
+
+        Args:
+            least_share: share of the clients that must be too slow to be worth a warning; a deadline is there to leave
+                some behind.
+        """
+        server, failures = self.scenario.server, self.scenario.devices.failures
+        cohort = getattr(server.selection.params, "cohort", None)
+        if cohort is not None and not server.selection.type.with_replacement:
+            wanted = math.ceil(cohort * getattr(self._schedule, "over_selection", 1.0) - 1e-9)
+            if wanted > self._count:
+                yield UserError(
+                    f"{wanted} clients are wanted at a time, but {self._available}",
+                    where="server.selection.cohort",
+                    hint="rounds have fewer clients than the scenario asks for",
+                )
+        late = int(np.count_nonzero(self._late))
+        if late > least_share * self._count and not (late == self._count and self._is_certain):
+            slowest = self._needed_s.max()
+            yield UserError(
+                f"at nominal speed, {late} of {self._count} clients cannot {self._finish}; "
+                f"the slowest needs {_duration(slowest)}",
+                where=self._limit_key,
+                hint=self._more_time(slowest),
+            )
+        if failures.upload_loss == 1:
+            yield UserError(
+                "every upload is lost, so no update ever arrives",
+                where="devices.failures.upload_loss",
+                hint="it is a probability from 0 to 1",
+            )
+        survives = np.exp(-failures.crash_rate * self._compute_s / _HOUR_S)
+        crashing = int(np.count_nonzero(survives < _RARELY))
+        if crashing:
+            yield UserError(
+                f"for {crashing} of {self._count} clients, fewer than 1 in 1,000 dispatches end before a crash",
+                where="devices.failures.crash_rate",
+                hint="it is the number of crashes per hour of computing",
+            )
+
+    @property
+    def _schedule(self) -> Any:
+        return self.scenario.server.schedule.params
+
+    # -- who can take part --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _first_ns(self) -> npt.NDArray[np.int64]:
+        """When each client is first online, (N,); NEVER if it never is."""
+        clients = np.arange(self.population.clients)
+        return self.population.availability.next_online_many(clients, np.zeros_like(clients))
+
+    @cached_property
+    def _end_ns(self) -> int:
+        until_s = self.scenario.stop.simulated_time
+        return NEVER - 1 if until_s is None else to_ns(until_s)
+
+    @cached_property
+    def _usable(self) -> npt.NDArray[np.bool_]:
+        """Clients that can be given work, (N,)."""
+        return self.population.eligible & (self._first_ns <= self._end_ns)
+
+    @cached_property
+    def _count(self) -> int:
+        return int(np.count_nonzero(self._usable))
+
+    @property
+    def _available(self) -> str:
+        clients = self.population.clients
+        if self._count == clients:
+            return f"there are {clients}"
+        return f"only {self._count} of {clients} can ever be given work: {self._exclusions}"
+
+    @cached_property
+    def _exclusions(self) -> str:
+        """Which rule excludes how many clients."""
+        eligible = self.population.eligible
+        never = eligible & (self._first_ns >= NEVER)
+        later = eligible & (self._first_ns > self._end_ns) & ~never
+        rule = getattr(self.scenario.devices.availability.params, "require", None)
+        rules = (
+            (~eligible, "have less memory than training needs"),
+            (never, f"never meet the rule '{rule}'" if rule else "are never online"),
+            (later, "come online only after stop.simulated_time"),
+        )
+        counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in rules]
+        return ", ".join(f"{count} {text}" for count, text in counts if count)
+
+    # -- who can finish in time ---------------------------------------------------------------------------------------
+
+    @property
+    def _limit_key(self) -> str:
+        """The parameter that limits the time of a dispatch."""
+        return f"server.schedule.{self.scenario.server.schedule.type.patience}"
+
+    @cached_property
+    def _limit_s(self) -> float | None:
+        limit: float | None = getattr(
+            self._schedule, self.scenario.server.schedule.type.patience or "-", None
+        )
+        return limit
+
+    @property
+    def _sends_partial_work(self) -> bool:
+        return self.scenario.server.partial_work == "send"
+
+    @property
+    def _finish(self) -> str:
+        assert self._limit_s is not None
+        work = "one local step" if self._sends_partial_work else "a dispatch"
+        return f"finish {work} within {format_duration(self._limit_s)}"
+
+    def _more_time(self, needed_s: float) -> str:
+        if math.isinf(needed_s):
+            return "give every link a rate above zero"
+        return f"raise {self._limit_key} to at least {format_duration(needed_s)}, or give less work"
+
+    @cached_property
+    def _late(self) -> npt.NDArray[np.bool_]:
+        """Which of the clients that can be given work need longer than the schedule waits."""
+        limit_s = math.inf if self._limit_s is None else self._limit_s
+        # A few nanoseconds of rounding are not worth a message.
+        return self._needed_s > limit_s + 10 / NS_PER_S
+
+    @cached_property
+    def _compute_s(self) -> Seconds:
+        """Least duration of the local steps at nominal speed, of each client that can be given work."""
+        step_s = self.population.compute.step_s
+        steps = self.work.nominal_steps(step_s)
+        if self._sends_partial_work or self.scenario.training.limited is not None:
+            steps = np.ones_like(steps)
+        return (steps * step_s)[self._usable]
+
+    @cached_property
+    def _needed_s(self) -> Seconds:
+        """Least duration of a dispatch at nominal speed and rates, of each client that can be given work."""
+        network, usable, total = self.population.network, self._usable, self._compute_s
+        for direction, size in zip(Direction, self.traffic_bytes, strict=True):
+            rates = network.rates_bps(direction)[usable]
+            with np.errstate(all="ignore"):
+                wire_s = np.where(size > 0, size * 8 / rates, 0.0)
+            total = total + wire_s + network.latencies_ns(direction)[usable] / NS_PER_S
+        return total
+
+    @property
+    def _is_certain(self) -> bool:
+        """Whether no draw makes a dispatch shorter than at nominal speed and rates."""
+        compute, network = self.population.compute, self.population.network
+        steady = compute.steady and compute.constant_steps_ns() is not None
+        # On shared links the nominal rate is what a client gets if nobody else uses them.
+        return steady and (
+            isinstance(network, SharedNetwork)
+            or all(
+                network.constant_transfers_ns(direction, size) is not None
+                for direction, size in zip(Direction, self.traffic_bytes, strict=True)
+            )
+        )
+
+
+def _duration(seconds: float) -> str:
+    return "forever" if math.isinf(seconds) else format_duration(seconds)

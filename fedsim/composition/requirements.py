@@ -1,0 +1,219 @@
+"""The one place that checks what the parts of a scenario need from each other.
+
+Parts declare their needs: methods, schedules and selections as class attributes, parts that read a trace bundle in
+:meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. What contradicts itself within one part is refused by
+its ``Params`` or its constructor; what the clients cannot do, by :mod:`fedsim.composition.feasibility`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fedsim.errors import UserError, nearest, raise_all
+from fedsim.formatting import format_share
+from fedsim.learning.optimizers.sgd import Sgd
+from fedsim.methods.base import Method
+from fedsim.metrics import MetricDefinition
+from fedsim.scenario.model import Server
+from fedsim.traces.availability import AvailabilityIndex
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.parameters import TraceParameters
+from fedsim.units import to_ns
+
+_FEW_ONLINE = 0.5
+
+
+class _Need(NamedTuple):
+    """A need: whether it is unmet, what is wrong, where, and what to do."""
+
+    unmet: bool
+    message: str
+    where: str
+    hint: str
+
+    def error(self) -> UserError:
+        return UserError(self.message, where=self.where, hint=self.hint)
+
+
+def refuse(errors: Iterable[UserError]) -> None:
+    """Raise these errors as one, if there are any.
+
+    Raises:
+        UserError: there are.
+    """
+    raise_all(list(errors))
+
+
+def unmet_requirements(
+    method: Method, server: Server, clients: int, *, learns: bool = True
+) -> list[UserError]:
+    """The declared needs of method, schedule and selection that the scenario does not meet.
+
+    Args:
+        method: the method.
+        server: the scenario's section.
+        clients: number of clients.
+        learns: whether the run trains, instead of simulating time alone.
+    """
+    needs = (
+        *_needs_of_method(method, server.schedule.type),
+        *_needs_of_schedule(server, clients),
+        *_needs_of_selection(server, learns=learns),
+    )
+    return [need.error() for need in needs if need.unmet]
+
+
+def doubts(method: Method, server: Server) -> list[UserError]:
+    """A warning if the method's paper does not use the scenario's schedule."""
+    schedule, named = server.schedule.type.name, method.paper_schedules
+    if not named or not schedule or schedule in named:
+        return []
+    if server.method.user is not None and "paper_schedules" not in vars(type(method)):
+        return []  # inherited from a method of fedsim's, whose paper is another one
+    title = method.title or method.name
+    return [
+        UserError(
+            f"{title} was not designed for the {schedule} schedule; its paper uses {' or '.join(named)}",
+            where="server.schedule",
+            hint=f"results are not those of {title} as published",
+        )
+    ]
+
+
+def population_doubts(method: Method, availability: AvailabilityIndex) -> list[UserError]:
+    """A warning if updates are weighted by shares of the whole population, of which few clients are online."""
+    if not method.weights_population:
+        return []
+    end_ns = min(to_ns(method.context.availability_cycle_s), availability.horizon_ns)
+    share = float(availability.online_between_ns(0, end_ns).mean()) / max(1, end_ns)
+    if share >= _FEW_ONLINE:
+        return []
+    return [
+        UserError(
+            f"{method.title} weights each update by its client's share of the whole population, but on average only "
+            f"{format_share(share)} of the clients are online, so the model moves slowly",
+            where="server.method",
+            hint="use a method that averages over the received updates, such as fedavg or fedbuff with scale: mean, or "
+            "a trace with more clients online",
+        )
+    ]
+
+
+def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
+    title, optimizer = method.title or method.name, method.context.optimizer
+    return (
+        _Need(
+            bool(method.only_synchronous) and not schedule.synchronous,
+            f"{title} cannot run under the {schedule.name} schedule: {method.only_synchronous}",
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        _Need(
+            method.prologue() is not None and not schedule.begins_with_prologue,
+            f"{title} begins with work by all clients, which the {schedule.name} schedule does not dispatch",
+            "server.schedule",
+            "use the sync schedule",
+        ),
+        _Need(
+            bool(method.needs_plain_sgd) and not optimizer.is_plain,
+            f"{title} needs plain SGD: {method.needs_plain_sgd}",
+            "training.optimizer",
+            "use sgd without momentum and weight_decay",
+        ),
+        _Need(
+            bool(method.needs_no_momentum)
+            and not (isinstance(optimizer, Sgd) and not optimizer.params.momentum),
+            f"{title} needs SGD without momentum: {method.needs_no_momentum}",
+            "training.optimizer",
+            "use sgd without momentum; weight_decay is allowed",
+        ),
+        _Need(
+            bool(method.needs_sgd) and not isinstance(optimizer, Sgd),
+            f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
+            "training.optimizer",
+            "use sgd, with or without momentum",
+        ),
+    )
+
+
+def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
+    schedule, params, selection = server.schedule.type, server.schedule.params, server.selection
+    name = schedule.name or schedule.__name__
+    cohort = getattr(selection.params, "cohort", None)
+    yield _Need(
+        schedule.needs_all_clients and cohort is not None and cohort < clients,
+        f"under the {name} schedule all clients participate all the time",
+        "server.selection",
+        "leave out the cohort",
+    )
+    yield _Need(
+        schedule.needs_choice and not selection.type.chooses,
+        f"the {selection.type.name} selection fixes the clients of each round, and so does the {name} schedule",
+        "server.selection",
+        "use another selection, or another schedule",
+    )
+    yield _Need(
+        bool(schedule.patience)
+        and server.failure_detection == "never"
+        and getattr(params, schedule.patience) is None,
+        f"the {name} schedule waits forever for a client that has gone offline",
+        "server.schedule",
+        f"give a {schedule.patience}, or a server.failure_detection other than never",
+    )
+
+
+def _needs_of_selection(server: Server, *, learns: bool) -> Iterator[_Need]:
+    selection = server.selection.type
+    yield _Need(
+        selection.needs_training and not learns,
+        f"the {selection.name} selection follows training losses, but this run simulates time alone",
+        "server.selection",
+        "choose another selection, or run without --timing-only on a task that learns",
+    )
+
+
+def unmet_target(
+    target: Mapping[str, float], measured: Mapping[str, MetricDefinition]
+) -> Iterator[UserError]:
+    """What is wrong with the target at which a run stops.
+
+    Args:
+        target: metrics and the values that they must reach.
+        measured: the metrics that the run measures; empty if it has no test samples.
+    """
+    for name, value in target.items():
+        metric, where = measured.get(name), f"stop.target.{name}"
+        if metric is None:
+            known = f"{nearest(name, measured)}this task measures: {', '.join(sorted(measured))}"
+            yield UserError(
+                f"there is no metric '{name}' to stop at",
+                where=where,
+                hint=known if measured else "the data set has no test samples; give it some",
+            )
+        elif not metric.low <= value <= metric.high:
+            percent = metric.high == 1 and 1 < value <= 100
+            yield UserError(
+                f"{name} never reaches {value:g}; its values lie between {metric.low:g} and {metric.high:g}",
+                where=where,
+                hint=f"write {value / 100:g} for {value:g} %" if percent else None,
+            )
+
+
+def require_tables(params: Any, bundle: TraceBundle | None, where: str) -> None:
+    """Check that the bundle has the tables that a part of the devices needs.
+
+    Raises:
+        UserError: there is no bundle, or it lacks a table.
+    """
+    if not isinstance(params, TraceParameters):
+        return
+    refuse(
+        UserError(
+            f"there is no {table} table to read",
+            where=where,
+            hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+        )
+        for table, instead in params.needs_tables().items()
+        if bundle is None or table not in bundle.tables
+    )

@@ -1,0 +1,112 @@
+"""The scenario with which a run is resumed: the one it began with, apart from settings that never change a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedsim.checksums import file_sha256
+from fedsim.errors import UserError, raise_all
+from fedsim.runs.folder import RunFolder
+from fedsim.scenario import own_code
+from fedsim.scenario.comparing import differences, text
+from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.source import read_yaml
+
+MAY_CHANGE = (
+    "training.workers",
+    "training.threads",
+    "training.memory",
+    "training.cuda_graphs",
+    "logging",
+)
+"""Settings that may change when a run is resumed, because they never change a result."""
+
+
+def load_original(
+    folder: RunFolder, info: Mapping[str, Any], overrides: Sequence[str]
+) -> LoadedScenario:
+    """The scenario of a run, with overrides of settings in :data:`MAY_CHANGE`.
+
+    Args:
+        folder: the run.
+        info: its ``run.json``.
+        overrides: values by dotted path.
+
+    Raises:
+        UserError: the scenario or a user's file has changed since the run began, a class cannot be imported again, or
+            an override is not allowed.
+    """
+    _require_original_scenario(folder, info)
+    raise_all(changed_code(folder, info))
+    loaded = _load_again(folder, info)
+    return _changed(loaded, overrides) if overrides else loaded
+
+
+def changed_code(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
+    """One error per file of a user's code that has changed since the run began; no file is imported."""
+    errors = []
+    for name, digest in info.get("user_code", {}).items():
+        path = folder.path / name.rpartition(":")[0]
+        if digest is not None and path.is_file() and file_sha256(path) != digest:
+            errors.append(
+                UserError(
+                    "the code has changed since the run began",
+                    where=str(path),
+                    hint="undo the change, or begin a new run",
+                )
+            )
+    return errors
+
+
+def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
+    """Refuse a scenario that was edited after the run began; name the keys if the original is still there."""
+    try:
+        folder.require_unchanged(info, folder.scenario)
+    except UserError:
+        try:
+            before, now = (
+                read_yaml(path).data for path in (folder.original_scenario, folder.scenario)
+            )
+            changes = [
+                f"{key} was {text(old)} and is {text(new)}"
+                for key, old, new in differences(before, now)
+            ]
+        except UserError:
+            changes = []
+        raise UserError(
+            f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
+            where=str(folder.scenario),
+            hint=f"undo the change (the original is {folder.original_scenario}), or begin a new run; "
+            "'fedsim resume -s' changes the settings that may differ",
+        ) from None
+
+
+def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
+    try:
+        return load_scenario(folder.scenario)
+    except UserError as error:
+        references = info.get("user_code", {})
+        given = [name for name in references if name.startswith(f"{own_code.FOLDER}/")]
+        if not given:
+            raise
+        raise UserError(
+            f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
+            where=str(folder.path),
+            hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
+        ) from error
+
+
+def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
+    changed = loaded.changed(overrides)
+    refused = [
+        UserError(
+            f"{path} affects the result, so it cannot change when a run is resumed",
+            where=changed.source.value_place(tuple(path.split("."))),
+            hint=f"a resumed run may change {', '.join(MAY_CHANGE)}; for other changes begin a new run",
+        )
+        for path, _, _ in differences(loaded.resolved(), changed.resolved())
+        if not any(f"{path}.".startswith(f"{allowed}.") for allowed in MAY_CHANGE)
+    ]
+    raise_all(refused)
+    return changed

@@ -1,0 +1,132 @@
+"""The style of a comparison's figure: ranges, lengths, venues, panels, scales and insets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fedsim.analysis.comparison import Comparison
+from fedsim.analysis.comparison.figure import FigureStyle, inches, limits
+from fedsim.analysis.palette import LOOKS, looks
+from fedsim.cli.compare import command
+from fedsim.errors import UserError
+from fedsim.sweeps import Sweep
+from tests.analysis.comparison.compared import VARIANTS
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        ("0:2d", "time", (0, 172_800)),
+        ("1h:", "time", (3600, None)),
+        ("85%:0.95", "share", (0.85, 0.95)),
+        (":500MB", "bytes", (None, 5e8)),
+        ("-1.5:2", "number", (-1.5, 2)),
+        (None, "time", (None, None)),
+    ],
+)
+def test_ranges(text: str, kind: Any, expected: tuple[float | None, float | None]) -> None:
+    assert limits(text, kind, "xlim") == expected
+
+
+@pytest.mark.parametrize(("text", "kind"), [("2d", "time"), ("2d:1d", "time"), ("a:b", "share")])
+def test_ranges_that_are_none(text: str, kind: Any) -> None:
+    with pytest.raises(UserError, match="is not a range") as caught:
+        limits(text, kind, "xlim")
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("84mm", 84 / 25.4), ("3.25in", 3.25), ("5", 5), ("240pt", 240 / 72.27)]
+)
+def test_lengths(text: str, expected: float) -> None:
+    assert inches(text, "width") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["wide", "0mm", "-3in", "1.2.3in"])
+def test_lengths_that_are_none(text: str) -> None:
+    with pytest.raises(UserError, match="is not a length"):
+        inches(text, "width")
+
+
+def test_a_figure_has_the_width_of_a_venue(comparison: Comparison) -> None:
+    figure = comparison.plot(["accuracy", "loss"], width="ieee-text", height="60mm")
+    assert figure.get_size_inches().tolist() == pytest.approx([7.16, 60 / 25.4])
+    # Two metrics in two settings.
+    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy (%)"] * 2 + ["loss"] * 2
+
+
+def test_ranges_and_scales_of_a_figure(comparison: Comparison) -> None:
+    figure = comparison.plot("accuracy", xlim="5s:20s", ylim="30%:90%", inset="10s:20s")
+    for axes in figure.axes:
+        assert axes.get_xlim() == pytest.approx((5, 20))
+        assert axes.get_ylim() == pytest.approx((30, 90))
+        (inset,) = axes.child_axes
+        assert inset.get_xlim() == pytest.approx((10, 20))
+    logit = comparison.plot("accuracy", log="logit").axes[0]
+    assert logit.get_yscale() == "logit"
+    assert comparison.plot("loss", log="xy").axes[0].get_xscale() == "log"
+
+
+def test_a_variant_has_one_color_on_the_page_and_in_print(comparison: Comparison) -> None:
+    shown = looks(VARIANTS)
+    for line in comparison.plot("accuracy").axes[0].get_lines():
+        look = shown[str(line.get_label())]
+        assert (line.get_color(), line.get_marker()) == (look.light, look.marker)
+    assert (
+        len({(look.light, look.dash, look.marker) for look in looks(map(str, range(64))).values()})
+        == 64
+    )
+    assert len({look.light for look in LOOKS}) == len(LOOKS)
+
+
+def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:
+    words = [
+        "--metric",
+        "accuracy",
+        "--metric",
+        "loss",
+        "--against",
+        "bytes",
+        "--ylim",
+        "40%:90%",
+        "--log",
+        "x",
+        "--width",
+        "84mm",
+        "--height",
+        "3in",
+        "--labels",
+        "fedavg=FedAvg",
+        "--target",
+        "accuracy=0.5",
+        "--target",
+        "accuracy=0.7",
+        "--json",
+    ]
+    result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.output)
+    assert {row["label"] for row in document["groups"]} == {"FedAvg", "fedbuff"}
+    assert "70% accuracy" in document["headline"]
+    assert [text for text in document["other_targets"] if "50% accuracy" in text]
+    assert "server.method.name" in document["differing"]
+    assert (tmp_path / "out" / "curves.png").stat().st_size > 5000
+
+
+def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
+    for words, message in (
+        (["--labels", "fedavg"], "write the present name"),
+        (["--labels", "nobody=A"], "no variant or setting 'nobody'"),
+        (["--metric", "beauty"], "no run measured 'beauty'"),
+        (["--width", "huge"], "is not a length"),
+        (["--xlim", "5"], "is not a range"),
+    ):
+        result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
+        assert isinstance(result.exception, UserError), words
+        assert message in result.exception.message
+    assert FigureStyle().resolved("share").width is None

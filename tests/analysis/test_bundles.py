@@ -1,0 +1,88 @@
+"""The plots of trace bundles: what they show, and nothing that is not in the bundles."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim.analysis.bundles import write_plot
+from fedsim.errors import UserError
+from fedsim.traces.statistics import BundleStatistics, describe
+from fedsim.traces.synthesis import Synthesis, synthesize
+from tests.analysis.browser import Page
+from tests.traces.cases import HOUR, bundle_of
+
+
+@pytest.fixture(scope="module")
+def described() -> list[BundleStatistics]:
+    hand = bundle_of(
+        {"a": [(0, 2 * HOUR), (18 * HOUR, 20 * HOUR)], "b": [(HOUR, 5 * HOUR)]}, days=2
+    )
+    return [
+        describe(hand),
+        describe(synthesize(Synthesis(population="phone_mostly_on", devices=80))),
+    ]
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert found
+    data: dict[str, Any] = json.loads(found.group(1))
+    return data
+
+
+def test_only_what_the_bundles_hold_is_drawn(
+    described: list[BundleStatistics], tmp_path: Path
+) -> None:
+    write_plot(described[:1], tmp_path / "hand.html")
+    page = (tmp_path / "hand.html").read_text()
+    # The bundle made by hand has neither compute nor network.
+    drawn = data_of(page)
+    assert {"hour", "share", "sessions_s", "gaps_s"} <= set(drawn)
+    assert not {"compute", "rate", "rtt"} & set(drawn)
+    assert "not in the bundle" not in page
+    # Sessions of 2 h, 2 h and 4 h: two thirds last at most 2 h.
+    places, shares = (column["values"] for column in drawn["sessions_s"]["columns"][:2])
+    assert shares[0] == pytest.approx(2 / 3, abs=1e-3)
+    assert shares[-1] == 1
+    assert (places[0], places[-1]) == (2 * 3600, 4 * 3600)
+
+
+def test_every_kind_of_file(described: list[BundleStatistics], tmp_path: Path) -> None:
+    for name, beginning in (
+        ("p.svg", b"<?xml"),
+        ("p.png", b"\x89PNG"),
+        ("p.pdf", b"%PDF"),
+        ("p.html", b"<!doctype"),
+    ):
+        write_plot(described, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(beginning)
+    with pytest.raises(UserError, match="cannot draw"):
+        write_plot(described, tmp_path / "p.doc")
+
+
+@pytest.mark.browser
+def test_the_page_is_silent_and_shows_both(
+    chromium: Page, described: list[BundleStatistics], tmp_path: Path
+) -> None:
+    path = tmp_path / "both.html"
+    write_plot(described, path)
+    chromium.open(path)
+    assert chromium.complaints == []
+    names = "[...document.querySelectorAll('#figure-hour .legend span')].map((e) => e.textContent)"
+    assert chromium.run(names) == [each.name for each in described]
+    text = chromium.run("document.body.innerText")
+    assert "NaN" not in text
+    assert "undefined" not in text
+    chromium.run("document.querySelector('#chart-hour').focus()")
+    chromium.press("ArrowRight")
+    hours = described[0].availability
+    assert hours is not None
+    assert f"{100 * np.asarray(hours.by_hour)[0]:.1f}%" in chromium.run(
+        "document.getElementById('live').textContent"
+    )

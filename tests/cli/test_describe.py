@@ -1,0 +1,106 @@
+"""``fedsim describe`` explains every part of every kind, with an example that a scenario accepts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from fedsim.bundled.references import of_part, references
+from fedsim.catalog import CATALOG
+from fedsim.cli.describe import describe
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_part
+from tests.docs.pages import exit_code, fedsim, working_in
+
+PARTS = [(kind, name) for kind, entry in CATALOG.kinds.items() for name in entry.registry()]
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS, ids=lambda value: value)
+def test_every_part_is_described_and_its_example_is_accepted(
+    kind: str, name: str, tmp_path: Path
+) -> None:
+    [described] = describe(name, kind)
+    assert described["description"]
+    assert all(parameter["meaning"] for parameter in described["parameters"])
+    if kind == "importer":
+        assert described["example"].startswith(f"fedsim traces import {name} FILE...")
+        return
+    value = YAML(typ="safe", pure=True).load(described["example"])
+    for key in described["written_in"].split("."):
+        value = value[key]
+    [part] = value if isinstance(value, list) else [value]
+    if kind == "task":
+        assert part["name"] == name
+    else:
+        assert load_part(kind, part, tmp_path).name == name
+
+
+def test_every_method_has_a_paper_with_a_link_and_bibtex() -> None:
+    for name in CATALOG.names("method"):
+        assert of_part("method", name), name
+
+
+def test_every_reference_names_existing_parts_and_can_be_found() -> None:
+    keys = [one.key for one in references()]
+    assert len(keys) == len(set(keys))
+    for one in references():
+        assert one.link.startswith("https://")
+        assert {"author", "title", "year"} <= set(one.fields)
+        assert one.bibtex.count("{") == one.bibtex.count("}")
+        assert "keywords" not in one.bibtex
+        for part in one.parts:
+            kind, _, name = part.partition("/")
+            assert name in CATALOG.kinds[kind].registry(), f"{one.key}: {part}"
+
+
+def test_the_reference_of_a_part_is_printed_as_bibtex(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("fedsim describe fedprox --bibtex") == 0
+    assert capsys.readouterr().out.startswith("@inproceedings{li2020fedprox,")
+
+
+def test_a_name_of_several_kinds_is_described_for_each() -> None:
+    kinds = [one["kind"] for one in json.loads(fedsim("fedsim describe trace --json"))]
+    assert kinds == ["compute", "availability"]
+    [one] = json.loads(fedsim("fedsim describe trace --kind availability --json"))
+    assert one["kind"] == "availability"
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'fedprox'"):
+        describe("fedprix")
+    with pytest.raises(UserError, match="did you mean 'schedule'"):
+        describe("sync", "shedule")
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(
+        'open("ran", "w").close()\n'
+        "from fedsim.scheduling.base import CohortParams, Selection\n"
+        'class First(Selection):\n    """The first clients."""\n    Params = CohortParams\n'
+        "    def draw(self, count):\n        return self.available()[:count].tolist()\n"
+        'def top(outputs, labels):\n    """A share."""\n    return 1.0\n'
+    )
+    return tmp_path
+
+
+def test_a_part_of_the_users_is_described_after_its_file_was_named(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with working_in(mine):
+        assert exit_code("fedsim describe mine.py:First") == 0
+        printed = capsys.readouterr()
+        assert "running the code in" in printed.err
+        assert "First (selection)" in printed.out
+        assert exit_code("fedsim describe mine.py:top") == 0
+        assert "top (metric)" in capsys.readouterr().out
+
+
+def test_user_code_can_be_refused(mine: Path) -> None:
+    with working_in(mine):
+        (mine / "mine.py").rename("yours.py")
+        assert exit_code("fedsim describe --no-user-code yours.py:First") == 2
+        assert not (mine / "ran").exists()

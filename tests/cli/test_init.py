@@ -1,0 +1,87 @@
+"""``fedsim init`` writes projects that run, and bundled scenarios and traces work from any folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from fedsim import bundled
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario
+from tests.docs.pages import blocks, commands, exit_code, working_in
+
+
+@pytest.mark.parametrize("name", bundled.templates())
+def test_the_commands_of_a_templates_readme_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert exit_code(f"fedsim init {tmp_path} --template {name}") == 0
+    scenario = YAML(typ="safe", pure=True).load((tmp_path / "scenario.yaml").read_text())
+    monkeypatch.setenv("COLUMNS", "100")
+    with working_in(tmp_path):
+        for block in blocks(tmp_path / "README.md"):
+            for command in commands(block):
+                text = command.text.partition("  #")[0]
+                if text.startswith("python "):
+                    exec(Path(text.split()[1]).read_text(), {"__name__": "__main__"})
+                elif text.startswith("fedsim watch"):
+                    continue  # It follows what another terminal runs.
+                elif text.startswith("fedsim sweep"):
+                    path = Path("scenario.yaml")
+                    short = {**scenario, "stop": {"rounds": 2}}
+                    YAML(typ="safe", pure=True).dump(short, path)
+                    assert exit_code(text, "-j", "1") == 0
+                else:
+                    short_run = ("-s", "stop.rounds=2") if text.startswith("fedsim run") else ()
+                    assert exit_code(text, *short_run) == 0, text
+
+
+def test_no_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text("mine")
+    assert exit_code(f"fedsim init {tmp_path}") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
+    assert (tmp_path / "scenario.yaml").read_text() == "mine"
+
+
+def test_an_unknown_template_suggests_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'sweep'"):
+        bundled.template_files("sweeps")
+
+
+def test_a_bundled_scenario_runs_by_name_from_any_folder(tmp_path: Path) -> None:
+    with working_in(tmp_path):
+        assert exit_code("fedsim run quickstart -s stop.rounds=1") == 0
+        assert (tmp_path / "runs" / "quickstart-seed0" / "report.html").exists()
+
+
+@pytest.mark.parametrize("file", ["quickstart", "quickstart.yaml"])
+def test_a_file_of_the_user_wins_over_a_bundled_scenario(file: str, tmp_path: Path) -> None:
+    text = bundled.scenarios()["quickstart"].read_text().replace("name: quickstart", "name: mine")
+    (tmp_path / file).write_text(text)
+    with working_in(tmp_path):
+        assert load_scenario("quickstart").scenario.name == "mine"
+
+
+def test_a_folder_does_not_hide_a_bundled_scenario(tmp_path: Path) -> None:
+    (tmp_path / "quickstart").mkdir()
+    with working_in(tmp_path):
+        assert load_scenario("quickstart").scenario.name == "quickstart"
+
+
+def test_bundled_scenarios_are_scenarios() -> None:
+    known = bundled.scenarios()
+    assert "quickstart" in known
+    assert "papers/fedsum/trace_small" in known
+    assert not any(name.endswith("reference") for name in known)
+
+
+def test_unknown_scenarios_and_traces_are_refused_with_what_there_is(tmp_path: Path) -> None:
+    with working_in(tmp_path):
+        with pytest.raises(UserError, match="did you mean 'quickstart'"):
+            load_scenario("quickstrat")
+        with pytest.raises(UserError, match="is built in: quickstart"):
+            load_scenario("scenarios/quickstart.yaml")
+        assert exit_code("fedsim traces inspect builtin:phones_weak") == 2
+        assert exit_code("fedsim traces validate builtin:phones_week") == 0

@@ -1,0 +1,104 @@
+"""What the clients can never do is refused if it is certain, and named with the number of clients if it is not.
+
+The limits are those of the worked example of docs/time.md: clients whose dispatches take 13.1 s, 23.1 s and 43.1 s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedsim.api import read_scenario
+from fedsim.composition.checking import check
+from fedsim.errors import UserError
+
+
+def world(**sections: Any) -> dict[str, Any]:
+    devices: dict[str, Any] = {
+        "compute": {"name": "values", "step": ["1s", "2s", "4s"]},
+        "network": {"name": "static", "latency": "50ms", "down": "8Mbps", "up": "4Mbps"},
+    }
+    base: dict[str, Any] = {
+        "task": {"name": "timing", "clients": 3, "parameters": 250_000},
+        "training": {"local_steps": 10},
+        "devices": {**devices, **sections.pop("devices", {})},
+        "stop": {"rounds": 2},
+    }
+    return base | sections
+
+
+def sync(**schedule: Any) -> dict[str, Any]:
+    return {"schedule": {"name": "sync", **schedule}}
+
+
+def jittery() -> dict[str, Any]:
+    step = ["1s", "2s", "4s"]
+    return {"compute": {"name": "values", "step": step, "jitter": {"cv": 0.1}}}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message"),
+    [
+        (
+            world(server=sync(deadline=13)),
+            "no client can finish a dispatch within 13 s; the fastest",
+        ),
+        (world(server={"schedule": {"name": "async", "timeout": "1ns"}}), "no client can finish"),
+        (world(server={"schedule": {"name": "window", "deadline": 13}}), "no client can finish"),
+        (
+            world(server=sync(deadline=4) | {"partial_work": "send"}),
+            "no client can finish one local step within 4 s",
+        ),
+        (
+            world(training={"time_budget": 60}, server=sync(deadline=60)),
+            "the fastest needs 1 min 3",
+        ),
+        (world(server=sync(min_cohort=4)), "a round needs 4 clients, but there are 3"),
+        (world(server={"selection": {"cohort": 4}}), "a cohort of 4 cannot be drawn: there are 3"),
+        (
+            world(server={"schedule": {"name": "async", "concurrency": 4}}),
+            "4 clients cannot be busy at a time: there are 3",
+        ),
+        (world(devices={"memory": "1kB"}), "none of the 3 clients .*: 3 have less memory than"),
+        (
+            world(
+                devices={"failures": {"upload_loss": 1}},
+                server={"schedule": "async"},
+                stop={"arrivals": 1},
+            ),
+            "every upload is lost, so the run never ends",
+        ),
+    ],
+)
+def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check(read_scenario(scenario))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "messages"),
+    [
+        (world(server=sync(deadline=43.1)), []),
+        (world(server=sync(deadline=43.0999)), ["1 of 3 clients cannot finish a dispatch"]),
+        (world(server=sync(deadline=13.1)), ["2 of 3 clients cannot finish a dispatch"]),
+        # A draw may be shorter, so nothing is certain.
+        (world(server=sync(deadline=13), devices=jittery()), ["3 of 3 clients cannot finish"]),
+        (
+            world(server=sync(deadline=5) | {"partial_work": "send"}),
+            ["1 of 3 clients cannot finish"],
+        ),
+        (
+            world(server=sync(over_selection=2) | {"selection": {"cohort": 2}}),
+            ["4 clients are wanted at a time, but there are 3"],
+        ),
+        (world(devices={"failures": {"upload_loss": 1}}), ["every upload is lost"]),
+        # exp(-1e3 x 20 / 3600) is above 1 in 1,000; exp(-1e3 x 40 / 3600) is below.
+        (world(devices={"failures": {"crash_rate": 1e3}}), ["for 1 of 3 clients, fewer than 1 in"]),
+    ],
+)
+def test_what_is_likely_is_named(scenario: dict[str, Any], messages: list[str]) -> None:
+    warnings = check(read_scenario(scenario))
+    assert len(warnings) == len(messages)
+    for warning, message in zip(warnings, messages, strict=True):
+        assert message in warning.message

@@ -1,0 +1,232 @@
+"""What parts need from each other is checked in one place, from what they declare."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from fedsim.api import read_scenario
+from fedsim.composition.checking import check
+from fedsim.composition.requirements import doubts, refuse, unmet_requirements
+from fedsim.errors import UserError, UserErrors
+from fedsim.methods import registry
+from fedsim.methods.base import Method
+from fedsim.scenario.model import Scenario
+from tests.learning.problems import make_context, make_training
+from tests.methods.driver import quadratic
+
+PLAIN = {"name": "sgd"}
+MOMENTUM = {"name": "sgd", "momentum": 0.9}
+DECAY = {"name": "sgd", "weight_decay": 0.1}
+ADAM = {"name": "adam"}
+
+
+def made(name: str, optimizer: dict[str, Any], **params: Any) -> Method:
+    task = quadratic([[0.0, 1.0]], names={"u": 1, "v": 1})
+    kind = registry()[name]
+    context = make_context(task, make_training(optimizer=optimizer))
+    return kind(kind.Params.model_validate(params), context)
+
+
+def sections(schedule: str) -> Scenario:
+    server = {"schedule": {"name": schedule}}
+    task = {"name": "timing", "clients": 2}
+    return read_scenario({"task": task, "server": server, "stop": {"rounds": 1}}).scenario
+
+
+def unmet(method: Method, schedule: str) -> list[UserError]:
+    scenario = sections(schedule)
+    return unmet_requirements(method, scenario.server, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "optimizer", "schedule", "places"),
+    [
+        ("fedavg", {}, ADAM, "async", []),
+        ("scaffold", {}, MOMENTUM, "async", []),
+        ("scaffold", {"uplink": 1}, PLAIN, "sync", []),
+        ("scaffold", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
+        ("scaffold", {"uplink": 1}, DECAY, "sync", ["training.optimizer"]),
+        ("scaffold", {"uplink": 1}, ADAM, "async", ["server.schedule", "training.optimizer"]),
+        ("scaffold_p", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
+        # One rule for SCAFFOLD and Scaffold-P: any schedule, but for one vector up and for the work before round one.
+        ("scaffold", {}, PLAIN, "buffered", []),
+        ("scaffold_p", {"c0": "zero"}, MOMENTUM, "buffered", []),
+        ("scaffold_p", {"c0": "zero", "uplink": 1}, PLAIN, "async", ["server.schedule"]),
+        ("scaffold_p", {}, PLAIN, "async", ["server.schedule"]),
+        ("fedsum", {}, DECAY, "sync", []),
+        ("fedsum", {}, MOMENTUM, "sync", ["training.optimizer"]),
+        ("fedsum_b", {}, ADAM, "sync", ["training.optimizer"]),
+        ("fedsum_cr", {}, MOMENTUM, "sync", ["training.optimizer"]),
+        ("fedavg_p", {}, ADAM, "async", []),
+        ("fedavg_p", {"keep_v_on_drop": True}, ADAM, "async", ["server.schedule"]),
+        ("fednova", {}, MOMENTUM, "sync", []),
+        ("fednova", {}, ADAM, "sync", ["training.optimizer"]),
+        ("mifa", {}, ADAM, "async", []),
+        ("mifa", {"first_round": "all"}, ADAM, "async", ["server.schedule"]),
+        ("fedawe", {}, ADAM, "tiered", ["server.schedule"]),
+    ],
+)
+def test_needs(name: str, params: Any, optimizer: Any, schedule: str, places: list[str]) -> None:
+    errors = unmet(made(name, optimizer, **params), schedule)
+    assert [error.where for error in errors] == places
+    if not errors:
+        refuse(errors)
+        return
+    with pytest.raises(UserError if len(errors) == 1 else UserErrors):
+        refuse(errors)
+
+
+def test_messages_name_the_method_and_the_reason() -> None:
+    (error,) = unmet(made("scaffold", MOMENTUM, uplink=1), "sync")
+    assert error.message.startswith("SCAFFOLD needs plain SGD: with uplink: 1 ")
+    (error,) = unmet(made("fednova", ADAM), "sync")
+    assert error.message.startswith("FedNova does not work with adam: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "papers"),
+    [
+        ("fedavg", "sync", ""),
+        ("fedprox", "async", "sync"),
+        ("fedbuff", "buffered", ""),
+        ("fedbuff", "async", "buffered"),
+        ("fedasync", "async", ""),
+        ("fedat", "sync", "tiered"),
+        ("fedcompass", "compass", ""),
+        ("wait", "window", ""),
+        ("wait", "sync", "window"),
+    ],
+)
+def test_a_schedule_that_the_paper_does_not_use_is_named(
+    name: str, schedule: str, papers: str
+) -> None:
+    found = doubts(made(name, PLAIN), sections(schedule).server)
+    assert [error.message.rpartition("its paper uses ")[2] for error in found] == (
+        [papers] if papers else []
+    )
+
+
+def test_every_method_declares_schedules_that_exist() -> None:
+    for method in registry().values():
+        (schedule,) = method.paper_schedules
+        assert method.companions.get("schedule", {"name": "sync"})["name"] == schedule
+
+
+DEVICES: dict[str, Any] = {
+    "compute": {"name": "values", "step": "1s"},
+    "network": {"name": "static", "latency": 0, "down": "8Mbps", "up": "8Mbps"},
+}
+
+
+def timing(**sections: Any) -> dict[str, Any]:
+    return {
+        "task": {"name": "timing", "clients": 3},
+        "devices": {**DEVICES, **sections.pop("devices", {})},
+        "server": sections.pop("server", {}),
+        "stop": {"rounds": 2},
+        **sections,
+    }
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message"),
+    [
+        (
+            timing(server={"schedule": "compass", "selection": {"name": "uniform", "cohort": 2}}),
+            "under the compass schedule all clients participate",
+        ),
+        (
+            timing(
+                server={"schedule": "tiered", "selection": {"name": "scripted", "rounds": [[0]]}}
+            ),
+            "the scripted selection fixes the clients of each round",
+        ),
+        (
+            timing(server={"schedule": "async", "failure_detection": "never"}),
+            "the async schedule waits forever for a client that has gone offline\n  give a timeout",
+        ),
+        (
+            timing(server={"failure_detection": "never"}),
+            "the sync schedule waits .*\n  give a deadl",
+        ),
+        (
+            timing(server={"schedule": "window", "failure_detection": "never"}),
+            "the window schedule waits forever",
+        ),
+        (
+            timing(server={"selection": {"name": "uniform", "cohort": 4}}),
+            "a cohort of 4 cannot be drawn: there are 3 clients",
+        ),
+        (
+            timing(server={"schedule": {"name": "buffered", "concurrency": 4}}),
+            "4 clients cannot be busy at a time",
+        ),
+        (
+            timing(server={"schedule": {"name": "buffered"}}, stop={"arrivals": 9}),
+            "a version needs 10 updates, but the run ends after 9 arrivals",
+        ),
+        (
+            timing(server={"schedule": {"min_updates": 3}}, stop={"dispatches": 2}),
+            "a version needs 3 updates, but the run ends after 2 dispatches",
+        ),
+        (timing(server={"selection": "oort"}), "follows training losses"),
+        (
+            timing(server={"schedule": {"min_cohort": 2}, "selection": {"cohort": 1}}),
+            "a round never",
+        ),
+        (timing(server={"schedule": {"min_cohort": 2, "min_updates": 0}}), "lets a round begin"),
+        (timing(devices={"network": "traced"}), "there is no network_series table to read"),
+        (timing(devices={"availability": "trace"}), "there is no availability table to read"),
+    ],
+)
+def test_what_cannot_work_is_refused(scenario: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check(read_scenario(scenario))
+
+
+def test_with_replacement_a_cohort_may_exceed_the_clients() -> None:
+    selection = {"name": "uniform_with_replacement", "cohort": 4}
+    check(read_scenario(timing(server={"selection": selection})))
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (
+            {"accuracy": 80},
+            "accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80 %",
+        ),
+        ({"accurcy": 0.8}, "no metric 'accurcy' to stop at\n  did you mean 'accuracy'"),
+        ({"perplexity": 0.5}, "no metric 'perplexity'"),
+        ({"client_accuracy": 0.5}, "no metric 'client_accuracy'"),
+    ],
+)
+def test_a_target_that_is_never_reached_is_refused(target: Any, message: str) -> None:
+    task = {"dataset": "digits", "partition": {"name": "iid", "clients": 2}, "model": "linear"}
+    scenario = {"task": task, "devices": DEVICES}
+    check(read_scenario(scenario | {"stop": {"rounds": 1, "target": {"accuracy": 0.8}}}))
+    with pytest.raises(UserError, match=message):
+        check(read_scenario(scenario | {"stop": {"rounds": 1, "target": target}}))
+
+
+def test_the_first_of_two_reasons_is_given() -> None:
+    method = made("scaffold_p", PLAIN, keep_v_on_drop=True, uplink=1)
+    assert method.only_synchronous.startswith("with keep_v_on_drop")
+
+
+def test_methods_and_metrics_are_read_without_torch() -> None:
+    code = (
+        "import sys; import fedsim.methods, fedsim.learning.metrics as metrics; "
+        "fedsim.methods.registry(); metrics.registry(); "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_british_name_of_a_parameter_is_still_read() -> None:
+    params = registry()["fedcompass"].Params.model_validate({"normalised": True})
+    assert params.model_dump()["normalized"] is True
