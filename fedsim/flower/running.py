@@ -7,7 +7,6 @@ import math
 import os
 import random
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, apps_traceback, load_component
 from fedsim.flower.clock import SimulatedClock
-from fedsim.flower.exchange import Exchange, Kind, Limits, Parcel, Stopped, Work
+from fedsim.flower.exchange import Exchange, Kind, Limits, Parcel, RunEnded, Work
 from fedsim.flower.grid import Nodes, SimulatedGrid
 from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
@@ -260,7 +259,7 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, nodes: Nodes) -> None:
     try:
         with fl.identity(nodes.run.run_id, fl.SUPERLINK_NODE_ID):
             server_app(grid=grid, context=context)
-    except Stopped:
+    except RunEnded:
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
     except FedsimError:
         raise
@@ -296,10 +295,9 @@ def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Populati
             hint="use drop, pause or finish",
         )
     if params.unit == "host_seconds":
-        warnings.warn(
+        fl.FLOWER_LOGGER.warning(
             "CPU time of the host differs from run to run, so this run cannot be repeated exactly; "
-            "count steps or examples if you can (devices.compute.unit)",
-            stacklevel=4,
+            "count steps or examples if you can (devices.compute.unit)."
         )
     task = FlowerTask(params, scenario.training.batch_size)
     steps = FullWork(np.ones(params.clients, dtype=np.int64))

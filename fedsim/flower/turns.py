@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedsim.flower.clock import SimulatedClock
-from fedsim.flower.exchange import Exchange, Stopped
+from fedsim.flower.exchange import Exchange, RunEnded
 from fedsim.units import NEVER
 
 Done = Callable[[], bool]
@@ -54,7 +54,7 @@ class _Thread:
         self._back.release()
         self._turn.acquire()
         if self._stopped:
-            raise Stopped
+            raise RunEnded
 
 
 class Turns:
@@ -84,7 +84,7 @@ class Turns:
         """Let simulated time pass until ``done`` holds or the time is up.
 
         Raises:
-            Stopped: the run has ended.
+            RunEnded: the run has ended.
         """
         thread: _Thread | None = getattr(_current, "thread", None)
         if thread is None:
@@ -96,7 +96,7 @@ class Turns:
         """Run calls in threads, at most ``limit`` at once, until all have returned.
 
         Raises:
-            Stopped: the run has ended.
+            RunEnded: the run has ended.
         """
         waiting: list[_Thread] = []
         rest = list(calls)[::-1]
@@ -116,7 +116,7 @@ class Turns:
                 waiting = [thread for thread in waiting if not thread.ended]
                 if waiting and not any_ready():
                     self.wait(any_ready, min(thread.until_ns for thread in waiting))
-        except Stopped:
+        except RunEnded:
             for thread in waiting:
                 thread.resume(stopped=True)
             raise
@@ -149,7 +149,7 @@ class Turns:
             def call(future: Future[Any]) -> None:
                 try:
                     future.set_result(submitted.pop(future)[0]())
-                except Stopped:
+                except RunEnded:
                     return
                 except Exception as error:
                     future.set_exception(error)

@@ -264,7 +264,9 @@ def test_the_older_interface(run_app: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("unit", ["example", "host_seconds"])
-def test_scikit_learn(run_app: Callable[..., Any], unit: str) -> None:
+def test_scikit_learn(
+    run_app: Callable[..., Any], unit: str, caplog: pytest.LogCaptureFixture
+) -> None:
     found = run_app(
         apps.sklearn_server(), apps.sklearn_client(), {"devices": devices("100ms", unit)}
     )
@@ -273,6 +275,7 @@ def test_scikit_learn(run_app: Callable[..., Any], unit: str) -> None:
         assert spent.to_numpy() == pytest.approx(0.1 * apps.EXAMPLES)
     else:
         assert (spent > 0).all()
+        assert "this run cannot be repeated exactly" in caplog.text
     assert found.metrics["train_score"].iloc[-1] > 0.5
 
 
