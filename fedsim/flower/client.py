@@ -16,6 +16,7 @@ from unittest import mock
 import numpy as np
 import torch
 
+from fedsim.components import announce_user_code
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import host_time
@@ -81,6 +82,8 @@ def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
     Raises:
         UserError: it cannot be imported, or is something else.
     """
+    if folder is not None:
+        announce_user_code(folder / reference.partition(":")[0].replace(".", "/"))
     try:
         app = fl.load_app(reference, fl.LoadServerAppError, folder)
     except Exception as error:
