@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import write_population
@@ -31,7 +32,7 @@ from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.formatting import format_duration
-from fedsim.methods.base import Method
+from fedsim.methods.fedavg import FedAvg
 from fedsim.metrics import DEFINITIONS_KEY, definition, to_document
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.checkpoint import Checkpoints, save_model
@@ -272,17 +273,16 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, nodes: Nodes) -> None:
         _running.pop()
 
 
-class _Training:
-    """What the population asks of a method: the cost of a unit of work."""
+class _UnitOfWork(FedAvg):
+    """What the devices need to know of a method: a unit of work costs ``factor`` times the time of a step."""
 
     def __init__(self, factor: float) -> None:
+        # Without model and parameters, which only learning needs.
         self._factor = factor
 
+    @override
     def compute_factor(self) -> float:
         return self._factor
-
-    def memories(self) -> Mapping[str, Any]:
-        return {}
 
 
 def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Population, Population]:
@@ -306,8 +306,8 @@ def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Populati
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
-    population = world.population(cast(Method, _Training(training)))
-    compute = world.population(cast(Method, _Training(evaluating))).compute
+    population = world.population(_UnitOfWork(training))
+    compute = world.population(_UnitOfWork(evaluating)).compute
     return population, replace(population, compute=compute)
 
 
