@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -129,7 +128,7 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
     problem = None
     with (
-        mock.patch.object(fl.message_module, "now", return_value=delivered),
+        fl.messages_made_at(delivered),
         fl.identity(message.metadata.run_id, job.node_id),
     ):
         try:

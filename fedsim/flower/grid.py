@@ -154,7 +154,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     @override
     def push_messages(self, messages: Iterable[fl.Message]) -> Iterable[str]:
-        return [parcel.metadata.message_id for parcel in self._push(messages)]
+        parcels = self._push(messages, infer_version=True)
+        return [parcel.metadata.message_id for parcel in parcels]
 
     @override
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[fl.Message]:
@@ -204,7 +205,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def _push(self, messages: Iterable[fl.Message]) -> list[Parcel]:
+    def _push(self, messages: Iterable[fl.Message], *, infer_version: bool = False) -> list[Parcel]:
         """Serialize and send messages; a message to an unknown node is refused, as by a SuperLink."""
         exchange = self._exchange
         self._questions = self._empty_pulls = 0
@@ -222,14 +223,14 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             if key not in contents:
                 proto = fl.MessageProto(content=fl.recorddict_to_proto(message.content))
                 contents[key] = message.content, proto.SerializeToString()
+                if infer_version and _kind(metadata.message_type) is Kind.TRAIN:
+                    self._note_model(message.content)
             content = contents[key][1]
             self._pushed += 1
             message_id = str(uuid.UUID(int=self._pushed))
             metadata.__dict__["_message_id"] = message_id
             head = fl.MessageProto(metadata=fl.metadata_to_proto(metadata)).SerializeToString()
             kind = _kind(metadata.message_type)
-            if kind is Kind.TRAIN:
-                self._note_model(message.content)
             parcel = Parcel(
                 metadata,
                 head + content,

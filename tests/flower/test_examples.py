@@ -126,6 +126,11 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         "torch.utils.tensorboard": {},
         "torch.utils.tensorboard.writer": {"SummaryWriter": Anything},
     }
+    # The examples import two names from where later versions of Flower no longer have them.
+    from flwr.clientapp.typing import ClientAppCallable, Mod
+
+    modules["flwr.client.typing"] = {"ClientAppCallable": ClientAppCallable, "Mod": Mod}
+    monkeypatch.setattr("flwr.common.typing.UserConfig", dict, raising=False)
     for name, content in modules.items():
         module = ModuleType(name)
         vars(module).update(content)
