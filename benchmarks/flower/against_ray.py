@@ -81,6 +81,8 @@ def main() -> None:
             sort=sort,
             results=results,
             fraction_evaluate=0.0,
+            min_train_nodes=arguments.nodes,
+            min_available_nodes=arguments.nodes,
         )
         client = apps.torch_client()
         ray_s = on_ray(server, client, nodes, arguments.cpus)

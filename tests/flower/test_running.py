@@ -110,8 +110,14 @@ def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
 def test_same_weights_as_flowers_engine(run_app: Callable[..., Any], name: str) -> None:
     """On equal devices that are always online, every strategy ends with the same bits as in Flower's simulation."""
     results: list[Any] = []
+    # Flower's engine starts the ServerApp before it has registered all nodes.
     server = apps.strategy_server(
-        apps.STRATEGIES[name], sort=True, results=results, fraction_evaluate=0.0
+        apps.STRATEGIES[name],
+        sort=True,
+        results=results,
+        fraction_evaluate=0.0,
+        min_train_nodes=4,
+        min_available_nodes=4,
     )
     run_app(server, apps.torch_client())
     flowers_own_engine(server, apps.torch_client(), Nodes.make(4, 0, {}))
