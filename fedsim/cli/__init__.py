@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fedsim.cli.options import Suggesting
+from fedsim.cli.groups import Suggesting
 from fedsim.durable import is_disk_full
 from fedsim.errors import FedsimError, UserError, UserErrors
 from fedsim.stopping import Stopped, install
