@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -65,16 +65,22 @@ class Simulation:
         tables: the trace: ``on_end``, ``devices`` (window, period in ns), ``availability`` rows (client, start, end,
             state), ``network`` rows, ``network_series`` rows (series, direction, start, end, rate) and
             ``network_assign`` rows (client, series, offset, scale), in nanoseconds and bit/s.
+        observed: ends of transfers in the tables under comparison, of which shared links adopt the rounding.
     """
 
-    def __init__(self, scenario: dict[str, Any], tables: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        scenario: dict[str, Any],
+        tables: dict[str, Any],
+        observed: Mapping[tuple[int, str], int] | None = None,
+    ) -> None:
         from tests.oracle.schedules import make_schedule, make_selection
 
         self.scenario = scenario
         self.stop = scenario["stop"]
         self.until = nanoseconds(self.stop["simulated_time"])
         self.devices = Devices(scenario, tables, self.until)
-        self.links = SharedLinks(self) if self.devices.shared else None
+        self.links = SharedLinks(self, observed or {}) if self.devices.shared else None
         self.clients = self.devices.clients
         server = scenario["server"]
         detection = server.get("failure_detection", 0)
