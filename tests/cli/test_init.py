@@ -17,6 +17,8 @@ from tests.docs.pages import blocks, commands, exit_code, working_in
 def test_the_commands_of_a_templates_readme_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "flower":
+        pytest.importorskip("flwr", reason='needs Flower: pip install "fedsim-des[flower]"')
     assert exit_code(f"fedsim init {tmp_path} --template {name}") == 0
     scenario = YAML(typ="safe", pure=True).load((tmp_path / "scenario.yaml").read_text())
     monkeypatch.setenv("COLUMNS", "100")
@@ -34,7 +36,8 @@ def test_the_commands_of_a_templates_readme_run(
                     YAML(typ="safe", pure=True).dump(short, path)
                     assert exit_code(text, "-j", "1") == 0
                 else:
-                    short_run = ("-s", "stop.rounds=2") if text.startswith("fedsim run") else ()
+                    runs = text.startswith(("fedsim run", "fedsim flower"))
+                    short_run = ("-s", "stop.rounds=2") if runs else ()
                     assert exit_code(text, *short_run) == 0, text
 
 
