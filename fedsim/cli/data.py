@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import Suggesting, json_option
+from fedsim.cli.groups import Suggesting
+from fedsim.cli.options import json_option
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from fedsim.catalog import CATALOG, summary
-from fedsim.cli.options import Suggesting, json_option
+from fedsim.cli.groups import Suggesting
+from fedsim.cli.options import json_option
 from fedsim.components import is_user_reference
 from fedsim.errors import UserError
 

@@ -63,11 +63,13 @@ def following(
         yield None
         return
     console = Console(stderr=True)
-    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
     pace, newest = Pace(), None
 
     def show(progress: Progress) -> None:
         nonlocal newest
+        if newest is None:
+            # Not before: a scenario that is refused leaves no folder.
+            console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
         newest = progress
 
     def state() -> tuple[float, str]:

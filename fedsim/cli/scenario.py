@@ -10,8 +10,8 @@ import click
 
 from fedsim import bundled
 from fedsim.catalog import CATALOG, summary
+from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
-    Suggesting,
     json_option,
     override_option,
     scenario_argument,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from fedsim.composition.requirements import refuse, unmet_requirements, unmet_target
+from fedsim.composition.requirements import unmet_requirements, unmet_target
 from fedsim.composition.world import World
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.formatting import format_bytes
 from fedsim.learning.metrics import Metric, definitions
 from fedsim.learning.rates import learning_rate
@@ -129,7 +129,7 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
         {} if timing else definitions(world.task, scenario.evaluation, metrics, method.personal)
     )
     target = {} if timing else scenario.stop.target
-    refuse(
+    raise_all(
         [
             *unmet_requirements(method, scenario.server, world.task.clients, learns=not timing),
             *unmet_target(target, measured),

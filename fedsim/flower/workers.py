@@ -18,6 +18,7 @@ from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job, answer, importable, load_client_app
 from fedsim.flower.clock import host_time
+from fedsim.flower.counting import stop_counting
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.kinds.flower import Here, Processes
 
@@ -56,6 +57,10 @@ class HereWorkers(Workers):
     @override
     def submit(self, job: Job) -> Callable[[], Answer]:
         return lambda: answer(self._app, job)
+
+    @override
+    def close(self) -> None:
+        stop_counting()
 
 
 _loaded: dict[AppSource, fl.ClientApp] = {}

@@ -543,14 +543,14 @@ class OnlineSampler:
     _SHORT = 1 << 13
     _ATTEMPTS_A_LOOK = 16
     # Populations from this size on are not listed while this share of them is online, as some of them show.
-    _LARGE = 1 << 14
+    _LARGE = 1 << 18
     _FAIR_SHARE = 0.05
-    _PROBES = 1 << 10
+    _PROBES = 1 << 8
     _PROBES_FROM = 1 << 41
     _ATTEMPTS_ON_ALL = 1 << 8
     _MOST_DRAWS_AHEAD = 1 << 8
     # A sweep of everybody costs about as much as looking up one client in so many.
-    _SWEEP_WORTH = 32
+    _SWEEP_WORTH = 128
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -716,17 +716,17 @@ class OnlineSampler:
 
     def _look_ahead(self, t_ns: int, draw: int) -> None:
         """Make the attempts of the next draws at once; what is drawn does not depend on how many these are."""
-        self._attempts_ahead = min(int(2 / self._share) + 2, self._ATTEMPTS_ON_ALL)
+        if self._looked_up * self._SWEEP_WORTH > self._index.clients:
+            self._sweep_bin()
+        swept = self._swept_start == self._bin_start
+        self._attempts_ahead = min(
+            int((3 if swept else 2) / self._share) + 2, self._ATTEMPTS_ON_ALL
+        )
         # More each time within a bin: a bin that ends makes what was prepared useless.
-        self._draws_ahead = min(max(16, 2 * self._draws_ahead), self._MOST_DRAWS_AHEAD)
+        self._draws_ahead = min(max(4, 2 * self._draws_ahead), self._MOST_DRAWS_AHEAD)
         draws = np.arange(draw, draw + self._draws_ahead)[:, None]
         clients = self._attempts(draws, 0, self._attempts_ahead)
-        if (
-            self._swept_start != self._bin_start
-            and self._looked_up * self._SWEEP_WORTH > self._index.clients
-        ):
-            self._sweep_bin()
-        if self._swept_start == self._bin_start:
+        if swept:
             useful = self._useful[clients]
             self._ahead = clients[useful]
             change_ns = self._sweep.change_us[self._ahead]
