@@ -104,6 +104,7 @@ class Simulation:
         self.charge = [Fraction(self.capacity or 0)] * self.clients
         self.charged_at = [0] * self.clients
         self.resting = [0] * self.clients
+        self.recharging: set[int] = set()
         self.wishes: list[Wish] = []
         self.selection = make_selection(scenario, self)
         self.schedule = make_schedule(scenario, self)
@@ -158,6 +159,7 @@ class Simulation:
         return (
             client not in self.working
             and client not in self.awaited
+            and client not in self.recharging
             and self.next_free(client) == self.now
         )
 
@@ -183,7 +185,7 @@ class Simulation:
         at = max(self.next_free(client), self.busy_until)
         if len(self.dispatches) >= self.stop.get("dispatches", FOREVER):
             return
-        if client in self.working:
+        if client in self.working or client in self.recharging:
             dispatch.waiting = None
         elif at > self.now:
             dispatch.waiting = self.timer(at, lambda: self._try(dispatch))
@@ -282,6 +284,18 @@ class Simulation:
             if missing > 0:
                 nanos = missing / self.recharge * NS
                 self.resting[client] = at + math.ceil(nanos)
+                self.recharging.add(client)
+                self.timer(self.resting[client], lambda: self._recharged(client))
+        self._look_again(client)
+
+    def _recharged(self, client: int) -> None:
+        self.recharging.remove(client)
+        if client in self.awaited:
+            dispatch = self.awaited[client]
+            dispatch.waiting = self.timer(self.now, lambda: self._try(dispatch))
+        self._look_again(client)
+
+    def _look_again(self, client: int) -> None:
         for wish in self.wishes:
             if client in wish.clients:
                 self._look_out(wish)
@@ -349,7 +363,7 @@ class Simulation:
             (
                 self.next_free(client)
                 for client in wish.clients
-                if not {client} & {*self.working, *self.awaited}
+                if not {client} & {*self.working, *self.awaited, *self.recharging}
                 and not (wish.event is None and self.next_free(client) == self.now)
             ),
             default=FOREVER,
