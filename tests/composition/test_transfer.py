@@ -40,7 +40,12 @@ FIXED = 4 * (64 * 32 + 32 + 1)
 def scenario(**changes: Any) -> dict[str, Any]:
     task = digits()["task"] | {"model": {"name": "own.py:Adapted"}}
     server = {"selection": {"name": "scripted", "rounds": [[0], [0, 1], [1]]}}
-    world = {"task": task, "stop": {"rounds": 3}, "server": server, "evaluation": {"every_rounds": 9}}
+    world = {
+        "task": task,
+        "stop": {"rounds": 3},
+        "server": server,
+        "evaluation": {"every_rounds": 9},
+    }
     return digits(**(world | changes))
 
 
@@ -57,7 +62,9 @@ def test_frozen_tensors_are_sent_once_per_client(users: Path) -> None:
     assert run.dispatches["client_id"].to_list() == [0, 0, 1, 1]
     assert run.dispatches["bytes_down"].to_list() == [first, CHANGED, first, CHANGED]
     assert set(run.dispatches["bytes_up"]) == {CHANGED}
-    assert sum(value.numel() for value in run.model().values()) * 4 == first, "all tensors are saved"
+    assert sum(value.numel() for value in run.model().values()) * 4 == first, (
+        "all tensors are saved"
+    )
 
 
 def test_everything_is_sent_with_transfer_all(users: Path) -> None:
