@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test lint cuda chaos validation format docs wheel clean
+.PHONY: help quickstart install test lint cuda chaos validation papers papers-long format docs wheel clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -55,6 +55,12 @@ cuda: ## tests and benchmarks that need a GPU, by a Python with torch for CUDA: 
 
 chaos: $(VENV)/.installed-test ## five minutes of killed, damaged and starved runs
 	$(BIN)/python -m benchmarks.chaos --minutes 5
+
+papers: $(VENV)/.installed ## small sweeps of the five papers, and the tables from them; resumable
+	$(BIN)/python -m benchmarks.papers run
+
+papers-long: $(VENV)/.installed ## their CNN and Fashion-MNIST runs, hours on a CPU; resumable
+	$(BIN)/python -m benchmarks.papers run --long
 
 validation: $(VENV)/.installed-test ## compare with kernel TCP and real processes; hours, resumable
 	$(BIN)/python -m benchmarks.validation.tcp_oracle measure

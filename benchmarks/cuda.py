@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TextIO
@@ -37,13 +38,13 @@ def run(command: list[str], report: TextIO, limit_s: float) -> str:
         [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
+    timer = threading.Timer(limit_s, process.kill)
+    timer.start()
     for line in process.stdout:
         sys.stdout.write(line)
         report.write(line)
-        if time.monotonic() - began > limit_s:
-            process.kill()
-            break
     code = process.wait()
+    timer.cancel()
     seconds = time.monotonic() - began
     if seconds > limit_s:
         return f"cut off after {seconds:.0f} s"

@@ -127,6 +127,20 @@ def users_line(error: BaseException) -> str | None:
     return found
 
 
+def announce_user_code(path: Path) -> None:
+    """Log the path of a user's code before it runs.
+
+    Raises:
+        UserError: users' code is refused (:data:`NO_USER_CODE`).
+    """
+    if os.environ.get(NO_USER_CODE, "0") not in ("", "0"):
+        raise UserError(
+            f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
+            hint="read the file, and leave out the option if you trust it",
+        )
+    _LOGGER.info("running the code in %s", path)
+
+
 def load_user_component(
     reference: str,
     base: type[Any],
@@ -148,12 +162,7 @@ def load_user_component(
         raise UserError(f"no such file: {path}", hint="paths are relative to the scenario file")
     module_name = f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if module_name not in sys.modules:
-        if os.environ.get(NO_USER_CODE, "0") not in ("", "0"):
-            raise UserError(
-                f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
-                hint="read the file, and leave out the option if you trust it",
-            )
-        _LOGGER.info("running the code in %s", path)
+        announce_user_code(path)
         spec = importlib.util.spec_from_file_location(module_name, path)
         assert spec is not None
         assert spec.loader is not None

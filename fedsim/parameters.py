@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import os
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -227,7 +228,8 @@ def _preparer(annotation: Any) -> _Preparer | None:
             if refuses_text and value not in choices:
                 return _NoNumber(str(value))
             if is_path and folder is not None and value not in choices:
-                return (folder / Path(value).expanduser()).resolve()
+                # Unlike Path.resolve, realpath leaves a loop of symbolic links for its reader to report.
+                return Path(os.path.realpath(folder / Path(value).expanduser()))
             return value
         if isinstance(value, Mapping):
             if default_name is not None and "name" not in value:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 JOB = struct.Struct("!qqqqqq")
-"""Dispatch, bytes that follow, steps, nanoseconds of computing, bytes to send back, instant of vanishing (-1: never)."""
+"""Dispatch, bytes that follow, steps, nanoseconds of computing, bytes to send back, instant of vanishing or -1."""
 REPORT = struct.Struct("!qqq")
 """Dispatch, instants of the end of the download and of the local steps (CLOCK_MONOTONIC)."""
 HELLO = struct.Struct("!q")
@@ -50,11 +50,6 @@ def sleep_until(instant_ns: int, vanishes_ns: int) -> None:
         time.sleep(left_ns / 1e9)
     if end_ns < instant_ns:
         raise Vanished
-
-
-def sleeping(steps: int, work_ns: int) -> None:
-    """Compute by sleeping for the nominal time."""
-    time.sleep(work_ns / 1e9)
 
 
 def work(connection: socket.socket, compute: Compute | None) -> None:

@@ -1,4 +1,4 @@
-"""The 40 configurations of the validation: schedule x cohort and links x availability, each a scenario of 40 seconds."""
+"""The 40 configurations of the validation: schedule x cohort and links x availability, 40 seconds each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 
 HERE = Path(__file__).parent
 SECONDS = 40
+TRAINING_STEPS = 200
 TCP = {"name": "tcp", "congestion": "cubic", "connection": "reuse"}
 
 
@@ -97,6 +98,15 @@ def configurations(seconds: float = SECONDS) -> Iterator[tuple[str, dict[str, An
                         "online": 0.7,
                     }
                 yield scenario["name"], scenario
+
+
+def training_configurations(seconds: float = SECONDS) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Series ii: the configurations of ten clients that are always online, with many short steps of real training."""
+    for name, scenario in configurations(seconds):
+        if "-10-always" in name:
+            scenario["training"] = {"local_steps": TRAINING_STEPS}
+            scenario["devices"]["compute"] = {"name": "values", "step": "5ms"}
+            yield f"ii-{name}", {**scenario, "name": f"ii-{name}"}
 
 
 def load(scenario: dict[str, Any]) -> LoadedScenario:

@@ -13,6 +13,7 @@ import resource
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -221,14 +222,12 @@ def links_of(assembly: Assembly) -> tuple[list[Link], dict[str, float]]:
 def deploy(
     loaded: LoadedScenario,
     compute: Callable[[int], clients.Compute] | None = None,
-    on_client: Callable[[int, int], None] | None = None,
 ) -> tuple[Log, dict[str, Any]]:
     """Run a scenario for real, inside a network namespace; returns its log and the conditions.
 
     Args:
         loaded: the scenario; its run ends by ``stop.simulated_time`` or ``stop.rounds``.
-        compute: returns what a client computes, in its own process; None: it sleeps.
-        on_client: called with the number and the process id of every client, such as to limit its CPU.
+        compute: called in a client's own process with its number; returns what it computes. None: it sleeps.
     """
     assembly = assemble(loaded, timing_only=True)
     links, server_link = links_of(assembly)
@@ -248,8 +247,6 @@ def deploy(
             if process == 0:
                 _client(net, namespace, number, address, listener, compute)
             processes.append(process)
-            if on_client is not None:
-                on_client(number, process)
         events: queue.SimpleQueue[tuple[int, Callable[[], None], int]] = queue.SimpleQueue()
         dispatches = RealDispatches(assembly, listener, events)
         dispatches.wait_for_clients()
@@ -289,6 +286,8 @@ def _client(
         listener.close()
         net.join(namespace)
         clients.main(number, address, CONGESTION, None if compute is None else compute(number))
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(0)
 

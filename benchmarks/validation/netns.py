@@ -5,8 +5,8 @@
     server == veth (server's link) == router -- TUN .. relay .. TUN -- client 0
                                              -- TUN .. relay .. TUN -- client 1 ...
 
-Every queue is a kernel token bucket (``tc tbf``) of one packet and 0.3 ms, with a drop-tail buffer. Nothing leaves the namespaces:
-they have no route to the host, and vanish with the process that holds them.
+Every queue is a kernel token bucket (``tc tbf``) of one packet and 0.3 ms, with a drop-tail buffer. Nothing leaves the
+namespaces: they have no route to the host, and vanish with the process that holds them.
 """
 
 from __future__ import annotations

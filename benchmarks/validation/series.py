@@ -1,8 +1,9 @@
 """Run the configurations of the validation for real, and compare them with their simulation.
 
 ``python -m benchmarks.validation.series run`` runs what is missing of series i (one file per run in ``results/``;
-40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and ``--seconds`` choose
-less). ``report`` simulates every configuration again and writes ``validation.json`` and ``docs/validation_results.md``.
+40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and ``--seconds``
+choose less). ``report`` simulates every configuration again and writes the numbers, figure and table of
+``docs/validation.md``. ``--series ii`` trains with torch under CPU quotas instead, and calibrates on the first fifth.
 """
 
 from __future__ import annotations
@@ -19,11 +20,22 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from benchmarks.validation.configurations import SECONDS, configurations, load
-from benchmarks.validation.deployment import deploy
+import pandas as pd
+
+from benchmarks.validation import training
+from benchmarks.validation.configurations import (
+    SECONDS,
+    configurations,
+    load,
+    training_configurations,
+)
+from benchmarks.validation.deployment import Log, deploy
 from benchmarks.validation.netns import inside, unavailable
+from fedsim.calibration.calibrating import calibrated, known
+from fedsim.calibration.estimates import estimate, to_bundle
+from fedsim.scenario.loading import LoadedScenario
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -43,13 +55,13 @@ def cpu_times() -> tuple[int, int]:
     return sum(fields), fields[3] + fields[4]
 
 
-def run_missing(only: str, repetitions: int, seconds: float, again: bool) -> None:
+def run_missing(only: str, repetitions: int, seconds: float, again: bool, series: str) -> None:
     """Run every configuration that has no result yet, each in its own process and namespaces."""
     RESULTS.mkdir(exist_ok=True)
     todo = [
         (name, repetition)
         for repetition in range(repetitions)
-        for name, _ in configurations(seconds)
+        for name, _ in (configurations if series == "i" else training_configurations)(seconds)
         if fnmatch.fnmatch(name, only) and not _is_done(name, repetition, again)
     ]
     for count, (name, repetition) in enumerate(todo, 1):
@@ -81,9 +93,14 @@ def _run_and_exit(name: str, repetition: int, seconds: float) -> NoReturn:
 
 def run_one(name: str, repetition: int, seconds: float) -> None:
     """One run for real, from inside a namespace."""
-    scenario = dict(configurations(seconds))[name]
+    scenario = {**dict(configurations(seconds)), **dict(training_configurations(seconds))}[name]
+    loaded = load(scenario)
     total, idle = cpu_times()
-    log, conditions = deploy(load(scenario))
+    if name.startswith("ii-"):
+        with training.quotas(loaded.scenario.task.params.clients) as groups:
+            log, conditions = deploy(loaded, lambda number: training.trainer(groups[number]))
+    else:
+        log, conditions = deploy(loaded)
     total_after, idle_after = cpu_times()
     conditions |= {
         "host_load": 1 - (idle_after - idle) / max(total_after - total, 1),
@@ -92,9 +109,27 @@ def run_one(name: str, repetition: int, seconds: float) -> None:
         "jitter_ms": control_jitter_ms(),
     }
     document = {"scenario": scenario, "conditions": conditions, **asdict(log)}
+    if name.startswith("ii-"):
+        document["scenario"] = calibrated_on_first_fifth(loaded, log, result_path(name, repetition))
     path = result_path(name, repetition)
     path.with_suffix(".part").write_text(json.dumps(document))
     path.with_suffix(".part").rename(path)
+
+
+def calibrated_on_first_fifth(loaded: LoadedScenario, log: Log, path: Path) -> dict[str, Any]:
+    """The scenario with step times estimated from the first fifth of a run; links stay as they are."""
+    rows = pd.DataFrame(log.dispatches)
+    first = rows[rows["arrived_s"] <= rows["ended_s"].max() / 5].rename(
+        columns={"dispatched_s": "start_s", "arrived_s": "end_s", "steps_done": "steps"}
+    )
+    first["client"] = first.pop("client_id").astype(str)
+    clients, assumptions, _ = known(loaded, sorted(first["client"].unique()), str(path))
+    estimates = estimate(first, clients, assumptions)
+    bundle = path.with_suffix(".bundle")
+    to_bundle(estimates, bundle.name, str(path), float(rows["ended_s"].max())).write(
+        bundle, overwrite=True
+    )
+    return calibrated(loaded, bundle, estimates, shares_links=True)
 
 
 def control_jitter_ms(sleeps: int = 200) -> float:
@@ -113,6 +148,7 @@ def main(arguments: Sequence[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("do", choices=["run", "run-inside", "report", "list"])
+    parser.add_argument("--series", choices=["i", "ii"], default="i")
     parser.add_argument("--only", default="*", help="configurations whose name matches")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
@@ -124,10 +160,12 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(name for name, _ in configurations()))
         return 0
     if options.do == "run-inside":
-        run_missing(options.only, options.repetitions, options.seconds, options.again)
+        run_missing(
+            options.only, options.repetitions, options.seconds, options.again, options.series
+        )
         return 0
     if options.do == "run":
-        reason = unavailable()
+        reason = unavailable() or (training.unavailable() if options.series == "ii" else None)
         if reason:
             print(f"cannot run: {reason}", file=sys.stderr)
             return 1

@@ -1,4 +1,4 @@
-"""Kernel TCP against ``transport: {name: tcp}``: single transfers, transfers with loss, and transfers that share a link.
+"""Kernel TCP against ``transport: {name: tcp}``: single transfers, with loss, and sharing a link.
 
 ``python -m benchmarks.validation.tcp_oracle measure`` adds the measurements that are missing to ``tcp_measured.jsonl``
 (about half an hour, resumable); ``table`` compares them with the model of this checkout and writes ``tcp_oracle.md``.
@@ -78,13 +78,16 @@ class Case:
 
     @property
     def key(self) -> str:
+        """The case as text."""
         return json.dumps(asdict(self))
 
     @property
     def buffer_bytes(self) -> int:
+        """Drop-tail buffer of the limiting queue."""
         return round(max(self.rate_bps * max(self.rtt_s) / 8, 32 * PACKET_BYTES))
 
     def expected_s(self) -> float:
+        """Duration of the longest flow by the model."""
         return max(predicted_s(self, tcp(self)))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fedsim.cli.options import Suggesting
+from fedsim.cli.groups import Suggesting
 from fedsim.durable import is_disk_full
 from fedsim.errors import FedsimError, UserError, UserErrors
 from fedsim.stopping import Stopped, install
@@ -34,6 +34,7 @@ COMMANDS = {
     "methods": "List and describe the methods.",
     "traces": "Import, synthesize, inspect and validate traces.",
     "data": "List and prepare data sets.",
+    "calibrate": "Make a trace bundle from the log of a real run.",
     "export": "Export a run for other tools.",
 }
 

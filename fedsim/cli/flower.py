@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fedsim.cli.options import json_option, override_option
+from fedsim.cli.options import json_option, override_option, user_code_option
 from fedsim.cli.summary import print_summary
 
 
@@ -26,6 +26,7 @@ from fedsim.cli.summary import print_summary
     help='Override the app\'s configuration, such as --run-config "num-server-rounds=5".',
 )
 @override_option
+@user_code_option
 @click.option(
     "-o",
     "--output",

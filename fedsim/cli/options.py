@@ -9,25 +9,6 @@ from pathlib import Path
 import click
 
 from fedsim.components import NO_USER_CODE
-from fedsim.errors import nearest
-
-
-class Suggesting(click.Group):
-    """A group of commands that suggests the nearest one for a name it does not know."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that ``args`` begin with."""
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"there is no command '{args[0]}'; {nearest(args[0], known)}"
-                f"see {ctx.command_path} --help",
-                ctx,
-            )
-        return super().resolve_command(ctx, args)
-
 
 scenario_argument = click.argument("scenario", type=click.Path(path_type=Path))
 """The scenario file; missing files are reported by the loader, with what lies beside them."""
@@ -49,8 +30,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON f
 
 
 def _refuse_user_code(ctx: click.Context, _: click.Parameter, refused: bool) -> None:
-    if refused:
-        os.environ[NO_USER_CODE] = "1"
+    if refused and not os.environ.get(NO_USER_CODE):
+        os.environ[NO_USER_CODE] = "1"  # A variable, because processes that are started inherit it.
+        ctx.call_on_close(lambda: os.environ.pop(NO_USER_CODE, None))
     # Files of users are named on the terminal before they are imported.
     logger = logging.getLogger("fedsim")
     handler = logging.StreamHandler()

@@ -8,13 +8,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from fedsim.runs.progress import Pace, Progress, progress_text
+if TYPE_CHECKING:
+    from fedsim.runs.progress import Progress
 
 _REFRESH_S = 0.2
 LINE_S = 30.0
@@ -62,12 +64,16 @@ def following(
     if quiet:
         yield None
         return
+    from fedsim.runs.progress import Pace, progress_text
+
     console = Console(stderr=True)
-    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
     pace, newest = Pace(), None
 
     def show(progress: Progress) -> None:
         nonlocal newest
+        if newest is None:
+            # Not before: a scenario that is refused leaves no folder.
+            console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
         newest = progress
 
     def state() -> tuple[float, str]:

@@ -10,8 +10,8 @@ import click
 
 from fedsim import bundled
 from fedsim.catalog import CATALOG, summary
+from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
-    Suggesting,
     json_option,
     override_option,
     scenario_argument,
@@ -127,7 +127,7 @@ def _description(path: Path) -> str | None:
             break
         comment.append(line.strip("# "))
     text = " ".join(comment).strip()
-    for end in re.finditer(r"[.!?:](?= +[A-Z\d]| +fedsim )", text):
+    for end in re.finditer(r"[.!?](?= +[A-Z\d])|:(?= +fedsim )", text):
         sentence = text[: end.start()]
         if sentence.count("(") == sentence.count(
             ")"

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim import bundled
-from fedsim.cli.options import Suggesting, json_option, user_code_option
+from fedsim.cli.groups import Suggesting
+from fedsim.cli.options import json_option, user_code_option
 from fedsim.errors import UserError
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems

@@ -208,12 +208,14 @@ def require_tables(params: Any, bundle: TraceBundle | None, where: str) -> None:
     """
     if not isinstance(params, TraceParameters):
         return
-    refuse(
-        UserError(
-            f"there is no {table} table to read",
-            where=where,
-            hint=f"name a trace bundle that has one (devices.trace), or {instead}",
-        )
-        for table, instead in params.needs_tables().items()
-        if bundle is None or table not in bundle.tables
+    raise_all(
+        [
+            UserError(
+                f"there is no {table} table to read",
+                where=where,
+                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+            )
+            for table, instead in params.needs_tables().items()
+            if bundle is None or table not in bundle.tables
+        ]
     )

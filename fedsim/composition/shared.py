@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ class Bundles:
         Raises:
             UserError: it is missing, damaged or inconsistent.
         """
-        path = path.resolve()
+        path = Path(os.path.realpath(path))
         if path not in self._loaded:
             bundle = TraceBundle.read(path)
             require_sound(bundle)

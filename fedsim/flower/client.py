@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 
+from fedsim.components import announce_user_code
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import host_time
@@ -66,21 +66,14 @@ class Answer:
     problem: str | None = None
 
 
-def load_client_app(reference: str, folder: Path | None) -> fl.ClientApp:
-    """The ClientApp at ``module:attribute``.
-
-    Raises:
-        UserError: it cannot be imported, or is not a ClientApp.
-    """
-    return load_component(reference, folder, fl.ClientApp)  # type: ignore[no-any-return]
-
-
 def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
     """The app at ``module:attribute``, which must be a ``kind``.
 
     Raises:
         UserError: it cannot be imported, or is something else.
     """
+    if folder is not None:
+        announce_user_code(folder / reference.partition(":")[0].replace(".", "/"))
     try:
         app = fl.load_app(reference, fl.LoadServerAppError, folder)
     except Exception as error:
@@ -126,7 +119,7 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
     problem = None
     with (
-        mock.patch.object(fl.message_module, "now", return_value=delivered),
+        fl.messages_made_at(delivered),
         fl.identity(message.metadata.run_id, job.node_id),
     ):
         try:

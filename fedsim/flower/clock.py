@@ -40,13 +40,14 @@ def _clock(depth: int = 2) -> SimulatedClock | None:
 
 
 def _reading(name: str) -> Callable[[], float]:
-    host, start_ns = _HOST[name], _EPOCH_NS[name.removesuffix("_ns")]
+    host: Callable[[], float] = _HOST[name]
+    start_ns = _EPOCH_NS[name.removesuffix("_ns")]
     whole = name.endswith("_ns")
 
     def read() -> float:
         clock = _clock()
         if clock is None:
-            return float(host()) if not whole else host()
+            return host()
         now_ns = start_ns + clock.now_ns()
         return now_ns if whole else now_ns / NS_PER_S
 

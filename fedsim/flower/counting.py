@@ -31,6 +31,12 @@ class Counts:
     host_s: float = 0.0
 
 
+_counts: Counts | None = None
+_depth = 0
+_handles: list[Any] = []
+"""The hooks, which are registered once, because registering takes milliseconds."""
+
+
 @contextlib.contextmanager
 def counted() -> Iterator[Counts]:
     """Count the work done in this process while the context lasts.
@@ -38,34 +44,51 @@ def counted() -> Iterator[Counts]:
     Only outermost modules count as models, so a layer within a model does not count again. The examples of a batch are
     the length of the first dimension of the model's first tensor.
     """
-    counts, depth = Counts(), [0]
-
-    def entered(_: Any, inputs: tuple[Any, ...]) -> None:
-        depth[0] += 1
-        if depth[0] > 1:
-            return
-        tensor = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
-        size = 1 if tensor is None or not tensor.dim() else int(tensor.shape[0])
-        counts.batches += 1
-        counts.examples += size
-        if torch.is_grad_enabled():
-            counts.trained += size
-
-    def left(*_: Any) -> None:
-        depth[0] -= 1
-
-    def stepped(*_: Any) -> None:
-        counts.steps += 1
-
-    handles = [
-        torch_module.register_module_forward_pre_hook(entered),
-        torch_module.register_module_forward_hook(left, always_call=True),
-        torch_optimizer.register_optimizer_step_post_hook(stepped),
-    ]
+    global _counts, _depth
+    if not _handles:
+        _handles.extend(
+            (
+                torch_module.register_module_forward_pre_hook(_entered),
+                torch_module.register_module_forward_hook(_left, always_call=True),
+                torch_optimizer.register_optimizer_step_post_hook(_stepped),
+            )
+        )
+    _counts = counts = Counts()
+    _depth = 0
     began = time.process_time()
     try:
         yield counts
     finally:
         counts.host_s = time.process_time() - began
-        for handle in handles:
-            handle.remove()
+        _counts = None
+
+
+def stop_counting() -> None:
+    """Remove the hooks from PyTorch."""
+    while _handles:
+        _handles.pop().remove()
+
+
+def _entered(_: Any, inputs: tuple[Any, ...]) -> None:
+    global _depth
+    if _counts is None:
+        return
+    _depth += 1
+    if _depth > 1:
+        return
+    tensor = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
+    size = 1 if tensor is None or not tensor.dim() else int(tensor.shape[0])
+    _counts.batches += 1
+    _counts.examples += size
+    if torch.is_grad_enabled():
+        _counts.trained += size
+
+
+def _left(*_: Any) -> None:
+    global _depth
+    _depth -= _counts is not None
+
+
+def _stepped(*_: Any) -> None:
+    if _counts is not None:
+        _counts.steps += 1

@@ -59,8 +59,6 @@ class State(Enum):
     """The server knows that its node is gone."""
     LOST = auto()
     """Nothing comes, and the server does not know."""
-    TAKEN = auto()
-    """The ServerApp has taken the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +146,8 @@ class _ParcelWorkload(Workload):
 
 @dataclass(slots=True, eq=False)
 class _UnderWay:
+    """A message at its node, and whether its download has ended."""
+
     dispatch: Dispatch
     workload: _ParcelWorkload
     downloaded: bool = False
@@ -236,7 +236,7 @@ class _Parcels:
         return self.of_dispatch.pop(dispatch.dispatch_id)
 
 
-class Stopped(BaseException):
+class RunEnded(BaseException):
     """A limit of ``stop`` has been reached; unwinds the ServerApp, which must not catch it."""
 
 
@@ -328,7 +328,7 @@ class Exchange:
         What happens at ``until_ns`` itself still happens.
 
         Raises:
-            Stopped: the run has ended.
+            RunEnded: the run has ended.
         """
         reached: list[bool] = []
         timer = None
@@ -341,13 +341,13 @@ class Exchange:
         if timer is not None:
             timer.cancel()
         if self._over:
-            raise Stopped
+            raise RunEnded
 
     def run_to_next_event(self) -> None:
         """Let simulated time pass until something happens.
 
         Raises:
-            Stopped: the run has ended.
+            RunEnded: the run has ended.
         """
         before = self.now_ns
         self.run_until(lambda: self.now_ns > before)

@@ -50,7 +50,7 @@ class Nodes:
         return cls(ids, run, run_config, seed)
 
 
-class SimulatedGrid(fl.Grid):
+class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     """Sends messages through the devices and links of an exchange.
 
     Args:
@@ -98,6 +98,9 @@ class SimulatedGrid(fl.Grid):
         self._shown: list[int] = []
         self._model: bytes | None = None
         self._marked = False
+        # Replies of the round under way, and whether training messages were sent in it.
+        self._joined: list[Parcel] = []
+        self._trains = False
         # Whether nodes remember anything; None until a ClientApp has run.
         self._stateful: bool | None = None
         self.unused: dict[str, Parcel] = {}
@@ -151,7 +154,8 @@ class SimulatedGrid(fl.Grid):
 
     @override
     def push_messages(self, messages: Iterable[fl.Message]) -> Iterable[str]:
-        return [parcel.metadata.message_id for parcel in self._push(messages)]
+        parcels = self._push(messages, infer_version=True)
+        return [parcel.metadata.message_id for parcel in parcels]
 
     @override
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[fl.Message]:
@@ -193,12 +197,15 @@ class SimulatedGrid(fl.Grid):
         for message_id in left:
             del self._parcels[message_id]
         if any(parcel.kind is Kind.TRAIN for parcel in parcels):
-            self._close_round([parcel for parcel, reply in taken if _trained(parcel, reply)])
+            self._joined += [parcel for parcel, reply in taken if _trained(parcel, reply)]
+            self._trains = True
+            if not self._turns.is_pooled:
+                self.close_round()
         return [reply for _, reply in taken]
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    def _push(self, messages: Iterable[fl.Message]) -> list[Parcel]:
+    def _push(self, messages: Iterable[fl.Message], *, infer_version: bool = False) -> list[Parcel]:
         """Serialize and send messages; a message to an unknown node is refused, as by a SuperLink."""
         exchange = self._exchange
         self._questions = self._empty_pulls = 0
@@ -216,14 +223,14 @@ class SimulatedGrid(fl.Grid):
             if key not in contents:
                 proto = fl.MessageProto(content=fl.recorddict_to_proto(message.content))
                 contents[key] = message.content, proto.SerializeToString()
+                if infer_version and _kind(metadata.message_type) is Kind.TRAIN:
+                    self._note_model(message.content)
             content = contents[key][1]
             self._pushed += 1
             message_id = str(uuid.UUID(int=self._pushed))
             metadata.__dict__["_message_id"] = message_id
             head = fl.MessageProto(metadata=fl.metadata_to_proto(metadata)).SerializeToString()
             kind = _kind(metadata.message_type)
-            if kind is Kind.TRAIN:
-                self._note_model(message.content)
             parcel = Parcel(
                 metadata,
                 head + content,
@@ -365,12 +372,15 @@ class SimulatedGrid(fl.Grid):
 
     # -- versions -----------------------------------------------------------------------------------------------------
 
-    def _close_round(self, used: list[Parcel]) -> None:
-        exchange = self._exchange
-        exchange.make_version(used)
-        self._model = None
+    def close_round(self) -> None:
+        """Close a round if training messages were sent in it: the replies make a new version."""
+        exchange, replies = self._exchange, self._joined
+        if not self._trains:
+            return
+        self._joined, self._trains, self._model = [], False, None
+        exchange.make_version(replies)
         exchange.close_round()
-        if self._aggregation_ns and used:
+        if self._aggregation_ns and replies:
             self._turns.wait(lambda: False, exchange.now_ns + self._aggregation_ns)
 
     def _note_model(self, content: fl.RecordDict) -> None:

@@ -6,10 +6,12 @@ Flower's public interface is imported from ``flwr.app``, ``flwr.clientapp`` and 
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import os
 import warnings
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -127,8 +129,8 @@ __all__ = [
     "identity",
     "load_app",
     "message_from_proto",
-    "message_module",
     "message_unavailable",
+    "messages_made_at",
     "metadata_to_proto",
     "node_unavailable",
     "project_config",
@@ -152,6 +154,17 @@ def identity(run_id: int, node_id: int) -> AbstractContextManager[Any]:
         TaskIdentity, _task_id=1, _run_id=run_id, _node_id=node_id
     )
     return patch
+
+
+@contextmanager
+def messages_made_at(moment: datetime.datetime) -> Iterator[None]:
+    """Let messages that are made while the context lasts carry ``moment``."""
+    before = message_module.now
+    message_module.now = lambda: moment
+    try:
+        yield
+    finally:
+        message_module.now = before
 
 
 def project_config(folder: Path) -> dict[str, Any]:

@@ -113,10 +113,17 @@ class Recording:
         )
 
     @contextlib.contextmanager
-    def observing(self, turns: Turns, clock: SimulatedClock) -> Iterator[None]:
+    def observing(
+        self, turns: Turns, clock: SimulatedClock, on_joined: Callable[[], None]
+    ) -> Iterator[None]:
         """Observe Flower's results and histories, and run its older server in simulated time, while the context lasts.
 
         Logs of Flower begin with the simulated time.
+
+        Args:
+            turns: runs the threads of the older server.
+            clock: of the run.
+            on_joined: called when all threads of a pool have ended.
         """
         prefixes = {
             "evaluate_metrics_serverapp": "",
@@ -149,7 +156,7 @@ class Recording:
             patch = mock.patch.object
             stack.enter_context(patch(fl.Result, "__init__", initialize_observed))
             stack.enter_context(patch(fl.SimpleClientManager, "wait_for", wait_for))
-            stack.enter_context(patch(fl.server_module, "concurrent", turns.concurrent()))
+            stack.enter_context(patch(fl.server_module, "concurrent", turns.concurrent(on_joined)))
             for name, prefix, is_loss in (
                 ("add_loss_centralized", "", True),
                 ("add_metrics_centralized", "", False),

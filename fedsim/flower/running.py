@@ -7,14 +7,14 @@ import math
 import os
 import random
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import write_population
@@ -25,14 +25,14 @@ from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, apps_traceback, load_component
 from fedsim.flower.clock import SimulatedClock
-from fedsim.flower.exchange import Exchange, Kind, Limits, Parcel, Stopped, Work
+from fedsim.flower.exchange import Exchange, Kind, Limits, Parcel, RunEnded, Work
 from fedsim.flower.grid import Nodes, SimulatedGrid
 from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.formatting import format_duration
-from fedsim.methods.base import Method
+from fedsim.methods.fedavg import FedAvg
 from fedsim.metrics import DEFINITIONS_KEY, definition, to_document
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.checkpoint import Checkpoints, save_model
@@ -199,7 +199,8 @@ def execute(
                 aggregation_ns=to_ns(server.aggregation_time),
             )
             try:
-                with recording.observing(turns, clock), clock.installed(), clock.enter():
+                observing = recording.observing(turns, clock, grid.close_round)
+                with observing, clock.installed(), clock.enter():
                     _serve(server_app, grid, nodes)
             except BaseException as error:
                 writer.close()
@@ -259,7 +260,7 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, nodes: Nodes) -> None:
     try:
         with fl.identity(nodes.run.run_id, fl.SUPERLINK_NODE_ID):
             server_app(grid=grid, context=context)
-    except Stopped:
+    except RunEnded:
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
     except FedsimError:
         raise
@@ -272,17 +273,16 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, nodes: Nodes) -> None:
         _running.pop()
 
 
-class _Training:
-    """What the population asks of a method: the cost of a unit of work."""
+class _UnitOfWork(FedAvg):
+    """What the devices need to know of a method: a unit of work costs ``factor`` times the time of a step."""
 
     def __init__(self, factor: float) -> None:
+        # Without model and parameters, which only learning needs.
         self._factor = factor
 
+    @override
     def compute_factor(self) -> float:
         return self._factor
-
-    def memories(self) -> Mapping[str, Any]:
-        return {}
 
 
 def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Population, Population]:
@@ -295,10 +295,9 @@ def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Populati
             hint="use drop, pause or finish",
         )
     if params.unit == "host_seconds":
-        warnings.warn(
+        fl.FLOWER_LOGGER.warning(
             "CPU time of the host differs from run to run, so this run cannot be repeated exactly; "
-            "count steps or examples if you can (devices.compute.unit)",
-            stacklevel=4,
+            "count steps or examples if you can (devices.compute.unit)."
         )
     task = FlowerTask(params, scenario.training.batch_size)
     steps = FullWork(np.ones(params.clients, dtype=np.int64))
@@ -307,8 +306,8 @@ def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Populati
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
-    population = world.population(cast(Method, _Training(training)))
-    compute = world.population(cast(Method, _Training(evaluating))).compute
+    population = world.population(_UnitOfWork(training))
+    compute = world.population(_UnitOfWork(evaluating)).compute
     return population, replace(population, compute=compute)
 
 

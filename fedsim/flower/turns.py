@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedsim.flower.clock import SimulatedClock
-from fedsim.flower.exchange import Exchange, Stopped
+from fedsim.flower.exchange import Exchange, RunEnded
 from fedsim.units import NEVER
 
 Done = Callable[[], bool]
@@ -54,7 +54,7 @@ class _Thread:
         self._back.release()
         self._turn.acquire()
         if self._stopped:
-            raise Stopped
+            raise RunEnded
 
 
 class Turns:
@@ -71,15 +71,20 @@ class Turns:
         self._main = threading.get_ident()
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether the calling thread is one of a pool."""
+        return hasattr(_current, "thread")
+
+    @property
     def is_foreign(self) -> bool:
         """Whether the calling thread is none of those whose turn it can be."""
-        return threading.get_ident() != self._main and not hasattr(_current, "thread")
+        return threading.get_ident() != self._main and not self.is_pooled
 
     def wait(self, done: Done, until_ns: int = NEVER) -> None:
         """Let simulated time pass until ``done`` holds or the time is up.
 
         Raises:
-            Stopped: the run has ended.
+            RunEnded: the run has ended.
         """
         thread: _Thread | None = getattr(_current, "thread", None)
         if thread is None:
@@ -91,7 +96,7 @@ class Turns:
         """Run calls in threads, at most ``limit`` at once, until all have returned.
 
         Raises:
-            Stopped: the run has ended.
+            RunEnded: the run has ended.
         """
         waiting: list[_Thread] = []
         rest = list(calls)[::-1]
@@ -111,13 +116,17 @@ class Turns:
                 waiting = [thread for thread in waiting if not thread.ended]
                 if waiting and not any_ready():
                     self.wait(any_ready, min(thread.until_ns for thread in waiting))
-        except Stopped:
+        except RunEnded:
             for thread in waiting:
                 thread.resume(stopped=True)
             raise
 
-    def concurrent(self) -> Any:
-        """A stand-in for the module ``concurrent``, with ``futures.ThreadPoolExecutor`` and ``futures.wait``."""
+    def concurrent(self, on_joined: Callable[[], None]) -> Any:
+        """A stand-in for the module ``concurrent``, with ``futures.ThreadPoolExecutor`` and ``futures.wait``.
+
+        Args:
+            on_joined: called when all threads of a pool have ended.
+        """
         turns = self
         submitted: dict[Future[Any], tuple[Callable[[], Any], int | None]] = {}
 
@@ -140,13 +149,14 @@ class Turns:
             def call(future: Future[Any]) -> None:
                 try:
                     future.set_result(submitted.pop(future)[0]())
-                except Stopped:
+                except RunEnded:
                     return
                 except Exception as error:
                     future.set_exception(error)
                 finished.append(future)
 
             turns.run_all([functools.partial(call, future) for future in ordered], limit)
+            on_joined()
             return finished, set()
 
         futures = SimpleNamespace(ThreadPoolExecutor=Executor, wait=wait, Future=Future)

@@ -158,9 +158,15 @@ class Topology:
             arcs.add_edge(*link, number=number, **{CAPACITY: capacity, LATENCY: latency})
         unknown = [name for name in (source, target) if name not in arcs]
         if unknown:
-            raise UserError(f"the graph has no node '{unknown[0]}'", hint=_some(arcs.nodes))
+            raise UserError(
+                f"the graph has no node '{unknown[0]}'",
+                where="devices.network.flows",
+                hint=_some(arcs.nodes),
+            )
         if source == target or not nx.has_path(arcs, source, target):
-            raise UserError(f"there is no route from '{source}' to '{target}'")
+            raise UserError(
+                f"there is no route from '{source}' to '{target}'", where="devices.network.flows"
+            )
         nodes = nx.dijkstra_path(arcs, source, target, weight=_cost)
         route = [int(arcs.edges[arc]["number"]) for arc in pairwise(nodes)]
         return route, int(self.latency_ns[route].sum())

@@ -71,6 +71,7 @@ _SECTIONS = {
     "compute": "devices.compute",
     "availability": "devices.availability",
     "network": "devices.network",
+    "transport": "devices.network.transport",
     "method": "server.method",
     "selection": "server.selection",
     "schedule": "server.schedule",

@@ -96,7 +96,8 @@ CROSSED = """(() => {
     const svg = document.querySelector("#chart-learning svg"), texts = [...svg.querySelectorAll("text")];
     const curve = [...svg.querySelectorAll("path[stroke-width='2.25']")].at(-1), length = curve.getTotalLength();
     const matrix = curve.getScreenCTM();
-    const points = Array.from({ length: 2000 }, (_, i) => curve.getPointAtLength((i / 1999) * length).matrixTransform(matrix));
+    const along = (i) => curve.getPointAtLength((i / 1999) * length).matrixTransform(matrix);
+    const points = Array.from({ length: 2000 }, (_, i) => along(i));
     const boxes = texts.map((text) => text.getBoundingClientRect());
     const meets = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
         && a.top < b.bottom - 3 && b.top < a.bottom - 3;

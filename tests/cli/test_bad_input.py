@@ -334,7 +334,7 @@ def test_bad_scenarios(run: Callable[..., Result], text: str | bytes, fragments:
         ),
         pytest.param(
             PARABOLAS.replace("{rounds: 2}", "{rounds: 2, target: {acuracy: 0.9}}"),
-            ["s.yaml:6:27: stop.target: there is no metric 'acuracy'", "loss"],
+            ["s.yaml:6:37: stop.target.acuracy: there is no metric 'acuracy'", "loss"],
             id="unknown metric",
         ),
         pytest.param(

@@ -86,7 +86,7 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
         (world(server=sync(deadline=13), devices=jittery()), ["3 of 3 clients cannot finish"]),
         (
             world(server=sync(deadline=5) | {"partial_work": "send"}),
-            ["1 of 3 clients cannot finish"],
+            ["2 of 3 clients cannot finish"],
         ),
         (
             world(server=sync(over_selection=2) | {"selection": {"cohort": 2}}),

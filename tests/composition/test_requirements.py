@@ -10,8 +10,8 @@ import pytest
 
 from fedsim.api import read_scenario
 from fedsim.composition.checking import check
-from fedsim.composition.requirements import doubts, refuse, unmet_requirements
-from fedsim.errors import UserError, UserErrors
+from fedsim.composition.requirements import doubts, unmet_requirements
+from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.methods import registry
 from fedsim.methods.base import Method
 from fedsim.scenario.model import Scenario
@@ -74,10 +74,10 @@ def test_needs(name: str, params: Any, optimizer: Any, schedule: str, places: li
     errors = unmet(made(name, optimizer, **params), schedule)
     assert [error.where for error in errors] == places
     if not errors:
-        refuse(errors)
+        raise_all(errors)
         return
     with pytest.raises(UserError if len(errors) == 1 else UserErrors):
-        refuse(errors)
+        raise_all(errors)
 
 
 def test_messages_name_the_method_and_the_reason() -> None:

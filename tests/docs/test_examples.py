@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import doctest
 import html
+import importlib.util
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from fedsim.analysis.report import render
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.learning.metrics import Metric
+from fedsim.methods.base import Method
 from fedsim.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
@@ -33,9 +36,10 @@ from tests.docs.pages import (
     working_in,
 )
 
+HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Pages that have tests of their own.
-ELSEWHERE = {"adding_a_method.md"}
+ELSEWHERE = {"adding_a_method.md", "extending.md"}
 PAGES = sorted(
     path.relative_to(CHECKOUT)
     for path in [
@@ -83,6 +87,8 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, workshop: Path) -> None:
+    if page.stem == "flower" and not HAS_FLOWER:
+        pytest.skip('needs Flower: pip install "fedsim-des[flower]"')
     names: dict[str, Any] = {"__name__": "page"}
     with working_in(workshop):
         for block in blocks(CHECKOUT / page):
@@ -107,6 +113,12 @@ def _run_commands(block: Block) -> None:
             assert re.search(rf"^{target}:.*## ", makefile, flags=re.MULTILINE), (
                 f"{block}: {target}"
             )
+        elif command.text.startswith("pip install "):
+            extras = re.findall(r"fedsim-des\[(\w+)\]", command.text)
+            project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+            assert set(extras) <= set(project["project"]["optional-dependencies"]), f"{block}"
+        elif command.text.startswith("fedsim flower ") and not HAS_FLOWER:
+            continue
         elif command.text.startswith("fedsim sweep scenarios/papers/"):
             _check_sweep(command.text.split()[2])
         elif command.text.startswith("fedsim compare runs/") and command.text.endswith("-sweep"):
@@ -114,7 +126,8 @@ def _run_commands(block: Block) -> None:
         elif command.output is None:
             if command.text.startswith(("fedsim resume", "fedsim report", "fedsim export")):
                 _make_run(command.text.split()[2])
-            short = ("-s", "stop.rounds=3") if command.text.startswith("fedsim run") else ()
+            runs = command.text.startswith(("fedsim run", "fedsim flower"))
+            short = ("-s", "stop.rounds=3") if runs else ()
             assert exit_code(command.text, *short) == 0, f"{block}: {command.text}"
         else:
             output = fedsim(command.text)
@@ -166,6 +179,8 @@ def _run_python(block: Block, names: dict[str, Any]) -> None:
         change = f"server.selection={{name: '{part}', cohort: 2}}"
         if issubclass(names[parts[0]], Metric):
             change = f"evaluation.metrics=['{part}']"
+        if issubclass(names[parts[0]], Method):
+            change = f"server.method='{part}'"
         assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", change) == 0
 
 

@@ -42,10 +42,11 @@ def data(partition: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def model() -> torch.nn.Module:
-    torch.manual_seed(7)
-    return torch.nn.Sequential(
-        torch.nn.Linear(FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, CLASSES)
-    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        return torch.nn.Sequential(
+            torch.nn.Linear(FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, CLASSES)
+        )
 
 
 def torch_client(*, seeded: bool = True, mods: list[Any] | None = None) -> ClientApp:

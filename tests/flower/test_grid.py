@@ -81,8 +81,8 @@ def test_asynchronous_loop_by_hand(run_app: Callable[..., Any]) -> None:
         {"task": {"clients": 3}, "devices": devices(["1s", "2s", "4s"])},
     )
     assert [round(at) for at, _ in log] == [5, 10, 10, 15, 20, 20, 20]
-    # The app looks every 10 ms.
-    assert all(0 <= at - round(at) < 0.03 for at, _ in log)
+    # The app looks every 10 ms, so that a node loses up to 10 ms with each message.
+    assert all(0 <= at - round(at) < 0.05 for at, _ in log)
     assert found.aggregations["contributors"].tolist() == [2, 2, 2]
     assert found.aggregations["time_s"].round().tolist() == [10, 15, 20]
     stale = found.dispatches.query("outcome == 'aggregated'")["staleness"].tolist()
@@ -103,10 +103,14 @@ def test_polling_without_a_pause_goes_on(run_app: Callable[..., Any]) -> None:
                 mark_version(replies)
                 marks.append(time.monotonic())
 
-    found = run_app(own_loop(main), apps.torch_client(), {"devices": devices(["1s", "2s"])})
-    assert [round(at) for at in marks] == [5, 5, 10, 10] or [round(at) for at in marks] == [5, 10]
+    found = run_app(
+        own_loop(main),
+        apps.torch_client(),
+        {"task": {"clients": 2}, "devices": devices(["1s", "2s"])},
+    )
+    assert [round(at) for at in marks] == [5, 10]
     assert len(polls) < 20
-    assert found.aggregations["contributors"].sum() == 4
+    assert found.aggregations["contributors"].tolist() == [1, 1]
 
 
 def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: Path) -> None:
@@ -216,7 +220,7 @@ def test_only_work_that_matters_is_run(run_app: Callable[..., Any], tmp_path: Pa
     always = [(0.0, 1e6)]
     # The link is slow: node 1 leaves in the download, node 2 while it works; node 3 is late.
     availability = coming_and_going(tmp_path / "t", always, [(0.0, 0.5)], [(0.0, 6.0)], always)
-    section = devices(["1s", "1s", "1s", "9s"], "example", **availability)
+    section = devices(["1s", "1s", "1s", "4s"], "example", **availability)
     section["network"] = {"name": "static", "latency": "1s", "down": "1Gbps", "up": "1Gbps"}
     server = apps.strategy_server(
         rounds=2, timeout=30, fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1
@@ -228,14 +232,18 @@ def test_only_work_that_matters_is_run(run_app: Callable[..., Any], tmp_path: Pa
         found = run_app(server, client.app, {"devices": section})
         counts[name] = client.nodes
         if name == "declared":
-            outcomes = found.dispatches.query("round == 0").set_index("client_id")["outcome"]
-            assert outcomes.astype(str).tolist() == ["aggregated", "dropped", "dropped", "late"]
-    # The first messages are run although they are lost, because a ClientApp may remember them.
-    assert 1 not in counts["declared"]
-    assert counts["declared"].count(0) == 2
-    assert counts["declared"].count(3) == 1
-    assert 1 not in counts["counted"]
-    assert counts["counted"].count(3) == 1
+            outcomes = found.dispatches.set_index(["client_id", "sequence"])["outcome"]
+            assert outcomes.astype(str).sort_index().to_dict() == {
+                (0, 0): "aggregated",
+                (0, 1): "aggregated",
+                (1, 0): "dropped",
+                (2, 0): "dropped",
+                (3, 0): "late",
+                (3, 1): "unfinished",
+            }
+    # The first messages are run although they are lost, because a ClientApp might remember them.
+    assert sorted(counts["declared"]) == [0, 0, 2, 3]
+    assert sorted(counts["counted"]) == [0, 0, 2, 3, 3]
 
 
 def test_the_older_interface(run_app: Callable[..., Any]) -> None:
@@ -256,15 +264,18 @@ def test_the_older_interface(run_app: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("unit", ["example", "host_seconds"])
-def test_scikit_learn(run_app: Callable[..., Any], unit: str) -> None:
+def test_scikit_learn(
+    run_app: Callable[..., Any], unit: str, caplog: pytest.LogCaptureFixture
+) -> None:
     found = run_app(
         apps.sklearn_server(), apps.sklearn_client(), {"devices": devices("100ms", unit)}
     )
     spent = found.dispatches["computed_s"] - found.dispatches["downloaded_s"]
     if unit == "example":
-        assert spent.round(6).eq(0.1 * apps.EXAMPLES).all()
+        assert spent.to_numpy() == pytest.approx(0.1 * apps.EXAMPLES)
     else:
         assert (spent > 0).all()
+        assert "this run cannot be repeated exactly" in caplog.text
     assert found.metrics["train_score"].iloc[-1] > 0.5
 
 
@@ -294,7 +305,7 @@ def test_errors_of_clientapps(
     shown = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(shown) == 5
     assert "the data of this node is broken" in shown[0]
-    assert "partition 0" in shown[0]
+    assert "(partition 2), 50.5 ms after the start" in shown[0]
     assert "client_app.py" not in shown[0]
 
 
@@ -306,7 +317,10 @@ def test_the_same_run_twice(run_app: Callable[..., Any]) -> None:
     }
     server = apps.strategy_server(rounds=2, fraction_train=0.5, fraction_evaluate=0.5)
     runs = [
-        run_app(server, apps.torch_client(seeded=False), {"devices": section}) for _ in range(2)
+        run_app(
+            server, apps.torch_client(seeded=False), {"task": {"clients": 3}, "devices": section}
+        )
+        for _ in range(2)
     ]
     assert runs[0].dispatches.equals(runs[1].dispatches)
     assert runs[0].metrics.equals(runs[1].metrics)

@@ -15,6 +15,8 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.flower.grid import Nodes
+from fedsim.flower.running import App, execute
+from fedsim.flower.settings import load_devices
 from tests.flower import apps
 from tests.simulation.harness import online_bundle
 
@@ -108,8 +110,14 @@ def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
 def test_same_weights_as_flowers_engine(run_app: Callable[..., Any], name: str) -> None:
     """On equal devices that are always online, every strategy ends with the same bits as in Flower's simulation."""
     results: list[Any] = []
+    # Flower's engine starts the ServerApp before it has registered all nodes.
     server = apps.strategy_server(
-        apps.STRATEGIES[name], sort=True, results=results, fraction_evaluate=0.0
+        apps.STRATEGIES[name],
+        sort=True,
+        results=results,
+        fraction_evaluate=0.0,
+        min_train_nodes=4,
+        min_available_nodes=4,
     )
     run_app(server, apps.torch_client())
     flowers_own_engine(server, apps.torch_client(), Nodes.make(4, 0, {}))
@@ -180,6 +188,29 @@ def test_wrong_use_gives_one_message(run_app: Callable[..., Any]) -> None:
     with pytest.raises(UserError, match="took no step of a PyTorch optimizer") as caught:
         run_app(apps.sklearn_server(), apps.sklearn_client())
     assert "devices.compute.unit=example" in str(caught.value)
+
+
+def test_users_code_can_be_refused(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App.read(checkout / "fedsim" / "bundled" / "templates" / "flower")
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "1")
+    with pytest.raises(UserError, match=r"digits_app/server_app may not run"):
+        execute(app, load_devices(None, "x"))
+
+
+def test_a_folder_without_an_app(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"not a Flower app: Cannot find pyproject\.toml"):
+        App.read(tmp_path)
+
+
+def test_the_configuration_of_an_app(checkout: Path) -> None:
+    folder = checkout / "fedsim" / "bundled" / "templates" / "flower"
+    app = App.read(folder, "num-server-rounds=3 learning-rate=0.5")
+    assert app.run_config["num-server-rounds"] == 3
+    assert app.run_config["learning-rate"] == 0.5
+    assert app.run_config["local-epochs"] == 2
+    with pytest.raises(UserError, match="'rounds' is not present") as caught:
+        App.read(folder, "rounds=3")
+    assert "num-server-rounds" in str(caught.value)
 
 
 def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: Callable[..., Any]) -> None:

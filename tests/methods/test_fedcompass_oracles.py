@@ -1,7 +1,9 @@
 """The worked traces of FedCompass (card of the method, section 9.3): every event, and the model after it.
 
 Clients are counted from 1 as in the paper. Step times are seconds, there is no network, and linear clients change the
-model by -lr x steps x slope. Where several versions are made at one instant, the model is read after the last.
+model by -lr x steps x slope. Updates that arrive at one instant are handled in order of dispatch, each to its end: in
+another order the groups after a tie, and with them the traces, differ. Where several versions are made at one instant,
+the model is read after the last.
 """
 
 from __future__ import annotations

@@ -50,6 +50,15 @@ def told(method: str, **params: Any) -> tuple[FloatArray, FloatArray]:
     return played.state("shared" if "shared" in learner.server else "model"), models
 
 
+def phases(first: float, second: float, steps: int) -> tuple[int, int]:
+    """Steps of two phases one after the other, of which ``steps`` of 3 local steps have the time."""
+    whole = math.ceil(3 * first), math.ceil(3 * second)
+    if steps == 3:
+        return whole
+    time = math.floor(steps * (first + second))
+    return min(time, whole[0]), max(0, time - whole[0])
+
+
 def share(clients: list[int], weights: str) -> FloatArray:
     raw = SAMPLES[clients] if weights == "samples" else np.ones(len(clients))
     return raw / raw.sum()
@@ -114,9 +123,10 @@ def test_alternating_training(method: str, params: Any, ratio: float, weights: s
         ends = []
         for i, steps in round_:
             x = np.concatenate([u, own[i]])
-            for _ in range(math.ceil(ratio * steps)):
+            on_personal, on_shared = phases(ratio, 1, steps)
+            for _ in range(on_personal):
                 x[V] = x[V] - RATE * gradient(i, x)[V]
-            for _ in range(steps):
+            for _ in range(on_shared):
                 x[U] = x[U] - RATE * gradient(i, x)[U]
             own[i] = x[V].copy()
             ends.append(x[U].copy())
@@ -139,10 +149,11 @@ def test_ditto(attraction: float, ratio: float, weights: str) -> None:
         ends = []
         for i, steps in round_:
             x = w
-            for _ in range(steps):
+            on_global, on_personal = phases(1, ratio, steps)
+            for _ in range(on_global):
                 x = x - RATE * gradient(i, x)
             ends.append(x)
-            for _ in range(math.ceil(ratio * steps)):
+            for _ in range(on_personal):
                 own[i] = own[i] - RATE * (gradient(i, own[i]) + attraction * (own[i] - w))
         w = share([i for i, _ in round_], weights) @ np.array(ends)
         versions.append(w)

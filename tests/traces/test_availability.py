@@ -428,7 +428,7 @@ def plain_draw(index, stream, k, t_ns, busy, draw, everybody):
     listed = [c for c in every if index.next_online(c, start_ns) < start_ns + bin_ns]
     acceptable = [c for c in every if index.is_online(c, t_ns) and not busy[c]]
     attempts = 64 if k == 1 else 64 + 8 * k if 4 * k < len(listed) else 0
-    probes = [int(stream.uniform(0, (1 << 41) + k) * index.clients) for k in range(1024)]
+    probes = [int(stream.uniform(0, (1 << 41) + k) * index.clients) for k in range(256)]
     share = np.mean([index.is_online(client, start_ns) for client in probes])
     if everybody and share >= 0.05:
         listed = every
@@ -505,7 +505,7 @@ def test_everybody_and_lists_are_drawn_from_with_the_same_distribution():
 def test_a_large_population_is_swept_only_if_few_are_online(online, monkeypatch):
     length = int(online * 1_000_000)
     bundle = bundle_of([{"window": (0, 1_000_000), "intervals": [(0, length)]}])
-    clients = 1 << 14
+    clients = OnlineSampler._LARGE
     shifts = np.arange(clients) * (1_000_000_000 // clients)
     index = AvailabilityIndex.from_bundle(bundle, np.zeros(clients, np.int64), shifts)
     swept = []

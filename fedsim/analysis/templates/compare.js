@@ -39,10 +39,11 @@
       return { metric, axis, x, series, asked: metric.key === view.metric && axis.key === view.against };
     };
     /* The range of the late part of the curves, if the early part would press it together. */
-    const late = (x, series) => {
+    const late = (x, series, bands) => {
       const from = x[0] + 0.15 * (x.at(-1) - x[0]);
-      const lists = series.map((s) => s.values.filter((value, index) => value !== null && x[index] >= from));
-      const all = series.flatMap((s) => s.values.filter((value) => value !== null)), rest = lists.flat();
+      const lists = series.flatMap((s) => [s.values, ...(bands && s.low ? [s.low, s.high] : [])]);
+      const rest = lists.flatMap((list) => list.filter((value, index) => value !== null && x[index] >= from));
+      const all = lists.flatMap((list) => list.filter((value) => value !== null));
       if (!rest.length) return null;
       const [low, high, first, last] = [Math.min(...rest), Math.max(...rest), Math.min(...all), Math.max(...all)];
       const room = 0.06 * (high - low);
@@ -53,8 +54,8 @@
       named("curves");
       const { metric, axis, x, series, asked } = chosen();
       const shown = series.filter((s) => !s.hidden);
-      const focus = asked && view.ylim ? view.ylim : late(x, shown);
-      byId("focus").disabled = !focus;
+      const focus = asked && view.ylim ? view.ylim : late(x, shown, byId("bands").checked);
+      byId("focus").parentElement.style.display = focus ? "" : "none";
       const used = focus && byId("focus").checked ? focus : null;
       byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not in the figure; clear “late range” to see them.` : "";
       curves(host("curves"), finding("curves"), {

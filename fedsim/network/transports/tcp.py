@@ -7,11 +7,12 @@ seconds on the link, initial window w0, and N segments in all:
   acknowledgments do not slow it). Round k sends w0 2^k segments and begins max(R, w0 2^(k-1) s) after round k - 1. So a
   transfer that is never limited by the window takes ``N s + sum_k max(0, R - w0 2^k s)`` plus one latency, which is the
   latency with static windows of Kurose and Ross, *Computer Networking*, section 3.7.
-- **Loss** at rate p ends slow start with probability ``P = 1 - (1 - p)^N``, then after an expected
-  ``1 / p - N (1 - P) / P`` segments (Cardwell, Savage and Anderson, *Modeling TCP latency*, INFOCOM 2000, equation 5)
-  and the window that is under way until the sender notices. Cubic leaves slow start when the link is full (HyStart, RFC
-  9406), reno when the queue in front of it is. The course is that with a loss if P is near 1; else that
-  without, and P times the difference passes as a pause, so that the mean is right.
+- **Loss** at rate p ends slow start with probability ``P = 1 - (1 - p)^N``, after a geometric number of segments
+  (Cardwell, Savage and Anderson, *Modeling TCP latency*, INFOCOM 2000, section III) and the window that is under way
+  until the sender notices. Cubic leaves slow start when the link is full (HyStart, RFC 9406), reno when the queue in
+  front of it is. The course is that of the median first loss if P is near 1, else that without loss; what the mean over
+  the distribution takes longer passes as a pause.
+- **Queues** of shared links make a round longer by ``buffer`` R at most: while others fill the queue, by all of it.
 - **After the first loss** the window falls and grows as its congestion control says, with a loss every 1 / p segments,
   until the rate has come down to the steady rate:
 
@@ -28,8 +29,10 @@ seconds on the link, initial window w0, and N segments in all:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -46,6 +49,7 @@ _RENO_FRIENDLY = 3 * (1 - _CUBIC_BETA) / (1 + _CUBIC_BETA)  # RFC 9438, section 
 _LEAST_TIMEOUT_S = 0.2  # added to the smoothed round-trip time (Linux: TCP_RTO_MIN)
 _INITIAL_TIMEOUT_S = 1.0  # RFC 6298
 _SURELY = 0.95  # probability of a loss from which on the course is that with a loss
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of the first loss that stand for all
 
 
 class TcpParams(Parameters):
@@ -62,7 +66,7 @@ class TcpParams(Parameters):
     """Largest window, the smaller of the send and receive buffers; default: never limiting."""
     buffer: float = Field(1.0, ge=0)
     """Queue in front of the narrowest link, in bandwidth-delay products: a window grows to the product and the queue at
-    most."""
+    most, and a round trip is longer by the queue where other transfers fill it."""
     segment: int = Field(1448, ge=1)
     """Payload of a full segment in bytes: 1500 minus IPv4 and TCP headers with timestamps."""
     header: int = Field(52, ge=0)
@@ -79,41 +83,48 @@ class Tcp(Transport):
 
     def course(self, size_bytes: float, connection: Connection) -> Course:
         """Slow start until the window or the first expected loss limits it, then the steady rate."""
-        params = self.params
-        segments = math.ceil(size_bytes / params.segment)
-        wire_bytes = size_bytes + segments * params.header
-        packet_bytes = min(size_bytes, params.segment) + params.header
-        round_ns = self._round_ns(packet_bytes, connection)
-        loss = connection.loss
-        setup_ns = 0
-        if params.connection == "new":
-            setup_ns = self._round_ns(params.header, connection)
-            setup_ns += _retries_ns(loss, connection.back_loss)
-        if round_ns >= NEVER or not segments:
-            return Course(wire_bytes, min(setup_ns, NEVER))
-        transfer = _Transfer(
-            params, wire_bytes, segments, setup_ns, round_ns, connection.rate_bps, loss
-        )
-        without_loss = transfer.course(segments, ())
-        if loss <= 0:
-            return without_loss
-        lossy = -math.expm1(segments * math.log1p(-loss))
-        first_loss = 1 / loss - segments * (1 - lossy) / lossy
-        with_loss = transfer.after_loss(first_loss)
-        if lossy >= _SURELY:
-            return with_loss
-        difference_s = with_loss.alone_s(connection.rate_bps) - without_loss.alone_s(
-            connection.rate_bps
-        )
-        return transfer.course(segments, (), max(0, round(lossy * difference_s * NS_PER_S)))
+        return _course(self.params, size_bytes, connection)
 
-    def _round_ns(self, packet_bytes: float, connection: Connection) -> int:
-        """Time from the start of a packet to its acknowledgment, on idle links."""
-        if connection.rate_bps <= 0 or connection.back_bps <= 0:
-            return NEVER
-        wire_ns = packet_bytes * BIT_NS_PER_BYTE / connection.rate_bps
-        wire_ns += self.params.header * BIT_NS_PER_BYTE / connection.back_bps
-        return min(connection.rtt_ns + round(wire_ns), NEVER) if wire_ns < NEVER else NEVER
+
+@functools.lru_cache(maxsize=1 << 16)
+def _course(params: TcpParams, size_bytes: float, connection: Connection) -> Course:
+    segments = math.ceil(size_bytes / params.segment)
+    wire_bytes = size_bytes + segments * params.header
+    packet_bytes = min(size_bytes, params.segment) + params.header
+    round_ns = _round_ns(params, packet_bytes, connection)
+    loss, rate_bps = connection.loss, connection.rate_bps
+    setup_ns = 0
+    if params.connection == "new":
+        setup_ns = _round_ns(params, params.header, connection)
+        setup_ns += _retries_ns(loss, connection.back_loss)
+    if round_ns >= NEVER or not segments:
+        return Course(wire_bytes, min(setup_ns, NEVER))
+    transfer = _Transfer(params, wire_bytes, segments, setup_ns, round_ns, rate_bps, loss)
+    without_loss = transfer.course(segments, ())
+    if loss <= 0:
+        return without_loss
+    lossy = -math.expm1(segments * math.log1p(-loss))
+    # An early first loss costs more than a late one saves, so the mean is over its whole distribution.
+    courses = [
+        transfer.after_loss(math.log1p(-share * lossy) / math.log1p(-loss)) for share in _SHARES
+    ]
+    mean_s = sum(course.alone_s(rate_bps) for course in courses) / len(courses)
+    if lossy >= _SURELY:
+        usual, more_s = courses[len(courses) // 2], mean_s
+    else:
+        usual = without_loss
+        more_s = lossy * mean_s + (1 - lossy) * without_loss.alone_s(rate_bps)
+    more_s -= usual.alone_s(rate_bps)
+    return replace(usual, pause_ns=usual.pause_ns + max(0, round(more_s * NS_PER_S)))
+
+
+def _round_ns(params: TcpParams, packet_bytes: float, connection: Connection) -> int:
+    """Time from the start of a packet to its acknowledgment, on idle links."""
+    if connection.rate_bps <= 0 or connection.back_bps <= 0:
+        return NEVER
+    wire_ns = packet_bytes * BIT_NS_PER_BYTE / connection.rate_bps
+    wire_ns += params.header * BIT_NS_PER_BYTE / connection.back_bps
+    return min(connection.rtt_ns + round(wire_ns), NEVER) if wire_ns < NEVER else NEVER
 
 
 class _Transfer:
@@ -157,6 +168,8 @@ class _Transfer:
             self._round_ns,
             tuple((count * size, rate * size * 8) for count, rate in stages),
             pause_ns,
+            self._link * size * 8,
+            round(self._params.buffer * self._round_ns),
         )
 
     def after_loss(self, first_loss: float) -> Course:

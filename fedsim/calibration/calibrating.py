@@ -1,0 +1,201 @@
+"""The calibration of a log: estimates, bundle, scenario, comparison and cross-validation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
+from fedsim.calibration.log import clients_in_order, read_log
+from fedsim.calibration.prediction import (
+    Prediction,
+    fitting_rounds,
+    predict,
+    simulated_log,
+)
+from fedsim.composition.assembly import assemble
+from fedsim.errors import UserError
+from fedsim.network.base import Direction
+from fedsim.network.transport import Transport
+from fedsim.network.transports.fluid import Fluid
+from fedsim.parameters import Parameters
+from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a log says of its devices, and how well that predicts the log.
+
+    Attributes:
+        log: the dispatches.
+        estimates: of all of the log.
+        scenario: the scenario on the estimates, as plain data; None without a scenario.
+        distributions: logged and simulated values by quantity; empty without a scenario.
+        predictions: of the rounds after the first fifth; empty without a scenario or rounds.
+        flags: what the log cannot identify.
+    """
+
+    log: pd.DataFrame
+    estimates: Estimates
+    scenario: dict[str, Any] | None
+    distributions: dict[str, tuple[list[float], list[float]]]
+    predictions: list[Prediction]
+    flags: tuple[str, ...]
+
+
+def calibrate(
+    path: Path, bundle: Path, scenario: LoadedScenario | None = None, *, overwrite: bool = False
+) -> Calibration:
+    """Calibrate devices from a log and write them as a trace bundle.
+
+    Args:
+        path: the log: CSV, Parquet, or a run folder.
+        bundle: folder of the new bundle.
+        scenario: what the log's run did; it makes a simulation on the estimates possible.
+        overwrite: replace a bundle that is there.
+
+    Raises:
+        UserError: the log cannot be read, or does not fit the scenario.
+    """
+    log = read_log(path)
+    clients = clients_in_order(log)
+    assumptions = Assumptions(Fluid(Parameters()))
+    flags: list[str] = []
+    shares_links = False
+    if scenario is not None:
+        clients, assumptions, shares_links = known(scenario, clients, str(path))
+    estimates = estimate(log, clients, assumptions)
+    flags += estimates.flags
+    if shares_links:
+        flags.append(
+            "The scenario's links are shared: a log shows rates that include the sharing, so the links stay as the"
+            " scenario has them."
+        )
+    to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
+    data, distributions, predictions = None, {}, []
+    if scenario is None:
+        flags.append(
+            "Without --scenario there is no simulation, so nothing is compared or predicted."
+        )
+    else:
+        data = calibrated(scenario, bundle, estimates, shares_links)
+        simulated = simulated_log(load_scenario_dict(data, bundle.parent))
+        distributions = {
+            name: (_values(log, one, other), _values(simulated, one, other))
+            for name, one, other in (
+                ("download (s)", "start_s", "downloaded_s"),
+                ("local steps (s)", "downloaded_s", "computed_s"),
+                ("upload (s)", "computed_s", "end_s"),
+                ("dispatch to arrival (s)", "start_s", "end_s"),
+            )
+        }
+        distributions = {name: pair for name, pair in distributions.items() if all(pair)}
+        fitted = fitting_rounds(log)
+        if fitted:
+            rounds = sorted(log["round"].dropna().unique())[:fitted]
+            first = estimate(log[log["round"].isin(rounds)], clients, assumptions)
+            script = _script(log, clients)
+
+            def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
+                replicate = calibrated(scenario, folder, drawn, shares_links)
+                replicate["seed"] = seed
+                if scenario.scenario.server.schedule.name == "sync":
+                    replicate["server"]["selection"] = {"name": "scripted", "rounds": script}
+                    # The last round of the log has no successor to measure it by.
+                    replicate["stop"] = {"rounds": len(script)}
+                return load_scenario_dict(replicate, bundle.parent)
+
+            predictions = predict(log, first, scenario_of)
+        else:
+            flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
+    return Calibration(log, estimates, data, distributions, predictions, tuple(flags))
+
+
+def known(
+    scenario: LoadedScenario, clients: list[str], where: str
+) -> tuple[list[str], Assumptions, bool]:
+    """The clients, what the scenario says about them, and whether their links are shared."""
+    with scenario.locating_errors():
+        assembly = assemble(scenario, timing_only=True)
+    population, network = assembly.population, assembly.population.network
+    count = population.clients
+    if len(clients) > count:
+        raise UserError(
+            f"the log has {len(clients)} clients, the scenario {count}",
+            where=where,
+            hint="give the scenario of the run that made the log",
+        )
+    if all(name.isdigit() and int(name) < count for name in clients):
+        clients = [str(number) for number in range(count)]
+    else:
+        clients += [f"unseen-{number}" for number in range(count - len(clients))]
+    down, up = assembly.rules.traffic_bytes
+    transport: Transport = scenario.scenario.devices.network.params.transport.create()
+    every = range(count)
+    latency_s = np.array([network.latency_ns(one) / 1e9 for one in every])
+    transfers_s = np.array(
+        [
+            network.nominal_wire_s(one, Direction.DOWN, down)
+            + network.nominal_wire_s(one, Direction.UP, up)
+            for one in every
+        ]
+    )
+    assumptions = Assumptions(
+        transport,
+        latency_s,
+        transfers_s + 2 * latency_s,
+        float(down),
+        float(up),
+        assembly.world.work.steps.astype(float),
+    )
+    return clients, assumptions, scenario.scenario.devices.network.name == "shared"
+
+
+def calibrated(
+    scenario: LoadedScenario, bundle: Path, estimates: Estimates, shares_links: bool
+) -> dict[str, Any]:
+    """The scenario with its devices replaced by the estimates, as plain data."""
+    data: dict[str, Any] = scenario.resolved()
+    devices = data["devices"]
+    devices["compute"] = {
+        "name": "trace",
+        "trace": str(bundle.resolve()),
+        "jitter": {"name": "lognormal", "cv": estimates.jitter_cv},
+    }
+    if estimates.online and devices["availability"]["name"] == "always":
+        devices["availability"] = {
+            **devices["availability"],
+            "name": "trace",
+            "trace": str(bundle.resolve()),
+        }
+    if estimates.knows_links and not shares_links:
+        before = devices["network"]
+        devices["network"] = {
+            "name": "static",
+            "trace": str(bundle.resolve()),
+            "latency": "bundle",
+            "down": "bundle",
+            "up": "bundle",
+            "variation": "bundle" if any(estimates.rate_cv) else 0.0,
+            "transport": before.get("transport", "fluid"),
+            "loss": before.get("loss", 0.0),
+        }
+    return data
+
+
+def _script(log: pd.DataFrame, clients: list[str]) -> list[list[int]]:
+    """The clients of each round of the log."""
+    number = {name: index for index, name in enumerate(clients)}
+    rounds = log.dropna(subset=["round"]).groupby("round")["client"]
+    return [sorted({number[name] for name in names}) for _, names in rounds]
+
+
+def _values(log: pd.DataFrame, start: str, end: str) -> list[float]:
+    values: list[float] = (log[end] - log[start]).dropna().tolist()
+    return values

@@ -1,0 +1,124 @@
+"""Logs of real runs: one row per dispatch, from CSV, Parquet or a run folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedsim.errors import UserError
+
+_NAMES = {
+    "client": ("client", "client_id", "device", "device_id"),
+    "start_s": ("start", "start_s", "dispatched", "dispatched_s"),
+    "downloaded_s": ("downloaded", "downloaded_s", "download_end", "download_end_s"),
+    "computed_s": ("computed", "computed_s", "compute_end", "compute_end_s"),
+    "end_s": ("end", "end_s", "arrived", "arrived_s", "upload_end", "upload_end_s"),
+    "ended_s": ("ended", "ended_s"),
+    "steps": ("steps", "steps_done", "local_steps"),
+    "bytes_down": ("bytes_down", "download_bytes"),
+    "bytes_up": ("bytes_up", "upload_bytes"),
+    "round": ("round", "server_round"),
+    "outcome": ("outcome",),
+}
+_REQUIRED = ("client", "start_s", "end_s")
+_INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
+COLUMNS = ", ".join(names[0] for names in _NAMES.values())
+
+
+def read_log(path: Path) -> pd.DataFrame:
+    """The dispatches of a log, in order of their start, with columns as in :data:`COLUMNS`.
+
+    Instants are seconds from the first start; what the log does not say is NaN. ``client`` is text.
+
+    Raises:
+        UserError: the file cannot be read, lacks a column, or holds values that are no times.
+    """
+    if (path / "run.json").exists():
+        from fedsim.analysis.run import load_run
+
+        table = load_run(path).dispatches
+    elif path.suffix == ".parquet":
+        table = _read(path, pd.read_parquet)
+    elif path.suffix == ".csv":
+        table = _read(path, pd.read_csv)
+    else:
+        raise UserError(
+            "is not a log",
+            where=str(path),
+            hint="give a .csv or .parquet file with one row per dispatch, or a run folder",
+        )
+    return _normalized(table, str(path))
+
+
+def _read(path: Path, reader: object) -> pd.DataFrame:
+    try:
+        table: pd.DataFrame = reader(path)  # type: ignore[operator]
+    except FileNotFoundError:
+        raise UserError("there is no such file", where=str(path)) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot be read: {error}", where=str(path)) from error
+    return table
+
+
+def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
+    log = pd.DataFrame(index=table.index)
+    for name, spellings in _NAMES.items():
+        spelling = next((each for each in spellings if each in table.columns), None)
+        if spelling is not None:
+            column = table[spelling]
+        elif name in _REQUIRED:
+            raise UserError(
+                f"the log has no column {name.removesuffix('_s')}",
+                where=where,
+                hint=f"it needs client, start and end, and is better with the others of: {COLUMNS}",
+            )
+        else:
+            column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
+        if name in _INSTANTS:
+            column = _seconds(column, name, where)
+        log[name] = column
+    log["client"] = log["client"].astype(str)
+    origin_s = log["start_s"].min()
+    for name in _INSTANTS:
+        log[name] -= origin_s
+    backwards = (log["end_s"] < log["start_s"]).to_numpy()
+    if backwards.any():
+        row = int(backwards.argmax())
+        raise UserError(
+            f"row {row + 1} ends before it starts ({int(backwards.sum())} rows in all)",
+            where=where,
+            hint="start and end are instants of one clock, in seconds or as ISO 8601 timestamps",
+        )
+    if not log["end_s"].notna().any():
+        raise UserError("no dispatch of the log ended", where=where)
+    return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
+
+
+def _seconds(column: pd.Series, name: str, where: str) -> pd.Series:
+    """Instants in seconds, from numbers or timestamps."""
+    if pd.api.types.is_numeric_dtype(column):
+        return column.astype(float)
+    try:
+        instants = pd.to_datetime(column, utc=True, format="ISO8601")
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"the column {name.removesuffix('_s')} holds values that are not times: {error}",
+            where=where,
+            hint="give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z",
+        ) from None
+    seconds: pd.Series = (instants - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+    return seconds
+
+
+def clients_in_order(log: pd.DataFrame) -> list[str]:
+    """The names of the log's clients, numbers in their order."""
+    return sorted(
+        log["client"].unique(),
+        key=lambda name: [
+            (0, int(part), "") if part.isdigit() else (1, 0, part)
+            for part in re.split(r"(\d+)", name)
+        ],
+    )

@@ -1,0 +1,153 @@
+"""Cross-validation: fit on the first fifth of the rounds, predict the rest, and count how often the bands hold."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedsim.calibration.estimates import Estimates, horizon_s, to_bundle
+from fedsim.composition.assembly import assemble, build_server
+from fedsim.outcomes import Outcome
+from fedsim.runs.schema import DISPATCHES
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.timeline import Aggregate
+
+BAND = 0.9
+REPLICATES = 40
+_FIT = 0.2
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted and logged values of one quantity, one row per round or one in all.
+
+    Attributes:
+        name: the quantity.
+        logged: the log's values.
+        low, middle, high: the 5 %, 50 % and 95 % quantiles of the predictions.
+    """
+
+    name: str
+    logged: list[float]
+    low: list[float]
+    middle: list[float]
+    high: list[float]
+
+    @property
+    def coverage(self) -> float:
+        """Share of the logged values that lie within their band."""
+        inside = [
+            low - _close(low) <= value <= high + _close(high)
+            for value, low, high in zip(self.logged, self.low, self.high, strict=True)
+        ]
+        return float(np.mean(inside)) if inside else math.nan
+
+
+def _close(value: float) -> float:
+    return 1e-9 * max(abs(value), 1.0)
+
+
+@dataclass
+class _Rows:
+    """Keeps the rows of a simulation in memory."""
+
+    dispatches: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def append_dispatch(self, *values: Any) -> None:
+        """Record a dispatch."""
+        self.dispatches.append(values)
+
+    def append_aggregation(self, aggregate: Aggregate) -> None:
+        """Versions are not needed."""
+
+
+def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
+    """The dispatches of a simulation, as a log."""
+    rows = _Rows()
+    build_server(assemble(loaded, timing_only=True), None, rows).run()
+    table = pd.DataFrame(rows.dispatches, columns=DISPATCHES.schema.names)
+    log = pd.DataFrame(
+        {
+            "client": table["client_id"].astype(str),
+            "start_s": table["dispatched_s"],
+            "downloaded_s": table["downloaded_s"],
+            "computed_s": table["computed_s"],
+            "end_s": table["arrived_s"],
+            "ended_s": table["ended_s"],
+            "steps": table["steps_done"],
+            "bytes_down": table["bytes_down"],
+            "bytes_up": table["bytes_up"],
+            "round": table["round"],
+            "outcome": [Outcome(value).label for value in table["outcome"]],
+        }
+    )
+    return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
+
+
+def round_durations_s(log: pd.DataFrame) -> pd.Series:
+    """Time from the first dispatch of each round to that of the next; the last round has none."""
+    starts = log.groupby("round")["start_s"].min().sort_index()
+    return starts.diff().shift(-1).dropna()
+
+
+def fitting_rounds(log: pd.DataFrame) -> int:
+    """How many rounds, from the first, the cross-validation fits on; 0 if the log has too few."""
+    rounds = log["round"].dropna().nunique()
+    return math.ceil(rounds * _FIT) if rounds >= 5 else 0
+
+
+def predict(
+    log: pd.DataFrame,
+    fitted: Estimates,
+    scenario_of: Callable[[Path, Estimates, int], LoadedScenario],
+    replicates: int = REPLICATES,
+) -> list[Prediction]:
+    """Predict the rounds after the fit, with the clients that the log has in each, and compare.
+
+    Args:
+        log: the whole log.
+        fitted: the estimates from its first rounds.
+        scenario_of: the scenario on a bundle of estimates, with a seed; its selection repeats the log's.
+        replicates: simulations, each with another draw of the estimates within their errors.
+    """
+    first = sorted(log["round"].dropna().unique())[fitting_rounds(log)]
+    generator = np.random.default_rng(0)
+    runs = []
+    for seed in range(replicates):
+        estimates = fitted.perturbed(generator)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "bundle"
+            to_bundle(estimates, "replicate", "cross-validation", horizon_s(log)).write(path)
+            runs.append(simulated_log(scenario_of(path, estimates, seed)))
+    quantities: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+        "duration of a round (s)": lambda each: _after(round_durations_s(each), first),
+        "total time (s)": lambda each: pd.Series([_after(round_durations_s(each), first).sum()]),
+        "late clients per round": lambda each: _after(
+            (each["outcome"] == "late").groupby(each["round"]).sum().iloc[:-1], first
+        ),
+    }
+    result = []
+    for name, quantity in quantities.items():
+        logged = quantity(log)
+        drawn = [quantity(run).reindex(logged.index) for run in runs]
+        table = np.array([series.to_numpy(float) for series in drawn])
+        if not logged.size or np.isnan(table).all():
+            continue
+        low, middle, high = np.nanquantile(table, [(1 - BAND) / 2, 0.5, (1 + BAND) / 2], axis=0)
+        result.append(
+            Prediction(
+                name, logged.astype(float).tolist(), low.tolist(), middle.tolist(), high.tolist()
+            )
+        )
+    return result
+
+
+def _after(values: pd.Series, first: float) -> pd.Series:
+    return values[values.index >= first]

@@ -1,0 +1,81 @@
+"""``fedsim calibrate``: a trace bundle from the log of a real run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from fedsim.cli.options import json_option
+
+
+@click.command(name="calibrate")
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option(
+    "--scenario",
+    type=click.Path(path_type=Path),
+    help="What the run did; it is then simulated on the calibrated devices. A run folder brings its own.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "bundle",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder of the new trace bundle; its page and scenario go beside it.",
+)
+@click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
+@json_option
+def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json: bool) -> None:
+    """Estimate devices from LOG and write them as a trace bundle.
+
+    LOG is a CSV or Parquet file with one row per dispatch, or a run folder. It needs the columns client, start and end
+    (seconds or ISO 8601 timestamps), and is better with downloaded and computed (the ends of the download and of the
+    local steps), steps, bytes_down, bytes_up, round and outcome.
+
+    Writes the bundle, a page (BUNDLE.html) that compares simulation and log, and with a scenario the calibrated
+    scenario (BUNDLE.yaml).
+    """
+    from fedsim.calibration import calibrate
+    from fedsim.calibration.page import summary, write_calibration_page
+    from fedsim.durable import write_text
+    from fedsim.scenario.loading import load_scenario
+    from fedsim.scenario.writing import to_yaml
+
+    own = log / "scenario.yaml"
+    if scenario is None and (log / "run.json").exists() and own.exists():
+        scenario = own
+    loaded = None if scenario is None else load_scenario(scenario)
+    result = calibrate(log, bundle, loaded, overwrite=force)
+    # with_name, not with_suffix: the name of a bundle may have dots.
+    page, calibrated = (bundle.with_name(f"{bundle.name}.{end}") for end in ("html", "yaml"))
+    write_calibration_page(result, page)
+    if result.scenario is not None:
+        write_text(calibrated, to_yaml(result.scenario))
+    coverage = {each.name: each.coverage for each in result.predictions}
+    if as_json:
+        document = {
+            "bundle": str(bundle),
+            "page": str(page),
+            "scenario": str(calibrated) if result.scenario is not None else None,
+            "summary": dict(summary(result)),
+            "coverage": coverage,
+            "flags": list(result.flags),
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for name, value in summary(result):
+        console.print(f"{name}: {value}")
+    for name, share in coverage.items():
+        console.print(
+            f"90 % band of the {name} holds {share:.0%} of the rounds left out of the fit"
+        )
+    for flag in result.flags:
+        console.print(flag, style="yellow")
+    console.print(f"bundle: {bundle}")
+    if result.scenario is not None:
+        console.print(f"scenario: {calibrated}")
+    console.print(f"page: {page}")

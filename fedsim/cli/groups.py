@@ -1,0 +1,24 @@
+"""Groups of commands. This module imports nothing large, so that ``fedsim --help`` is quick."""
+
+from __future__ import annotations
+
+import click
+
+from fedsim.errors import nearest
+
+
+class Suggesting(click.Group):
+    """A group of commands that suggests the nearest one for a name it does not know."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"there is no command '{args[0]}'; {nearest(args[0], known)}"
+                f"see {ctx.command_path} --help",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,105 @@
+"""Progress: shares by hand, time left at a constant pace, and what a folder shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.runs import RunFolder
+from fedsim.runs import progress as module
+from fedsim.runs.folder import Status
+from fedsim.runs.progress import KILLED, Pace, share_done, snapshot
+
+SCENARIO: dict[str, Any] = {
+    "task": {
+        "dataset": "digits",
+        "partition": {"name": "dirichlet", "alpha": 0.5, "clients": 8},
+        "model": "linear",
+    },
+    "training": {"local_steps": 2, "verify": "eager"},
+    "devices": {
+        "compute": {"name": "values", "step": "1s"},
+        "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+    },
+    "stop": {"rounds": 4},
+}
+
+
+def test_the_share_is_that_of_the_limit_that_is_nearest() -> None:
+    stop = {"simulated_time": 100.0, "rounds": 10, "dispatches": None}
+    done = {"simulated_s": 20.0, "rounds": 5, "dispatches": 70, "arrivals": 60}
+    assert share_done(stop, **done) == 0.5
+    assert share_done({"rounds": 4}, **done) == 1.0
+
+
+def test_the_time_left_is_exact_at_a_constant_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 10.0, 20.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    pace = Pace()
+    assert [pace.left_s(share) for share in (0.0, 0.1, 0.2)] == [None, 90.0, 80.0]
+
+
+def interrupt_after(version: int, error: type[BaseException]) -> Any:
+    def on_progress(progress: Any) -> None:
+        if progress.version == version:
+            raise error("on purpose")
+
+    return on_progress
+
+
+def test_a_snapshot_shows_the_run(tmp_path: Path) -> None:
+    run = fedsim.run(SCENARIO, tmp_path / "run")
+    shown = snapshot(run.folder)
+    assert (shown.status, shown.progress.share) == (Status.COMPLETE, 1.0)
+    assert shown.progress.version == 4
+    assert shown.progress.metrics["accuracy"] == run.metrics["accuracy"].iloc[-1]
+
+
+def test_a_run_without_a_process_counts_as_killed(tmp_path: Path) -> None:
+    run = fedsim.run(SCENARIO, tmp_path / "run")
+    run.folder.update_info(status=Status.RUNNING)
+    assert snapshot(run.folder).status == KILLED
+
+
+def test_a_failed_run_is_replaced_and_an_interrupted_one_is_not(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(RuntimeError):
+        fedsim.run(SCENARIO, folder.path, on_progress=interrupt_after(2, RuntimeError))
+    assert folder.read_info()["status"] == Status.FAILED
+    with pytest.raises(KeyboardInterrupt):
+        fedsim.run(SCENARIO, folder.path, on_progress=interrupt_after(2, KeyboardInterrupt))
+    assert folder.read_info()["status"] == Status.INTERRUPTED
+    with pytest.raises(UserError, match="not empty"):
+        fedsim.run(SCENARIO, folder.path)
+
+
+def test_models_are_kept_every_few_versions_also_after_resuming(tmp_path: Path) -> None:
+    scenario = {**SCENARIO, "checkpoint_models": {"every": "2 versions"}}
+    whole = fedsim.run(scenario, tmp_path / "whole")
+    names = ["version-00000002.safetensors", "version-00000004.safetensors"]
+    assert sorted(path.name for path in whole.folder.models.iterdir()) == names
+    assert (whole.folder.models / names[1]).read_bytes() == whole.folder.model.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        fedsim.run(scenario, tmp_path / "run", on_progress=interrupt_after(3, KeyboardInterrupt))
+    resumed = fedsim.resume(tmp_path / "run")
+    for name in names:
+        assert (resumed.folder.models / name).read_bytes() == (
+            whole.folder.models / name
+        ).read_bytes()
+
+
+def test_a_live_page_loads_itself_again_until_the_run_has_ended(tmp_path: Path) -> None:
+    pages = []
+
+    def look(progress: Any) -> None:
+        report = tmp_path / "run" / "report.html"
+        pages.append(report.read_text() if report.exists() else "")
+
+    run = fedsim.run(SCENARIO, tmp_path / "run", live=True, on_progress=look)
+    mark = '<meta http-equiv="refresh" content="10">'
+    assert mark in pages[-1]
+    assert mark not in run.folder.report.read_text()
