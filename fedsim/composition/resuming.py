@@ -63,6 +63,12 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
     """Refuse a scenario that was edited after the run began; name the keys if the original is still there."""
     try:
         folder.require_unchanged(info, folder.scenario)
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror}",
+            where=str(folder.scenario),
+            hint=f"restore it: cp {folder.original_scenario} {folder.scenario}",
+        ) from error
     except UserError:
         try:
             before, now = (

@@ -72,6 +72,11 @@ def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) ->
     assert scenario.read_text() != text
     with pytest.raises(UserError, match=r"training\.optimizer\.lr was 0\.1 and is 0\.2"):
         fedsim.resume(path)
+    scenario.unlink()
+    with pytest.raises(UserError, match="No such file") as caught:
+        fedsim.resume(path)
+    _, original, target = str(caught.value.hint).removeprefix("restore it: ").split()
+    assert (Path(original).read_text(), target) == (text, str(scenario))
     scenario.write_text(text)
     assert fedsim.resume(path).status is Status.COMPLETE
 
