@@ -18,6 +18,8 @@ from tests.docs.pages import blocks, commands, exit_code, working_in
 def test_the_commands_of_a_templates_readme_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "flower":
+        pytest.importorskip("flwr", reason='needs Flower: pip install "fedsim-des[flower]"')
     if name == "lora":
         pytest.importorskip("peft", reason="needs the extra transformers")
         if "FEDSIM_DATA" not in os.environ:
@@ -39,7 +41,8 @@ def test_the_commands_of_a_templates_readme_run(
                     YAML(typ="safe", pure=True).dump(short, path)
                     assert exit_code(text, "-j", "1") == 0
                 else:
-                    short_run = ("-s", "stop.rounds=2") if text.startswith("fedsim run") else ()
+                    runs = text.startswith(("fedsim run", "fedsim flower"))
+                    short_run = ("-s", "stop.rounds=2") if runs else ()
                     assert exit_code(text, *short_run) == 0, text
 
 

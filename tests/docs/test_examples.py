@@ -21,6 +21,7 @@ from fedsim.analysis.report import render
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.learning.metrics import Metric
+from fedsim.methods.base import Method
 from fedsim.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
@@ -38,7 +39,7 @@ from tests.docs.pages import (
 HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Pages that have tests of their own.
-ELSEWHERE = {"adding_a_method.md"}
+ELSEWHERE = {"adding_a_method.md", "extending.md"}
 PAGES = sorted(
     path.relative_to(CHECKOUT)
     for path in [
@@ -178,6 +179,8 @@ def _run_python(block: Block, names: dict[str, Any]) -> None:
         change = f"server.selection={{name: '{part}', cohort: 2}}"
         if issubclass(names[parts[0]], Metric):
             change = f"evaluation.metrics=['{part}']"
+        if issubclass(names[parts[0]], Method):
+            change = f"server.method='{part}'"
         assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", change) == 0
 
 

@@ -122,7 +122,7 @@ def _check_output(
     if not outputs.is_floating_point():
         raise _refusal(
             f"model {model.name} gives numbers of type {outputs.dtype}",
-            "it must give a floating-point score for each class",
+            "it must give floating-point numbers",
         )
 
 

@@ -110,3 +110,18 @@ def test_tokens_that_are_not_codes_are_refused(
     path = save_npz(tmp_path / "own.npz", x=np.array(x * 10), y=np.arange(10) % 3)
     with pytest.raises(UserError, match=message):
         load("npz", path=path, tokens=True)
+
+
+def test_quantities(tmp_path: Path) -> None:
+    y = np.array([0.5, -1.5, 2.0, 7.25, 3.0])
+    np.savez(tmp_path / "own.npz", x=np.ones((5, 2)), y=y)
+    loaded = load("npz", path=tmp_path / "own.npz", target_kind="quantity")
+    assert loaded.kind == "regression"
+    assert sorted([*loaded.train_y, *loaded.test_y]) == sorted(y)
+    with pytest.raises(UserError, match="float64") as refusal:
+        load("npz", path=tmp_path / "own.npz")
+    assert "target_kind: quantity" in str(refusal.value.hint)
+    y[2] = np.nan
+    np.savez(tmp_path / "own.npz", x=np.ones((5, 2)), y=y)
+    with pytest.raises(UserError, match="must be finite"):
+        load("npz", path=tmp_path / "own.npz", target_kind="quantity")
