@@ -17,6 +17,8 @@ from tests.docs.pages import blocks, commands, exit_code, working_in
 def test_the_commands_of_a_templates_readme_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "flower":
+        pytest.importorskip("flwr", reason="the flower template needs the extra flower")
     assert exit_code(f"fedsim init {tmp_path} --template {name}") == 0
     scenario = YAML(typ="safe", pure=True).load((tmp_path / "scenario.yaml").read_text())
     monkeypatch.setenv("COLUMNS", "100")
