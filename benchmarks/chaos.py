@@ -17,6 +17,7 @@ Outcomes: *survived* (the result has the bits of the undisturbed run), *detected
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import multiprocessing
@@ -205,6 +206,8 @@ def read_sweep(path: Path) -> None:
     for opened in sweep.runs:
         read_run(opened.path)
     fedsim.compare(path)
+    # Nothing reads its scenario.yaml but people.
+    sweep.record.require_intact(path, "scenario.yaml")
 
 
 def read_bundle(path: Path) -> None:
@@ -450,9 +453,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         chaos = Chaos(Path(folder), options.seed)
         ends = time.monotonic() + 60 * options.minutes
-        for done in disturb(chaos):
-            if done == options.rounds or (options.rounds is None and time.monotonic() >= ends):
-                break
+        with contextlib.suppress(KeyboardInterrupt):
+            for done in disturb(chaos):
+                if done == options.rounds or (options.rounds is None and time.monotonic() >= ends):
+                    break
         print(chaos.table())
         for note in chaos.notes:
             print(note)

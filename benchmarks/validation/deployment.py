@@ -13,6 +13,7 @@ import resource
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -285,6 +286,8 @@ def _client(
         listener.close()
         net.join(namespace)
         clients.main(number, address, CONGESTION, None if compute is None else compute(number))
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(0)
 

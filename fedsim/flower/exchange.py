@@ -59,8 +59,6 @@ class State(Enum):
     """The server knows that its node is gone."""
     LOST = auto()
     """Nothing comes, and the server does not know."""
-    TAKEN = auto()
-    """The ServerApp has taken the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +146,8 @@ class _ParcelWorkload(Workload):
 
 @dataclass(slots=True, eq=False)
 class _UnderWay:
+    """A message at its node, and whether its download has ended."""
+
     dispatch: Dispatch
     workload: _ParcelWorkload
     downloaded: bool = False

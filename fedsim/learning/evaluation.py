@@ -106,7 +106,7 @@ class SupervisedEvaluator:
         self._test = Samples(task, task.test_x, task.test_y, execution)
         by_device = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
         self._batch = by_device if batch is None else batch
-        self._modules = BoundModules(task, execution.device)
+        self._modules = BoundModules(task, execution)
         offsets = task.client_test_offsets
         self._client_samples = None if offsets is None else np.diff(offsets)
         self._client_test: Samples | None = None

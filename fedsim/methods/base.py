@@ -100,11 +100,18 @@ class Vector:
 
     Attributes:
         name: key in the server state (down) or in :attr:`LocalUpdate.vectors` (up).
-        elements: its length; charged as ``elements`` x bytes of the training dtype.
+        elements: its length.
+        bits: size of an entry as it is sent, such as 8 after quantization; None for that of the training dtype. Only
+            bytes and time depend on it: what is computed with is the tensor that the method returns.
     """
 
     name: str
     elements: int
+    bits: float | None = None
+
+    def size_bytes(self, item_bytes: int) -> float:
+        """Bytes of the vector as it is sent, if an entry of the training dtype has ``item_bytes``."""
+        return self.elements * (item_bytes if self.bits is None else self.bits / 8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,9 @@ class Server(Parameters):
     """Factor on the size of every upload."""
     download_compression: float = Field(default=1.0, gt=0, le=1)
     """Factor on the size of every download."""
+    transfer: Literal["changed", "all"] = "changed"
+    """What a dispatch transfers of a model with frozen parameters or constant buffers: what training changes, and the
+    rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""
 
 
 class Stop(Parameters):

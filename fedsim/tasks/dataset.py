@@ -49,7 +49,7 @@ class Dataset:
     of a model, is computed for the samples of a batch.
 
     Attributes:
-        train_x, test_x: samples, (n, *input_shape), uint8 or float32.
+        train_x, test_x: samples, (n, *input_shape), uint8 or float32; integers if they are tokens.
         train_y, test_y: their labels, (n,) int64 in ``0 .. classes - 1``; float32 quantities for ``regression``.
         classes: number of labels, and of outputs of a model; 1 for ``regression``.
         kind: ``classification``, which becomes ``binary`` if there are two classes; ``next_character`` (samples are
@@ -59,6 +59,7 @@ class Dataset:
         shift: added after scaling, float32, broadcastable to ``input_shape``; None with ``scale`` None.
         train_groups, test_groups: natural group (writer, role, subject, center) of each sample, (n,) int64.
         group_names: names of the groups.
+        tokens: whether samples consist of integer codes, such as characters or tokens, which models get as int64.
     """
 
     name: str
@@ -74,11 +75,14 @@ class Dataset:
     train_groups: npt.NDArray[np.int64] | None = None
     test_groups: npt.NDArray[np.int64] | None = None
     group_names: tuple[str, ...] = ()
+    tokens: bool = False
     _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind == "classification" and self.classes == 2:
             object.__setattr__(self, "kind", "binary")
+        if self.kind == "next_character":
+            object.__setattr__(self, "tokens", True)
         if not self.class_names and self.kind != "regression":
             object.__setattr__(self, "class_names", tuple(map(str, range(self.classes))))
         self._check_split("training", self.train_x, self.train_y, self.train_groups)
@@ -151,6 +155,15 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
         return tuple(self._stored("train_x").shape[1:])
+
+    @property
+    def vocabulary(self) -> int | None:
+        """The largest code of a sample plus one; None if samples are not codes."""
+        if not self.tokens:
+            return None
+        if self.kind == "next_character":
+            return self.classes
+        return 1 + max(int(x.max(initial=0)) for x in (self.train_x, self.test_x))
 
     @property
     def train_classes(self) -> npt.NDArray[np.int64]:

@@ -134,12 +134,13 @@ class ModelComponent(Component, ABC):
         """Numbers in one sample, for models of flattened inputs.
 
         Raises:
-            UserError: samples are sequences of characters.
+            UserError: samples are sequences of characters or tokens.
         """
-        if dataset.kind == "next_character":
+        if dataset.tokens:
+            characters = dataset.kind == "next_character"
             raise self.misfit(
-                "it needs numbers, but samples are sequences of characters",
+                f"it needs numbers, but samples are sequences of {'characters' if characters else 'tokens'}",
                 dataset,
-                "use char_lstm or char_transformer",
+                "use char_lstm or char_transformer" if characters else "use a module of your own",
             )
         return math.prod(dataset.input_shape)

@@ -20,6 +20,7 @@ from fedsim.analysis.report import render
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.learning.metrics import Metric
+from fedsim.methods.base import Method
 from fedsim.parameters import alternatives
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.scenario.model import Scenario
@@ -38,7 +39,7 @@ from tests.docs.pages import (
 HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Pages that have tests of their own.
-ELSEWHERE = {"adding_a_method.md"}
+ELSEWHERE = {"adding_a_method.md", "extending.md"}
 PAGES = sorted(
     path.relative_to(CHECKOUT)
     for path in [
@@ -181,6 +182,8 @@ def _run_python(block: Block, names: dict[str, Any]) -> None:
                 change = f"server.selection={{name: '{reference}', cohort: 2}}"
             elif isinstance(part, type) and issubclass(part, Metric):
                 change = f"evaluation.metrics=['{reference}']"
+            elif isinstance(part, type) and issubclass(part, Method):
+                change = f"server.method='{reference}'"
             else:
                 continue
             assert exit_code(f"fedsim run {_quick_copy()} -o runs/own-part", "-s", change) == 0

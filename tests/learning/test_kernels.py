@@ -22,7 +22,7 @@ from fedsim.learning.kernels import (
     choose,
 )
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS
-from fedsim.learning.kernels.loop import refuse_hidden_randomness
+from fedsim.learning.kernels.loop import BoundModule
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
@@ -30,6 +30,7 @@ from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.models.linear import Linear
+from fedsim.tasks.modules.dropout import KeyedDropout, seed_dropout
 from fedsim.tasks.partition import Partition
 from tests.learning.problems import MODELS, SHAPE, make_training, quadratic_task, supervised_task
 
@@ -354,22 +355,51 @@ def test_what_cannot_be_stacked_is_refused(model: str) -> None:
         choose(task, training, execution, samples, SEED)
 
 
-def test_functional_dropout_is_refused() -> None:
-    class Hidden(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(int(np.prod(SHAPE)), 5)
+class Hidden(torch.nn.Module):
+    """Drops inputs by a function of torch."""
 
-        def forward(self, inputs: Tensor) -> Tensor:
-            dropped: Tensor = torch.nn.functional.dropout(inputs.flatten(1), 0.5, self.training)
-            return self.layer(dropped)  # type: ignore[no-any-return]
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self.function = function
+        self.layer = torch.nn.Linear(int(np.prod(SHAPE)), 5)
 
+    def forward(self, inputs: Tensor) -> Tensor:
+        function = getattr(torch.nn.functional, self.function)
+        dropped: Tensor = function(inputs.flatten(1), 0.5, self.training)
+        return self.layer(dropped)  # type: ignore[no-any-return]
+
+
+def test_random_numbers_that_cannot_be_repeated_are_refused() -> None:
     task = supervised_task("linear")
-    task.module = Hidden()
+    task.module = Hidden("alpha_dropout")
     before = torch.get_rng_state()
+    training = make_training()
+    execution = Execution.of(training)
     with pytest.raises(UserError, match="global random generator"):
-        refuse_hidden_randomness(task)
+        BoundModule(task, execution)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_functional_dropout_is_a_function_of_the_seed() -> None:
+    """As a dropout layer in the same place draws, bit for bit."""
+    task = supervised_task("linear")
+    task.module = Hidden("dropout").train()
+    execution = Execution.of(make_training())
+    bound = BoundModule(task, execution)
+    bound.module.train()
+    inputs = torch.rand(4, *SHAPE, dtype=execution.dtype)
+    before = torch.get_rng_state()
+    bound.seed_dropout(7)
+    outputs = bound.forward(inputs)
+    bound.seed_dropout(7)
+    assert torch.equal(bound.forward(inputs), outputs)
+    assert not torch.equal(bound.forward(inputs), outputs)
+    assert torch.equal(before, torch.get_rng_state())
+    layer = KeyedDropout(0.5)
+    seed_dropout(layer, 7)
+    assert torch.equal(bound.module.layer(layer(inputs.flatten(1))), outputs)
+    bound.module.eval()
+    assert torch.equal(bound.forward(inputs), bound.module.layer(inputs.flatten(1)))
 
 
 class Branching(nn.Module):

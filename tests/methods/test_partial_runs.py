@@ -171,7 +171,7 @@ def test_a_prologue_can_wait_for_clients_that_are_offline(
     scenario["devices"]["availability"] = {"name": "trace", "trace": str(links)}
     run = fedsim.run(scenario, tmp_path / "run")
     assert run.aggregations["contributor_ids"].map(len).to_list()[0] == 2
-    assert run.aggregations["time_s"].to_list()[0] == pytest.approx(70.6, abs=1e-6)
+    assert run.aggregations["time_s"].to_list()[0] == pytest.approx(70.6, abs=0.02)
     assert run.dispatches["version"].to_list() == [0, 0, 1, 1]
 
 

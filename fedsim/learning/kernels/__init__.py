@@ -10,7 +10,7 @@ from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
-from fedsim.learning.kernels.loop import LoopKernel, refuse_hidden_randomness
+from fedsim.learning.kernels.loop import LoopKernel
 from fedsim.learning.kernels.quadratic import QuadraticKernel
 from fedsim.learning.kernels.split_linear import SplitLinearKernel
 from fedsim.learning.kernels.supervised import SupervisedKernel
@@ -74,14 +74,12 @@ def choose(
         kind = LinearStackKernel
     elif by_hand and SplitLinearKernel.fits(task):
         kind = SplitLinearKernel
-    else:
-        refuse_hidden_randomness(task)
-        if vectorized and VmapKernel.fits(task):
-            kind = VmapKernel
-        elif executor == "stacked":
-            raise UserError(
-                f"model {task.model.name} cannot be vectorized over clients",
-                where="training.executor",
-                hint="use 'auto', 'parallel' or 'plain'",
-            )
+    elif vectorized and VmapKernel.fits(task):
+        kind = VmapKernel
+    elif executor == "stacked":
+        raise UserError(
+            f"model {task.model.name} cannot be vectorized over clients",
+            where="training.executor",
+            hint="use 'auto', 'parallel' or 'plain'",
+        )
     return Choice(kind(samples, order), 1 if executor == "plain" else execution.threads)

@@ -41,7 +41,8 @@ class VmapKernel(SupervisedKernel):
 
     def __init__(self, samples: Samples, order: BatchOrder) -> None:
         super().__init__(samples, order)
-        module = copy.deepcopy(self.task.module).to(self.execution.device).train()
+        execution = self.execution
+        module = copy.deepcopy(self.task.module).to(execution.device, execution.dtype).train()
         loss = self.task.loss
 
         def mean_loss(
@@ -83,7 +84,7 @@ class VmapKernel(SupervisedKernel):
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
         """Whether the module has no dropout and no buffers that training changes, and can be vectorized."""
-        if task.layout.buffers or has_dropout(task.module):
+        if task.layout.buffers or has_dropout(task.module) or task.functional_dropout:
             return False
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
@@ -95,7 +96,8 @@ class VmapKernel(SupervisedKernel):
             kernel.function(
                 task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, mean_weights
             )
-        except (RuntimeError, NotImplementedError):
+        # A module that works otherwise may fail here in any way.
+        except Exception:
             return False
         return True
 

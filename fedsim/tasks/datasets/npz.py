@@ -12,7 +12,7 @@ from pydantic import Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
-from fedsim.tasks.reading.arrays import first_not_finite, read_arrays, test_marks
+from fedsim.tasks.reading.arrays import as_tokens, first_not_finite, read_arrays, test_marks
 from fedsim.tasks.reading.files import resolve
 from fedsim.tasks.reading.splitting import held_out, split_dataset
 
@@ -23,6 +23,8 @@ class NpzParameters(Parameters):
     path: Path
     """The file, or a folder. Arrays x, y (and optionally group and is_test): samples, integer labels from 0,
     natural group of each sample, and whether it is a test sample. In a folder they are the files x.npy, y.npy, ..."""
+    tokens: bool = False
+    """The integers of x are codes, such as tokens or characters, which the model gets as int64, from 0."""
     target_kind: TargetKind = "class"
     """What y holds: integer labels, or quantities to be predicted (regression)."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
@@ -35,9 +37,10 @@ class Npz(DatasetComponent):
     """Arrays in an .npz file: ``x`` (n, ...) numbers, ``y`` (n,) targets, optionally ``group`` (n,) and
     ``is_test`` (n,).
 
-    8-bit samples stay as they are and are divided by 255 when used; everything else becomes float32. Instead of a
-    file, ``path`` may be a folder with ``x.npy``, ``y.npy`` and so on. Samples of 8 bits or float32 are then read from
-    the disk as they are needed, and may be larger than memory if all training samples come before the test samples.
+    8-bit samples stay as they are and are divided by 255 when used; everything else becomes float32, except tokens,
+    which stay integers. Instead of a file, ``path`` may be a folder with ``x.npy``, ``y.npy`` and so on. Samples of 8
+    bits or float32 (tokens: also int32 or int64) are then read from the disk as they are needed, and may be larger than
+    memory if all training samples come before the test samples.
     """
 
     name: ClassVar[str] = "npz"
@@ -52,7 +55,10 @@ class Npz(DatasetComponent):
         _check_shapes(arrays, path, "fiu" if quantity else "iu")
         x, y = arrays["x"], arrays["y"].astype(np.float32 if quantity else np.int64)
         pixels: dict[str, Any] = {}
-        if x.dtype == np.uint8:
+        if self.params.tokens:
+            x = as_tokens(x, "x", path)
+            pixels["tokens"] = True
+        elif x.dtype == np.uint8:
             ones = (1,) * (x.ndim - 1)
             pixels["scale"] = np.full(ones, 1 / 255, dtype=np.float32)
             pixels["shift"] = np.zeros(ones, dtype=np.float32)

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field
 from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
-from fedsim.tasks.reading.arrays import test_marks
+from fedsim.tasks.reading.arrays import as_tokens, test_marks
 from fedsim.tasks.reading.files import resolve
 from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
 from fedsim.tasks.reading.tables import read_table
@@ -38,6 +38,8 @@ class TableParameters(Parameters):
         default=True, validation_alias=AliasChoices("standardize", "standardise")
     )
     """Subtract each feature's mean over the training rows and divide by its standard deviation."""
+    tokens: bool = False
+    """The features are integer codes from 0, such as tokens, which the model gets as int64 and unscaled."""
     is_test: str | None = None
     """Column that marks the test samples: true or false, or 1 or 0."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
@@ -71,8 +73,7 @@ class Table(DatasetComponent):
             raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
         _refuse_missing(frame[[*features, *self._not_features]], path)
-        x = frame[features].to_numpy(dtype=np.float64)
-        _refuse_infinite(x, features, path)
+        x = self._samples(frame[features], path)
         classes: npt.NDArray[Any] | None = None
         if params.target_kind == "class":
             classes, labels = _classes(frame[params.target], path)
@@ -84,18 +85,29 @@ class Table(DatasetComponent):
             is_test = test_marks(
                 frame[params.is_test].to_numpy(), f"column '{params.is_test}'", path
             )
+        if not params.tokens:
+            x = standardized(x, is_test) if params.standardize else x.astype(np.float32)
         return split_dataset(
-            standardized(x, is_test) if params.standardize else x.astype(np.float32),
+            x,
             labels,
             is_test,
             None if params.group is None else frame[params.group].to_numpy(),
             name=path.stem,
+            tokens=params.tokens,
             **(
                 {"classes": 1, "kind": "regression"}
                 if classes is None
                 else {"classes": len(classes), "class_names": tuple(map(str, classes))}
             ),
         )
+
+    def _samples(self, features: pd.DataFrame, path: Path) -> npt.NDArray[Any]:
+        """The features (n, d), float64, or integers if they are tokens."""
+        if self.params.tokens:
+            return as_tokens(features.to_numpy(), f"columns {', '.join(features.columns)}", path)
+        x = features.to_numpy(dtype=np.float64)
+        _refuse_infinite(x, list(features.columns), path)
+        return x
 
     @property
     def _not_features(self) -> list[str]:

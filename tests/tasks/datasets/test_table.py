@@ -90,6 +90,17 @@ def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> No
         load("table", path=tmp_path / "own.parquet", target="y")
 
 
+def test_integer_columns_can_be_tokens(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("first,second,kind\n" + "3,1,a\n2,7,b\n0,5,c\n" * 4)
+    dataset = load("table", path=tmp_path / "own.csv", target="kind", tokens=True)
+    assert dataset.train_x.dtype == np.int64
+    assert set(map(tuple, dataset.train_x.tolist())) == {(3, 1), (2, 7), (0, 5)}
+    assert dataset.vocabulary == 8
+    (tmp_path / "own.csv").write_text("first,kind\n" + "0.5,a\n2,b\n" * 4)
+    with pytest.raises(UserError, match="columns first holds values of type float64"):
+        load("table", path=tmp_path / "own.csv", target="kind", tokens=True)
+
+
 def test_a_quantity_keeps_its_unit(tmp_path: Path) -> None:
     path = tmp_path / "houses.csv"
     path.write_text("area,price,town\n1,10.5,a\n2,20,b\n3,30,a\n4,40,b\n5,50,a\n")
