@@ -34,8 +34,8 @@ def load_original(
         overrides: values by dotted path.
 
     Raises:
-        UserError: an earlier version began the run, the scenario or a user's file has changed since, a class cannot be imported again, or
-            an override is not allowed.
+        UserError: an earlier version began the run, the scenario or a user's file has changed since, a class cannot be
+            imported again, or an override is not allowed.
     """
     if info["format"] < INFO_FORMAT:
         version = info["versions"]["fedsim-des"]

@@ -151,7 +151,7 @@ def test_the_prologue_takes_time_and_bytes(links: Path, network: str, tmp_path: 
 
 
 def test_the_prologue_closes_at_the_deadline(links: Path, tmp_path: Path) -> None:
-    """Client 0 would need 15.6 s: its answer is late, and the rounds, for which client 1 needs 14.6 s, begin without it."""
+    """Client 0 would need 15.6 s: its answer is late, and the rounds (client 1 needs 14.6 s) begin without it."""
     schedule = {"name": "sync", "deadline": "15s", "stragglers": "cut"}
     server = {"method": {"name": "scaffold_p"}, "schedule": schedule}
     scenario = two_links(links, {}, server=server, stop={"rounds": 1})
