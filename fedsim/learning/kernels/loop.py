@@ -128,7 +128,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         return losses
 
     def _backward(self, step: int, row: int, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Mini-batch loss and gradients of one client at its row of ``weights``."""
+        """Loss, as :meth:`gradients`, and gradients of one client at its row of ``weights``."""
         if not self._views:
             self._views = [self._bound.views(weight) for weight in weights]
         rows, _ = self.draw(step, len(weights))
@@ -147,14 +147,16 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             else nullcontext(),
         ):
             outputs = bound.forward(inputs)
-            loss = self._loss.per_sample(outputs, self._labels[at, row, :count]).mean()
+            losses = self._loss.per_sample(outputs, self._labels[at, row, :count])
+            loss = losses.mean()
             if self._loss.penalty:
                 loss = loss + self._loss.penalties(bound.parameters)
         # Zeros for parameters that this mini-batch does not use.
         gradients = torch.autograd.grad(
             loss, bound.parameters, allow_unused=True, materialize_grads=True
         )
-        return loss.detach().to(weights.dtype), gradients
+        reported = losses.square().sum() if self._kernel.squared_losses else loss
+        return reported.detach().to(weights.dtype), gradients
 
     def _seed_dropout(self, row: int, step: int) -> None:
         keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
@@ -171,8 +173,10 @@ class LoopKernel(SupervisedKernel):
     fused = True
     session_class = _LoopSession
 
-    def __init__(self, samples: Samples, order: BatchOrder) -> None:
-        super().__init__(samples, order)
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
+        super().__init__(samples, order, squared_losses=squared_losses)
         self.bound = BoundModule(self.task, self.execution)
         self.bound.module.train()
 
