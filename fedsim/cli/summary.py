@@ -33,7 +33,8 @@ def print_summary(run: Run) -> None:
     if ineligible := run.info.get("ineligible_clients"):
         table.add_row("clients short of memory", f"{ineligible:,}")
     for name, value in metrics.items():
-        table.add_row(name, run.metric_definition(name).format(value))
+        metric = run.metric_definition(name)
+        table.add_row(metric.label, metric.format(value))
     for name, target in run.scenario["stop"].get("target", {}).items():
         reached_s = run.time_to(name, target)
         text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"
@@ -50,7 +51,7 @@ def print_summary(run: Run) -> None:
     lost = [name for name, value in metrics.items() if not math.isfinite(value)]
     if lost:
         console.print(
-            f"[yellow]the model has diverged:[/yellow] {', '.join(lost)} is no finite number; try a smaller learning"
+            f"[yellow]the model has diverged:[/yellow] {', '.join(lost)} is not finite; try a smaller learning"
             " rate, or training.clip_norm",
             soft_wrap=True,
             highlight=False,
