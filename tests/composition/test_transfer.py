@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 from torch import nn
 
 import fedsim
 from fedsim.methods.base import Vector
+from tests.composition.test_runs import KILLED_PROGRAM, digests
 from tests.composition.worlds import digits
 
 USERS = """
@@ -121,3 +126,13 @@ def test_the_bits_of_a_vector_are_charged() -> None:
     assert Vector("a", 10).size_bytes(4) == 40
     assert Vector("a", 10, bits=8).size_bytes(4) == 10
     assert Vector("a", 10, bits=1).size_bytes(8) == 1.25
+
+
+def test_a_resumed_run_has_the_same_frozen_tensors(users: Path) -> None:
+    path = users / "own.yaml"
+    YAML(typ="safe", pure=True).dump(scenario(evaluation={"every_rounds": 1}), path)
+    killed = users / "killed"
+    command = [sys.executable, "-c", KILLED_PROGRAM, str(path), str(killed), "3"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    resumed, run = fedsim.resume(killed), fedsim.run(path, users / "undisturbed")
+    assert digests(resumed.path) == digests(run.path)
