@@ -61,13 +61,13 @@ class Layout:
             buffers: names of the buffers that training changes; all if None.
         """
         state = module.state_dict()
-        parameters = [(n, value.shape) for n, value in module.named_parameters() if value.requires_grad]
+        parameters = [
+            (n, value.shape) for n, value in module.named_parameters() if value.requires_grad
+        ]
         changing = [
             (name, value.shape)
             for name, value in module.named_buffers()
-            if name in state
-            and value.is_floating_point()
-            and (buffers is None or name in buffers)
+            if name in state and value.is_floating_point() and (buffers is None or name in buffers)
         ]
         return cls.of(parameters, changing)
 

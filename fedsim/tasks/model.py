@@ -89,8 +89,12 @@ class ModelComponent(Component, ABC):
         """
 
     def loss(self, dataset: Dataset) -> Loss:
-        """The loss it is trained for."""
-        return Loss()
+        """The loss it is trained for: cross-entropy, or the squared error of a quantity.
+
+        Raises:
+            UserError: the model cannot learn this dataset's labels.
+        """
+        return Loss("squared") if dataset.kind == "regression" else Loss()
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Draw the module's initial parameters from ``generator`` alone."""

@@ -548,9 +548,10 @@ class OnlineSampler:
     _PROBES = 1 << 8
     _PROBES_FROM = 1 << 41
     _ATTEMPTS_ON_ALL = 1 << 8
-    _MOST_DRAWS_AHEAD = 1 << 8
+    _AT_ONCE = 1 << 5
+    _MOST_DRAWS_AHEAD = 1 << 10
     # A sweep of everybody costs about as much as looking up one client in so many.
-    _SWEEP_WORTH = 128
+    _SWEEP_WORTH = 32
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -565,8 +566,8 @@ class OnlineSampler:
         self._known = np.zeros(0, np.int64)
         self._known_from = 0
         self._known_until = 0
-        # Attempts of the next draws on everybody, without those that are offline for the rest of the bin.
-        self._first_ahead = self._draws_ahead = self._ahead_from = 0
+        # Attempts of the next draws on everybody, without those that stay offline for as long as these are used.
+        self._first_ahead = self._draws_ahead = self._ahead_from = self._ahead_end = 0
         # Clients looked up in this bin, instead of sweeping everybody.
         self._looked_up = 0
         self._block = -1
@@ -687,12 +688,12 @@ class OnlineSampler:
     def _one_of_all(self, t_ns: int, draw: int) -> int:
         """:meth:`sample_one` by attempts on everybody; -1 if none of them succeeds."""
         at = draw - self._first_ahead
-        if not 0 <= at < self._draws_ahead or t_ns < self._ahead_from:
+        if not (0 <= at < self._draws_ahead and self._ahead_from <= t_ns < self._ahead_end):
             self._look_ahead(t_ns, draw)
             at = 0
         busy = self._busy_view
         for place in range(self._starts[at], self._starts[at + 1]):
-            client = self._ahead_view[place]
+            client = self._ahead[place]
             if busy[client]:
                 continue
             until_ns = self._ahead_until[place]
@@ -702,46 +703,60 @@ class OnlineSampler:
                     continue
             self.online_until_ns = until_ns
             return client
-        first = self._attempts_ahead
-        while first < self._ATTEMPTS_ON_ALL:
-            clients = self._attempts(draw, first, 2 * first)[: self._ATTEMPTS_ON_ALL - first]
-            first *= 2
-            clients = clients[~np.asarray(busy)[clients]]
-            until = self._index.online_until_many(clients, t_ns)
-            online = np.flatnonzero(until > t_ns)
-            if len(online):
-                self.online_until_ns = int(until[online[0]])
-                return int(clients[online[0]])
+        for first in range(self._attempted[at], self._ATTEMPTS_ON_ALL, self._AT_ONCE):
+            last = min(first + self._AT_ONCE, self._ATTEMPTS_ON_ALL)
+            for client in self._attempts(draw, first, last).tolist():
+                if not busy[client]:
+                    until_ns = self._index.online_until(client, t_ns)
+                    if until_ns > t_ns:
+                        self.online_until_ns = until_ns
+                        return client
         return -1
 
     def _look_ahead(self, t_ns: int, draw: int) -> None:
-        """Make the attempts of the next draws at once; what is drawn does not depend on how many these are."""
+        """Make the attempts of the next draws at once; what is drawn does not depend on how many these are.
+
+        Attempts of a draw go on until one meets a client that stays online; clients that stay offline are left out.
+        """
+        if t_ns >= self._index.horizon_ns:
+            self._index._refuse(t_ns)
         if self._looked_up * self._SWEEP_WORTH > self._index.clients:
             self._sweep_bin()
         swept = self._swept_start == self._bin_start
-        self._attempts_ahead = min(
-            int((3 if swept else 2) / self._share) + 2, self._ATTEMPTS_ON_ALL
-        )
-        # More each time within a bin: a bin that ends makes what was prepared useless.
-        self._draws_ahead = min(max(4, 2 * self._draws_ahead), self._MOST_DRAWS_AHEAD)
-        draws = np.arange(draw, draw + self._draws_ahead)[:, None]
-        clients = self._attempts(draws, 0, self._attempts_ahead)
-        if swept:
-            useful = self._useful[clients]
-            self._ahead = clients[useful]
-            change_ns = self._sweep.change_us[self._ahead]
-            change_ns = np.where(change_ns < FAR_US, change_ns * _NS, NEVER)
-            online = self._sweep.online[self._ahead]
-        else:
-            online, change_ns = self._index.state_many(clients.ravel(), t_ns)
-            useful = (online | (change_ns < self._bin_end)).reshape(clients.shape)
-            self._ahead = clients[useful]
-            online, change_ns = online[useful.ravel()], change_ns[useful.ravel()]
-        self._looked_up += clients.size
-        self._starts = [0, *np.cumsum(useful.sum(axis=1)).tolist()]
-        self._ahead_until = (change_ns * online).data
-        self._ahead_view = self._ahead.data
-        self._first_ahead, self._ahead_from = draw, t_ns
+        end_ns = self._bin_end if swept else t_ns + 2 * self._bin_ns
+        # Twice as many as the last time if these were used up, and half as many if most were not.
+        used, count = draw - self._first_ahead, self._draws_ahead
+        count = 2 * count if used >= count else max(used, count // 2)
+        count = min(max(count, 4), self._MOST_DRAWS_AHEAD)
+        attempted = np.full(count, self._ATTEMPTS_ON_ALL)
+        rows, first = np.arange(count), 0
+        # A call costs as much as a few hundred look-ups.
+        last = max(int(1 / self._share), 512 // count)
+        met = []
+        while len(rows) and first < last:
+            last = min(last, self._ATTEMPTS_ON_ALL)
+            clients = self._attempts((draw + rows)[:, None], first, last).ravel()
+            if swept:
+                online, change_ns = self._sweep.online[clients], self._sweep.change_us[clients]
+                change_ns = np.where(change_ns < FAR_US, change_ns * _NS, NEVER)
+            else:
+                online, change_ns = self._index.state_many(clients, t_ns)
+            self._looked_up += len(clients)
+            useful = np.flatnonzero(online | (change_ns < end_ns))
+            row = rows[useful // (last - first)]
+            until_ns = (change_ns * online)[useful]
+            met.append(np.stack([row, clients[useful], until_ns]))
+            done = row[until_ns >= end_ns]
+            attempted[done] = last
+            rows = rows[np.isin(rows, done, invert=True)]
+            first, last = last, min(2 * last, self._ATTEMPTS_ON_ALL)
+        row, clients, until_ns = np.concatenate(met, axis=1)
+        order = np.argsort(row, kind="stable")
+        self._ahead, self._ahead_until = clients[order].tolist(), until_ns[order].tolist()
+        self._starts = [0, *np.cumsum(np.bincount(row, minlength=count)).tolist()]
+        self._attempted = attempted.tolist()
+        self._first_ahead, self._draws_ahead = draw, count
+        self._ahead_from, self._ahead_end = t_ns, min(end_ns, self._index.horizon_ns)
 
     def _one_of_acceptable(self, t_ns: int, busy: Bools, draw: int) -> int:
         """The acceptable client with the least random key; -1 if there is none."""
@@ -794,7 +809,6 @@ class OnlineSampler:
         """Turn to the bin that holds ``t_ns``."""
         self._bin_start = t_ns // self._bin_ns * self._bin_ns
         self._bin_end = self._bin_start + self._bin_ns
-        self._draws_ahead = 0
         self._share = 0.0
         # As much as in the last bin will be asked again.
         self._looked_up //= 2
@@ -811,15 +825,13 @@ class OnlineSampler:
         if self._swept_start != self._bin_start:
             self._swept_start = self._bin_start
             self._sweep.advance(self._bin_start)
-            self._useful = self._sweep.change_us < -(-self._bin_end // _NS)
-            self._useful |= self._sweep.online
 
     def _list(self) -> None:
         """List the clients that are online at any instant of the bin."""
         self._listed_start = self._bin_start
         self._sweep_bin()
         online, change_us = self._sweep.online, self._sweep.change_us
-        self._listed = np.flatnonzero(self._useful)
+        self._listed = np.flatnonzero(online | (change_us < -(-self._bin_end // _NS)))
         self._count = len(self._listed)
         change_us = change_us.take(self._listed)
         self._change = np.where(change_us < FAR_US, change_us * _NS, NEVER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ def test_the_commands_of_a_templates_readme_run(
 ) -> None:
     if name == "flower":
         pytest.importorskip("flwr", reason='needs Flower: pip install "fedsim-des[flower]"')
+    if name == "lora":
+        pytest.importorskip("peft", reason="needs the extra transformers")
+        if "FEDSIM_DATA" not in os.environ:
+            pytest.skip("needs Shakespeare's plays in $FEDSIM_DATA")
     assert exit_code(f"fedsim init {tmp_path} --template {name}") == 0
     scenario = YAML(typ="safe", pure=True).load((tmp_path / "scenario.yaml").read_text())
     monkeypatch.setenv("COLUMNS", "100")

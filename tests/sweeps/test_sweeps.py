@@ -246,7 +246,7 @@ def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["sweep.json", "scenario.yaml", "index.parquet"])
 def test_every_flipped_bit_of_a_sweep_is_noticed(name: str, tmp_path: Path) -> None:
     path = tmp_path / "sweep"
-    fedsim.sweep({**quadratic(stop={"rounds": 2}), "sweep": {"seeds": [0]}}, path, jobs=1)
+    fedsim.sweep(scenario(seeds=[0]), path, jobs=1)
     assert CliRunner().invoke(cli, ["verify", str(path)]).exit_code == 0
     content = (path / name).read_bytes()
     places = random.Random(0).sample(range(len(content)), 8)

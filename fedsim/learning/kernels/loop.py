@@ -29,7 +29,7 @@ class BoundModule:
         self.module = copy.deepcopy(task.module).to(execution.device, execution.dtype)
         self.drops_in_functions = task.functional_dropout
         self.drops = self.drops_in_functions or has_dropout(self.module)
-        self._generator = torch.Generator(execution.device)
+        self._generator = torch.Generator(execution.device) if self.drops else None
         self.channels_last = execution.device.type == "cpu" and any(
             isinstance(layer, nn.Conv2d) for layer in self.module.modules()
         )
@@ -55,12 +55,13 @@ class BoundModule:
         if self.channels_last and inputs.ndim == 4:
             inputs = _channels_last(inputs)
         keyed = self.module.training and self.drops_in_functions
-        with KeyedFunctions(self._generator) if keyed else nullcontext():
+        with KeyedFunctions(self._generator) if keyed and self._generator else nullcontext():
             result: Tensor = self.module(inputs)
         return result
 
     def seed_dropout(self, seed: int) -> None:
         """Make the masks of the next forward pass a function of ``seed`` alone."""
+        assert self._generator is not None
         self._generator = seed_dropout(self.module, seed, self._generator.device)
 
 

@@ -164,7 +164,7 @@ class SupervisedTask(Task):
 
     @cached_property
     def train_y(self) -> Tensor:
-        """Their labels, (n,) int64."""
+        """Their labels, (n,) int64; float32 quantities for a regression."""
         return _tensor(self.dataset.train_y)
 
     @cached_property
@@ -270,8 +270,8 @@ class SupervisedTask(Task):
         return passes
 
     def partition_rows(self) -> dict[str, IntArray] | None:
-        """Clients and labels with the number of training samples, if any; None if labels are characters."""
-        if self.dataset.kind == "next_character":
+        """Clients and labels with the number of training samples, if any; None for characters and quantities."""
+        if self.dataset.kind in ("next_character", "regression"):
             return None
         table = partition_table(self.dataset, self.partition)
         clients, labels = np.nonzero(table)

@@ -122,7 +122,7 @@ def _check_output(
     if not outputs.is_floating_point():
         raise _refusal(
             f"model {model.name} gives numbers of type {outputs.dtype}",
-            "it must give a floating-point score for each class",
+            "it must give floating-point numbers",
         )
 
 
@@ -154,7 +154,7 @@ def _check_gradients(
 
 
 def _changing_buffers(module: nn.Module, trained: nn.Module) -> set[str]:
-    """Saved floating-point buffers of the layers with running statistics, or with a buffer that training has changed."""
+    """Saved floating-point buffers of layers with running statistics, or with a buffer that training has changed."""
     state, before = module.state_dict(), dict(module.named_buffers())
     layers = {
         _layer_of(name)
