@@ -51,7 +51,7 @@ def unmet_requirements(
     clients: int,
     *,
     learns: bool = True,
-    client_tests: bool = True,
+    client_accuracies: bool = True,
 ) -> list[UserError]:
     """The declared needs of method, schedule and selection that the scenario does not meet.
 
@@ -60,12 +60,12 @@ def unmet_requirements(
         server: the scenario's section.
         clients: number of clients.
         learns: whether the run trains, instead of simulating time alone.
-        client_tests: whether clients have test samples of their own.
+        client_accuracies: whether accuracies on clients' own test samples can be measured.
     """
     needs = (
         *_needs_of_method(method, server.schedule.type),
         *_needs_of_schedule(server, clients),
-        *_needs_of_selection(server, learns=learns, client_tests=client_tests),
+        *_needs_of_selection(server, learns=learns, client_accuracies=client_accuracies),
     )
     return [need.error() for need in needs if need.unmet]
 
@@ -169,7 +169,9 @@ def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     )
 
 
-def _needs_of_selection(server: Server, *, learns: bool, client_tests: bool) -> Iterator[_Need]:
+def _needs_of_selection(
+    server: Server, *, learns: bool, client_accuracies: bool
+) -> Iterator[_Need]:
     selection = server.selection.type
     yield _Need(
         selection.needs_training and not learns,
@@ -178,10 +180,10 @@ def _needs_of_selection(server: Server, *, learns: bool, client_tests: bool) -> 
         "choose another selection, or run without --timing-only on a task that learns",
     )
     yield _Need(
-        selection.needs_client_tests and learns and not client_tests,
-        f"the {selection.name} selection follows accuracies on clients' own test samples, and they have none",
+        selection.needs_client_tests and learns and not client_accuracies,
+        f"the {selection.name} selection needs accuracies on clients' own test samples, which this task lacks",
         "server.selection",
-        "set task.partition.test to split or same_distribution, or choose another selection",
+        "choose another selection, or a task with classes and task.partition.test: split (or same_distribution)",
     )
 
 

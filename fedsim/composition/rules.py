@@ -19,6 +19,7 @@ from fedsim.metrics import MetricDefinition
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.tasks.kinds.supervised import SupervisedTask
 
 if TYPE_CHECKING:
     import torch
@@ -146,12 +147,21 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
                 scenario.server,
                 world.task.clients,
                 learns=not timing,
-                client_tests=world.task.client_test_offsets is not None,
+                client_accuracies=_has_client_accuracies(world.task),
             ),
             *unmet_target(target, measured),
         ]
     )
     return Rules(scenario, not timing, method, metrics, measured, fixed * item)
+
+
+def _has_client_accuracies(task: Task) -> bool:
+    """Whether clients have test samples of their own, and labels to be right about."""
+    return (
+        isinstance(task, SupervisedTask)
+        and task.client_test_offsets is not None
+        and task.dataset.kind != "regression"
+    )
 
 
 def _check_model_fits(model_bytes: int) -> None:
