@@ -30,7 +30,7 @@ from fedsim.outcomes import Outcome
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.life import Plan
+from fedsim.simulation.course import Plan
 from fedsim.simulation.plan import Dispatches
 from fedsim.timeline import Aggregate
 from fedsim.units import NEVER

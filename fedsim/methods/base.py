@@ -225,7 +225,8 @@ class Trained:
         mean_gradient: mean over a client's steps of its mini-batch gradients, after clipping and before the rule,
             (B, P), if asked for.
         last_gradient: that gradient of its last step, (B, P), if asked for.
-        loss: mean training loss over its steps, (B,).
+        loss: mean training loss over its steps, (B,), or its root mean square over samples if the selection asks for
+            that.
         change: model - start as the sum of the steps, (B, P), if asked for. It is summed separately, so that steps
             far below the rounding of the model count in full.
     """

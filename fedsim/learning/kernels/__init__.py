@@ -39,7 +39,13 @@ class Choice:
 
 
 def choose(
-    task: Task, training: Training, execution: Execution, samples: Samples | None, seed: int
+    task: Task,
+    training: Training,
+    execution: Execution,
+    samples: Samples | None,
+    seed: int,
+    *,
+    squared_losses: bool = False,
 ) -> Choice:
     """The kernel for a task, by this rule.
 
@@ -53,7 +59,7 @@ def choose(
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
     """
     if isinstance(task, AnalyticTask):
-        return Choice(QuadraticKernel(task, seed), 1)
+        return Choice(QuadraticKernel(task, seed, squared_losses=squared_losses), 1)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor
@@ -82,4 +88,5 @@ def choose(
             where="training.executor",
             hint="use 'auto', 'parallel' or 'plain'",
         )
-    return Choice(kind(samples, order), 1 if executor == "plain" else execution.threads)
+    kernel = kind(samples, order, squared_losses=squared_losses)
+    return Choice(kernel, 1 if executor == "plain" else execution.threads)

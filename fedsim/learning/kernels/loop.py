@@ -29,7 +29,7 @@ class BoundModule:
         self.module = copy.deepcopy(task.module).to(execution.device, execution.dtype)
         self.drops_in_functions = task.functional_dropout
         self.drops = self.drops_in_functions or has_dropout(self.module)
-        self._generator = torch.Generator(execution.device)
+        self._generator = torch.Generator(execution.device) if self.drops else None
         self.channels_last = execution.device.type == "cpu" and any(
             isinstance(layer, nn.Conv2d) for layer in self.module.modules()
         )
@@ -55,12 +55,13 @@ class BoundModule:
         if self.channels_last and inputs.ndim == 4:
             inputs = _channels_last(inputs)
         keyed = self.module.training and self.drops_in_functions
-        with KeyedFunctions(self._generator) if keyed else nullcontext():
+        with KeyedFunctions(self._generator) if keyed and self._generator else nullcontext():
             result: Tensor = self.module(inputs)
         return result
 
     def seed_dropout(self, seed: int) -> None:
         """Make the masks of the next forward pass a function of ``seed`` alone."""
+        assert self._generator is not None
         self._generator = seed_dropout(self.module, seed, self._generator.device)
 
 
@@ -127,7 +128,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         return losses
 
     def _backward(self, step: int, row: int, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Mini-batch loss and gradients of one client at its row of ``weights``."""
+        """Loss, as :meth:`gradients`, and gradients of one client at its row of ``weights``."""
         if not self._views:
             self._views = [self._bound.views(weight) for weight in weights]
         rows, _ = self.draw(step, len(weights))
@@ -146,14 +147,16 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             else nullcontext(),
         ):
             outputs = bound.forward(inputs)
-            loss = self._loss.per_sample(outputs, self._labels[at, row, :count]).mean()
+            losses = self._loss.per_sample(outputs, self._labels[at, row, :count])
+            loss = losses.mean()
             if self._loss.penalty:
                 loss = loss + self._loss.penalties(bound.parameters)
         # Zeros for parameters that this mini-batch does not use.
         gradients = torch.autograd.grad(
             loss, bound.parameters, allow_unused=True, materialize_grads=True
         )
-        return loss.detach().to(weights.dtype), gradients
+        reported = losses.square().sum() if self._kernel.squared_losses else loss
+        return reported.detach().to(weights.dtype), gradients
 
     def _seed_dropout(self, row: int, step: int) -> None:
         keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
@@ -170,8 +173,10 @@ class LoopKernel(SupervisedKernel):
     fused = True
     session_class = _LoopSession
 
-    def __init__(self, samples: Samples, order: BatchOrder) -> None:
-        super().__init__(samples, order)
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
+        super().__init__(samples, order, squared_losses=squared_losses)
         self.bound = BoundModule(self.task, self.execution)
         self.bound.module.train()
 
