@@ -53,7 +53,8 @@ class Npz(DatasetComponent):
         arrays = read_arrays(path, ("x", "y"), ("group", "is_test"))
         quantity = self.params.target_kind == "quantity"
         _check_shapes(arrays, path, "fiu" if quantity else "iu")
-        x, y = arrays["x"], arrays["y"].astype(np.float32 if quantity else np.int64)
+        x = arrays["x"]
+        y: npt.NDArray[Any] = arrays["y"].astype(np.float32 if quantity else np.int64)
         pixels: dict[str, Any] = {}
         if self.params.tokens:
             x = as_tokens(x, "x", path)
