@@ -53,8 +53,7 @@ class Npz(DatasetComponent):
         arrays = read_arrays(path, ("x", "y"), ("group", "is_test"))
         quantity = self.params.target_kind == "quantity"
         _check_shapes(arrays, path, "fiu" if quantity else "iu")
-        x = arrays["x"]
-        y: npt.NDArray[Any] = arrays["y"].astype(np.float32 if quantity else np.int64)
+        x, y = arrays["x"], arrays["y"].astype(np.float32 if quantity else np.int64)
         pixels: dict[str, Any] = {}
         if self.params.tokens:
             x = as_tokens(x, "x", path)
@@ -122,7 +121,7 @@ def _check_samples(x: npt.NDArray[Any], path: Path) -> None:
         )
 
 
-def _check_labels(y: npt.NDArray[np.int64], path: Path) -> None:
+def _check_labels(y: npt.NDArray[Any], path: Path) -> None:
     """Refuse labels that are not numbered from 0, or all the same."""
     if len(y) and (y.min() < 0 or y.max() >= len(y)):
         raise UserError(

@@ -74,11 +74,11 @@ class Table(DatasetComponent):
         features = self._features(frame, path)
         _refuse_missing(frame[[*features, *self._not_features]], path)
         x = self._samples(frame[features], path)
-        target: dict[str, Any] = {"classes": 1, "kind": "regression"}
         labels: npt.NDArray[Any]
+        described: dict[str, Any] = {"classes": 1, "kind": "regression"}
         if params.target_kind == "class":
             classes, labels = _classes(frame[params.target], path)
-            target = {"classes": len(classes), "class_names": tuple(map(str, classes))}
+            described = {"classes": len(classes), "class_names": tuple(map(str, classes))}
         else:
             labels = _quantities(frame[params.target], path)
         if params.is_test is None:
@@ -96,7 +96,7 @@ class Table(DatasetComponent):
             None if params.group is None else frame[params.group].to_numpy(),
             name=path.stem,
             tokens=params.tokens,
-            **target,
+            **described,
         )
 
     def _samples(self, features: pd.DataFrame, path: Path) -> npt.NDArray[Any]:
