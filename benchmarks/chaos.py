@@ -1,7 +1,7 @@
 """Kills, damages and starves runs, and counts the results that are wrong.
 
-``python -m benchmarks.chaos [--minutes M | --rounds N] [--seed S]`` prints one row per kind of disturbance. In 70
-rounds, runs of all kinds are killed 210 times, and every file is damaged in every way:
+``python -m benchmarks.chaos [--minutes M | --rounds N | --small] [--seed S]`` prints one row per kind of disturbance.
+In 70 rounds, runs of all kinds are killed 210 times, and every file is damaged in every way:
 
 - **kill**: kill -9 at a random moment, then ``resume`` (or ``run`` if the run had not begun), as often as it takes;
 - **kill twice**: the resumed run is killed, too;
@@ -17,6 +17,7 @@ Outcomes: *survived* (the result has the bits of the undisturbed run), *detected
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import multiprocessing
@@ -45,8 +46,8 @@ UNCHECKED = ("report.html", ".lock", ".owner.json")
 _FORK = multiprocessing.get_context("fork")
 
 
-def scenarios() -> dict[str, dict[str, Any]]:
-    """Fifteen kinds of run, each of about a second."""
+def scenarios(length: int = 60) -> dict[str, dict[str, Any]]:
+    """Fifteen kinds of run of ``length`` rounds, 60 of which take about a second."""
     digits: dict[str, Any] = {
         "task": {
             "dataset": {"name": "digits"},
@@ -59,14 +60,14 @@ def scenarios() -> dict[str, dict[str, Any]]:
             "network": {"name": "static", "latency": "40ms", "down": "20Mbps", "up": "5Mbps"},
         },
         "server": {"selection": {"name": "uniform", "cohort": 4}},
-        "stop": {"rounds": 60},
+        "stop": {"rounds": length},
         "evaluation": {"every_rounds": 10},
     }
     timing: dict[str, Any] = {
         **digits,
         "task": {"name": "timing", "clients": 300},
         "training": {"local_steps": 5},
-        "stop": {"dispatches": 60_000},
+        "stop": {"dispatches": 1000 * length},
     }
 
     def variant(base: dict[str, Any], **sections: Any) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def scenarios() -> dict[str, dict[str, Any]]:
         "personal": server(digits, method={"name": "fedavg_p"}),
         "adaptive server": server(digits, method={"name": "fedadam"}),
         "oort": variant(digits, server={"selection": {"name": "oort", "cohort": 4}}),
-        "phones": variant(digits, devices={"trace": str(PHONES)}, stop={"rounds": 30}),
+        "phones": variant(digits, devices={"trace": str(PHONES)}, stop={"rounds": length // 2}),
         "failures": variant(digits, devices={"failures": {"crash_rate": 200, "upload_loss": 0.2}}),
         "timing": timing,
         "timing async": server(timing, schedule={"name": "async", "concurrency": 50}),
@@ -190,7 +191,7 @@ def read_run(path: Path) -> None:
 
     opened = fedsim.load(path)
     _ = opened.dispatches, opened.aggregations, opened.metrics, opened.clients, opened.online
-    _ = opened.partition, opened.scenario, opened.status
+    _ = opened.partition, opened.presence, opened.scenario, opened.status
     if not opened.info.get("timing_only"):
         opened.model()
 
@@ -205,6 +206,8 @@ def read_sweep(path: Path) -> None:
     for opened in sweep.runs:
         read_run(opened.path)
     fedsim.compare(path)
+    # Nothing reads its scenario.yaml but people.
+    sweep.record.require_intact(path, "scenario.yaml")
 
 
 def read_bundle(path: Path) -> None:
@@ -224,10 +227,12 @@ class Chaos:
     Args:
         folder: where runs go; emptied in between.
         seed: of all choices.
+        length: rounds of the runs.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, length: int = 60) -> None:
         self.folder = folder
+        self.scenarios = scenarios(length)
         self.errors = folder / "error.txt"
         self.random = random.Random(seed)
         self.counts: dict[str, Counter[str]] = {}
@@ -245,7 +250,7 @@ class Chaos:
         if name not in self.expected:
             path = self.fresh("undisturbed")
             began = time.perf_counter()
-            ended = call(run, scenarios()[name], path, errors=self.errors)
+            ended = call(run, self.scenarios[name], path, errors=self.errors)
             assert ended == "done", (name, ended)
             self.expected[name] = content(path), time.perf_counter() - began
         return self.expected[name]
@@ -260,7 +265,7 @@ class Chaos:
         """Kill a run (and the runs that resume it) at random moments, then let it finish."""
         expected, seconds = self.undisturbed(name)
         path = self.fresh("killed")
-        action: tuple[Any, ...] = (run, scenarios()[name], path)
+        action: tuple[Any, ...] = (run, self.scenarios[name], path)
         for _ in range(kills):
             process = start(*action, errors=self.errors)
             time.sleep(self.random.uniform(0.0, seconds))
@@ -280,7 +285,7 @@ class Chaos:
 
         if RunFolder(path).has_begun:
             return resume, path
-        return run, scenarios()[name], path
+        return run, self.scenarios[name], path
 
     def damage(self, damage: Damage, expected: str) -> None:
         """Damage one file of a folder, and read the folder, or resume the run in it.
@@ -317,11 +322,11 @@ class Chaos:
         """Start a second process in the folder of a run that is going on."""
         expected, seconds = self.undisturbed(name)
         path = self.fresh("shared")
-        first = start(run, scenarios()[name], path, errors=self.folder / "first.txt")
+        first = start(run, self.scenarios[name], path, errors=self.folder / "first.txt")
         time.sleep(self.random.uniform(0.2, 0.6) * seconds)
         second: tuple[Any, ...] = (resume, path)
         if self.random.random() < 0.5:
-            second = (run, scenarios()[name], path, True)
+            second = (run, self.scenarios[name], path, True)
         ended = call(*second, errors=self.errors)
         first.join()
         if ended.startswith("traceback"):
@@ -338,7 +343,7 @@ class Chaos:
 
         def limited() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-            run(scenarios()[name], path)
+            run(self.scenarios[name], path)
 
         ended = call(limited, errors=self.errors)
         if ended.startswith("traceback"):
@@ -361,7 +366,7 @@ class Chaos:
         try:
             ballast = mount / "ballast"
             ballast.write_bytes(bytes(self.random.randrange(100_000, 280_000)))
-            ended = call(run, scenarios()[name], mount / "run", errors=self.errors)
+            ended = call(run, self.scenarios[name], mount / "run", errors=self.errors)
             if ended.startswith("traceback"):
                 self.count("small file system", "traceback", f"{name}: {ended}")
                 return
@@ -402,7 +407,7 @@ class Damage:
 
 def damages(chaos: Chaos) -> list[Damage]:
     """Every way to damage every file of a complete run, an interrupted run, a sweep and a bundle, in random order."""
-    sync = scenarios()["sync"]
+    sync = chaos.scenarios["sync"]
     paths = {name: chaos.fresh(name) for name in ("complete run", "interrupted run", "sweep")}
     short, swept = {**sync, "stop": {"rounds": 6}}, {**sync, "stop": {"rounds": 3}}
     errors = chaos.errors
@@ -445,25 +450,45 @@ def main() -> int:
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--minutes", type=float, default=5.0)
     length.add_argument("--rounds", type=int, help="each disturbance so many times")
+    length.add_argument("--small", action="store_true", help="the choice that the tests contain")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        chaos = Chaos(Path(folder), options.seed)
+        chaos = Chaos(Path(folder), options.seed, 10 if options.small else 60)
         ends = time.monotonic() + 60 * options.minutes
-        for done in disturb(chaos):
-            if done == options.rounds or (options.rounds is None and time.monotonic() >= ends):
-                break
+        with contextlib.suppress(KeyboardInterrupt):
+            for done in disturb_little(chaos) if options.small else disturb(chaos):
+                if done == options.rounds or (options.rounds is None and time.monotonic() >= ends):
+                    break
         print(chaos.table())
         for note in chaos.notes:
             print(note)
         return 1 if chaos.notes else 0
 
 
+def disturb_little(chaos: Chaos) -> Iterator[int]:
+    """Three runs killed, one file of each kind of folder damaged, and two processes in one folder."""
+    _import_once()
+    for name in ("sync", "timing"):
+        chaos.kill(name)
+    chaos.kill("sync", 2)
+    of_folder = {damage.folder.name: damage for damage in damages(chaos)}
+    expected, _ = chaos.undisturbed("sync")
+    for damage in of_folder.values():
+        chaos.damage(damage, expected)
+    chaos.two_processes("sync")
+    yield 1
+
+
+def _import_once() -> None:
+    """What the forked processes need."""
+    import fedsim.composition.execution  # noqa: F401
+
+
 def disturb(chaos: Chaos) -> Iterator[int]:
     """Make each disturbance once per round, each round to another kind of run; yields the rounds done."""
-    import fedsim.composition.execution  # noqa: F401 - what the forked processes need is imported once
-
-    names = list(scenarios())
+    _import_once()
+    names = list(chaos.scenarios)
     chaos.random.shuffle(names)
     to_do = itertools.cycle(damages(chaos))
     expected, _ = chaos.undisturbed("sync")

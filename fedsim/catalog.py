@@ -120,6 +120,7 @@ CATALOG = Catalog(
             "fedsim.tasks.models",
             "fedsim.tasks.user_model:Module",
             adapt="fedsim.tasks.user_model:as_model",
+            of_function="fedsim.tasks.user_model:of_function",
         ),
         "optimizer": _kind("fedsim.learning.optimizers", "fedsim.learning.optimizers:Optimizer"),
         "lr_schedule": _kind("fedsim.learning.rates", "fedsim.learning.rates:RateSchedule"),

@@ -84,9 +84,19 @@ METRICS: Mapping[str, MetricDefinition] = {
         MetricDefinition("macro_f1", unit="share", label="macro F1"),
         MetricDefinition("balanced_accuracy", unit="share"),
         MetricDefinition("perplexity", higher_is_better=False, low=1.0),
+        MetricDefinition("mse", higher_is_better=False, label="MSE", low=0.0),
+        MetricDefinition("mae", higher_is_better=False, label="MAE", low=0.0),
+        MetricDefinition("r2", label="R²"),
         MetricDefinition("client_accuracy", unit="share"),
         MetricDefinition("client_accuracy_weighted", unit="share"),
         MetricDefinition("client_accuracy_worst", unit="share"),
+        MetricDefinition("client_mae", higher_is_better=False, label="client MAE", low=0.0),
+        MetricDefinition(
+            "client_mae_weighted", higher_is_better=False, label="client MAE weighted", low=0.0
+        ),
+        MetricDefinition(
+            "client_mae_worst", higher_is_better=False, label="client MAE worst", low=0.0
+        ),
         MetricDefinition("client_loss", higher_is_better=False),
         MetricDefinition("objective_loss", higher_is_better=False),
         MetricDefinition("gradient_norm_squared", higher_is_better=False, low=0.0),

@@ -110,5 +110,5 @@ class LearningPlane(Protocol):
         ...
 
     def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Mean training losses of dispatches that have been submitted as :class:`Train` (a barrier)."""
+        """Training losses of dispatches that have been submitted as :class:`Train` (a barrier)."""
         ...

@@ -130,3 +130,26 @@ def test_an_interrupted_run_is_finished_bit_for_bit_or_refused_by_version(older:
     assert resumed.model().keys() == expected.keys()
     for name, tensor in resumed.model().items():
         assert torch.equal(tensor, expected[name]), name
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("seed", None, "lacks the entry 'seed'"),
+        ("rounds", None, "lacks the entry 'rounds'"),
+        ("metrics", None, "lacks the entry 'metrics'"),
+        ("status", "weird", "the entry 'status' is \"weird\""),
+        ("simulated_s", "soon", "the entry 'simulated_s' is \"soon\""),
+    ],
+)
+def test_a_changed_description_is_refused_by_name(
+    entry: str, value: object, message: str, older: Path
+) -> None:
+    """No checksum protects what version 0.1.0 wrote."""
+    info = json.loads((older / "complete" / "run.json").read_text())
+    info[entry] = value
+    if value is None:
+        del info[entry]
+    (older / "complete" / "run.json").write_text(json.dumps(info))
+    result = CliRunner().invoke(cli, ["resume", str(older / "complete")])
+    assert (result.exit_code, message in result.output) == (2, True), result.output

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
 from benchmarks import papers
 
@@ -54,7 +53,7 @@ def fake_run(folder: Path, method: str, seed: int, losses: list[float], status: 
         "seed": seed,
         "server": {"method": {"name": method}, "selection": {"name": "uniform", "cohort": 20}},
     }
-    (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+    (folder / "scenario.yaml").write_text(json.dumps(scenario))
     (folder / "run.json").write_text(json.dumps({"status": status}))
     rounds = [5 * number for number in range(len(losses))]
     metrics = pd.DataFrame({"time_s": rounds, "round": rounds, "loss": losses})

@@ -13,6 +13,7 @@ import resource
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ from fedsim.outcomes import Outcome
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.life import Plan
+from fedsim.simulation.course import Plan
 from fedsim.simulation.plan import Dispatches
 from fedsim.timeline import Aggregate
 from fedsim.units import NEVER
@@ -285,6 +286,8 @@ def _client(
         listener.close()
         net.join(namespace)
         clients.main(number, address, CONGESTION, None if compute is None else compute(number))
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(0)
 

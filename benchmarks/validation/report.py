@@ -184,11 +184,14 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
             f" versions: mean absolute error {statistics.mean(each.round_mape for each in chosen):.2%} (median over"
             f" configurations {statistics.median(each.round_mape for each in chosen):.2%}). Goal {GOALS[links]:.0%}."
         )
-    tau, pairs = kendall_tau(comparisons)
-    lines.append(
-        f"- Ranking of {len(comparisons)} configurations by the time until {RANKED_BY} updates: Kendall's tau {tau:.3f}"
-        f" over {pairs} pairs that the deployments tell apart. Goal 0.95."
-    )
+    for series, is_training in (("i", False), ("ii", True)):
+        ranked = [each for each in comparisons if (each.links == "training") == is_training]
+        tau, pairs = kendall_tau(ranked)
+        if pairs:
+            lines.append(
+                f"- Series {series}: ranking of {len(ranked)} configurations by the time until {RANKED_BY} updates:"
+                f" Kendall's tau {tau:.3f} over {pairs} pairs that the deployments tell apart. Goal 0.95."
+            )
     lines.append(
         f"- Same outcome of a dispatch: {statistics.mean(each.outcomes_equal for each in comparisons):.2%}."
     )

@@ -25,12 +25,12 @@ def unavailable() -> str | None:
 
 @contextlib.contextmanager
 def quotas(clients: int) -> Iterator[list[Path]]:
-    """A control group per client; their quotas differ by up to a factor of 3 and sum to at most 1.6 cores.
+    """A control group per client; their quotas differ by a factor of 2 and sum to at most 1.6 cores.
 
     Raises:
         OSError: neither version 1 nor version 2 of control groups is writable.
     """
-    weights = [1 + 2 * number / max(clients - 1, 1) for number in range(clients)]
+    weights = [1 + number / max(clients - 1, 1) for number in range(clients)]
     first = (_V1 / "cpu.cfs_quota_us").exists() or (_V1 / "tasks").exists()
     root = (_V1 if first else _V2) / f"fedsim-validation-{os.getpid()}"
     groups: list[Path] = []
@@ -59,9 +59,6 @@ def quotas(clients: int) -> Iterator[list[Path]]:
 
 def trainer(group: Path) -> Compute:
     """Real local steps, in this process, within a control group."""
-    # A quota holds for ordinary priority alone.
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    (group / "cgroup.procs").write_text(str(os.getpid()))
     import torch
 
     torch.set_num_threads(1)
@@ -69,14 +66,19 @@ def trainer(group: Path) -> Compute:
     model = torch.nn.Sequential(
         torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)
     )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    parameters = list(model.parameters())
     samples, labels = torch.randn(64, 256), torch.randint(10, (64,))
 
     def train(steps: int, work_ns: int) -> None:
         for _ in range(steps):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(samples), labels).backward()
-            optimizer.step()
+            loss = torch.nn.functional.cross_entropy(model(samples), labels)
+            gradients = torch.autograd.grad(loss, parameters)
+            with torch.no_grad():
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    parameter -= 0.01 * gradient
 
-    train(3, 0)  # what the first steps allocate
+    train(20, 0)  # what the first steps load and allocate is not under the quota
+    # A quota holds for ordinary priority alone.
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    (group / "cgroup.procs").write_text(str(os.getpid()))
     return train

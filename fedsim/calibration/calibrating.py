@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.calibration.estimates import Assumptions, Estimates, estimate, to_bundle
+from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
 from fedsim.calibration.log import clients_in_order, read_log
 from fedsim.calibration.prediction import (
     Prediction,
@@ -77,9 +77,7 @@ def calibrate(
             "The scenario's links are shared: a log shows rates that include the sharing, so the links stay as the"
             " scenario has them."
         )
-    to_bundle(estimates, bundle.name, str(path), float(log["start_s"].max()) + 1).write(
-        bundle, overwrite=overwrite
-    )
+    to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
     data, distributions, predictions = None, {}, []
     if scenario is None:
         flags.append(
@@ -170,6 +168,12 @@ def calibrated(
         "trace": str(bundle.resolve()),
         "jitter": {"name": "lognormal", "cv": estimates.jitter_cv},
     }
+    if estimates.online and devices["availability"]["name"] == "always":
+        devices["availability"] = {
+            **devices["availability"],
+            "name": "trace",
+            "trace": str(bundle.resolve()),
+        }
     if estimates.knows_links and not shares_links:
         before = devices["network"]
         devices["network"] = {

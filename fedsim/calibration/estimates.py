@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,7 @@ class Estimates:
         rate_errors: their relative standard errors.
         rate_cv: coefficients of variation of a dispatch's rate, down and up, of all clients together.
         latency_s: one-way latency; NaN if the log does not show it.
+        online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
         flags: what the log cannot identify.
     """
 
@@ -66,7 +67,8 @@ class Estimates:
     rate_errors: FloatArray
     rate_cv: tuple[float, float]
     latency_s: FloatArray
-    flags: tuple[str, ...] = field(default=())
+    online: tuple[tuple[str, float, float], ...] = ()
+    flags: tuple[str, ...] = ()
 
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates as another log of the same devices might have given them."""
@@ -153,12 +155,13 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             f"{int((dispatches == 1).sum())} clients have one completed dispatch; their spread is that of"
             " the others."
         )
+    online = _online(log, clients)
     flags.append(
-        "A log shows when clients worked, not when they could have: availability is not estimated, and"
-        " clients count as online."
-        if not _drops(log)
-        else f"{_drops(log)} dispatches were dropped; the log does not show how long their clients stayed"
-        " away, so availability is not estimated."
+        "A log shows when clients worked, not when they could have: without dropped dispatches, availability is not"
+        " estimated."
+        if not online
+        else "Clients count as offline from a dropped dispatch to their next one: they may have been back earlier, and"
+        " away at other times."
     )
     return Estimates(
         tuple(clients),
@@ -170,12 +173,39 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         rate_errors,
         (cvs[0], cvs[1]),
         latency_s,
+        online,
         tuple(flags),
     )
 
 
-def _drops(log: pd.DataFrame) -> int:
-    return int((log["outcome"].astype(str) == "dropped").sum())
+def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float, float], ...]:
+    """Intervals (client, start, end) from one return to the next drop; none if no dispatch was dropped."""
+    dropped = (log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()
+    if not dropped.any():
+        return ()
+    end_s = horizon_s(log)
+    intervals = []
+    events: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
+    left_s = log["ended_s"].where(dropped, np.nan)
+    for name, start, left in zip(log["client"], log["start_s"], left_s, strict=True):
+        events[name].append((start, left))
+    for name, worked in events.items():
+        start_s: float | None = 0.0
+        for start, left in worked:
+            if start_s is None:
+                start_s = start
+            if not math.isnan(left):
+                if left > start_s:
+                    intervals.append((name, start_s, left))
+                start_s = None
+        if start_s is not None:
+            intervals.append((name, start_s, end_s))
+    return tuple(intervals)
+
+
+def horizon_s(log: pd.DataFrame) -> float:
+    """The time that a log covers, from its first start to after its last event."""
+    return float(np.nanmax(log[["start_s", "end_s", "ended_s"]].to_numpy(float))) + 1.0
 
 
 def _by_client(
@@ -247,11 +277,11 @@ def _inverse(transport: Transport, latency_s: FloatArray) -> Callable[[int, floa
     return rate_of
 
 
-def to_bundle(estimates: Estimates, name: str, source: str, horizon_s: float) -> TraceBundle:
-    """The estimates as a trace bundle, one device per client in their order."""
+def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> TraceBundle:
+    """The estimates as a trace bundle of so many seconds, one device per client in their order."""
     ids = list(estimates.clients)
     count = len(ids)
-    horizon_us = max(round(horizon_s * 1e6), 1)
+    horizon_us = max(round(seconds * 1e6), 1)
     tables = {
         "devices": make_table(
             "devices",
@@ -282,6 +312,16 @@ def to_bundle(estimates: Estimates, name: str, source: str, horizon_s: float) ->
                 "bandwidth_bps": estimates.rates_bps.T.reshape(-1),
                 "bandwidth_cv": np.tile(estimates.rate_cv, count),
                 "rtt_s": np.repeat(2 * estimates.latency_s, 2),
+            },
+        )
+    if estimates.online:
+        names, starts, ends = zip(*estimates.online, strict=True)
+        tables["availability"] = make_table(
+            "availability",
+            {
+                "device_id": names,
+                "start_us": [round(start * 1e6) for start in starts],
+                "end_us": [min(round(end * 1e6), horizon_us) for end in ends],
             },
         )
     manifest = Manifest(

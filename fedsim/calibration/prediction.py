@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.calibration.estimates import Estimates, to_bundle
+from fedsim.calibration.estimates import Estimates, horizon_s, to_bundle
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.outcomes import Outcome
 from fedsim.runs.schema import DISPATCHES
@@ -124,8 +124,7 @@ def predict(
         estimates = fitted.perturbed(generator)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "bundle"
-            horizon_s = float(log["start_s"].max()) + 1
-            to_bundle(estimates, "replicate", "cross-validation", horizon_s).write(path)
+            to_bundle(estimates, "replicate", "cross-validation", horizon_s(log)).write(path)
             runs.append(simulated_log(scenario_of(path, estimates, seed)))
     quantities: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
         "duration of a round (s)": lambda each: _after(round_durations_s(each), first),

@@ -67,6 +67,7 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
 def _describe(dataset: Dataset) -> dict[str, Any]:
     import numpy as np
 
+    quantity = dataset.kind == "regression"
     return {
         "name": dataset.name,
         "kind": dataset.kind,
@@ -75,9 +76,14 @@ def _describe(dataset: Dataset) -> dict[str, Any]:
         "shape": list(dataset.input_shape),
         "stored_as": str(dataset.train_x.dtype),
         "bytes": dataset.bytes,
-        "classes": dataset.classes,
+        "classes": None if quantity else dataset.classes,
         "class_names": list(dataset.class_names),
-        "samples_per_class": np.bincount(dataset.train_y, minlength=dataset.classes).tolist(),
+        "samples_per_class": []
+        if quantity
+        else np.bincount(dataset.train_y, minlength=dataset.classes).tolist(),
+        "target_range": [float(dataset.train_y.min()), float(dataset.train_y.max())]
+        if quantity
+        else None,
         "groups": len(dataset.group_names) if dataset.train_groups is not None else None,
     }
 

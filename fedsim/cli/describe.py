@@ -75,7 +75,9 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
     entries = {kind: CATALOG.kinds[kind] for kind in kinds}
-    of_function = next((one.of_function for one in entries.values() if one.of_function), None)
+    # Without --kind, a function is taken for a metric, not for a model.
+    functions = [one.of_function for one in entries.values() if one.of_function]
+    of_function = functions[-1] if functions else None
     user_class = load_user_component(part, object, Path.cwd(), of_function)
     for kind, entry in entries.items():
         if issubclass(user_class, entry.base()):

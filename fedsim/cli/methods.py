@@ -131,7 +131,7 @@ def _traffic(method: Any) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from fedsim.methods.base import MethodContext
+    from fedsim.methods.base import MethodContext, Vector
     from fedsim.tasks.layout import Layout
 
     needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
@@ -176,6 +176,10 @@ def _traffic(method: Any) -> dict[str, Any]:
         share = elements / layout.size
         return f"{label} ({share:.0%} of P here)" if elements > 2 else f"{label} ({elements})"
 
+    def sent(vector: Vector) -> str:
+        bits = "" if vector.bits is None else f" at {vector.bits:g} bits per entry"
+        return sized(vector.name, vector.elements) + bits
+
     state = built.initial_state(torch.zeros(layout.size))
     memories, prologue = built.memories(), built.prologue()
     passes, operations = built.compute_factor(), built.vector_operations()
@@ -188,12 +192,10 @@ def _traffic(method: Any) -> dict[str, Any]:
             *([f"{extra:g} more pass per dispatch"] if extra else []),
         ],
         "before_the_rounds": [
-            f"all clients: {sized(vector.name, vector.elements)} {way}"
-            for way, vectors in before
-            for vector in vectors
+            f"all clients: {sent(vector)} {way}" for way, vectors in before for vector in vectors
         ],
-        "sends_down": [sized(vector.name, vector.elements) for vector in built.download()],
-        "sends_up": [sized(vector.name, vector.elements) for vector in built.upload()],
+        "sends_down": [sent(vector) for vector in built.download()],
+        "sends_up": [sent(vector) for vector in built.upload()],
         "server_keeps": [sized(key, value.numel()) for key, value in state.items()],
         "client_keeps": [
             sized(key, memory.elements)

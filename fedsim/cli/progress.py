@@ -8,13 +8,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from fedsim.runs.progress import Pace, Progress, progress_text
+if TYPE_CHECKING:
+    from fedsim.runs.progress import Progress
 
 _REFRESH_S = 0.2
 LINE_S = 30.0
@@ -62,6 +64,8 @@ def following(
     if quiet:
         yield None
         return
+    from fedsim.runs.progress import Pace, progress_text
+
     console = Console(stderr=True)
     pace, newest = Pace(), None
 

@@ -127,7 +127,7 @@ def _description(path: Path) -> str | None:
             break
         comment.append(line.strip("# "))
     text = " ".join(comment).strip()
-    for end in re.finditer(r"[.!?:](?= +[A-Z\d]| +fedsim )", text):
+    for end in re.finditer(r"[.!?](?= +[A-Z\d])|:(?= +fedsim )", text):
         sentence = text[: end.start()]
         if sentence.count("(") == sentence.count(
             ")"

@@ -15,40 +15,43 @@ from fedsim.runs.run import Run
 
 def print_summary(run: Run) -> None:
     """Print a run's main figures and where its report is."""
-    info = run.info
-    table = Table(title=f"{run.name}, seed {info['seed']}", title_justify="left", show_header=False)
+    dispatches, metrics = run.entry("dispatches"), run.entry("metrics")
+    table = Table(
+        title=f"{run.name}, seed {run.entry('seed')}", title_justify="left", show_header=False
+    )
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("simulated time", format_duration(info["simulated_s"]))
-    table.add_row("wall time", format_duration(info["wall_s"]))
-    table.add_row("rounds", f"{info['rounds']:,}")
-    table.add_row("model versions", f"{info['versions_made']:,}")
+    table.add_row("simulated time", format_duration(run.entry("simulated_s")))
+    table.add_row("wall time", format_duration(run.entry("wall_s")))
+    table.add_row("rounds", f"{run.entry('rounds'):,}")
+    table.add_row("model versions", f"{run.entry('versions_made'):,}")
     counts = run.dispatches["outcome"].value_counts()
     outcomes = ", ".join(f"{counts[label]:,} {label}" for label in OUTCOME_LABELS if counts[label])
-    table.add_row("dispatches", f"{info['dispatches']:,}" + (f" ({outcomes})" if outcomes else ""))
+    table.add_row("dispatches", f"{dispatches:,}" + (f" ({outcomes})" if outcomes else ""))
     given = participation_counts(run.dispatches, len(run.clients))
     table.add_row("clients that contributed", f"{(given > 0).sum():,} of {len(given):,}")
-    if info["ineligible_clients"]:
-        table.add_row("clients short of memory", f"{info['ineligible_clients']:,}")
-    for name, value in info["metrics"].items():
-        table.add_row(name, run.metric_definition(name).format(value))
+    if ineligible := run.info.get("ineligible_clients"):
+        table.add_row("clients short of memory", f"{ineligible:,}")
+    for name, value in metrics.items():
+        metric = run.metric_definition(name)
+        table.add_row(metric.label, metric.format(value))
     for name, target in run.scenario["stop"].get("target", {}).items():
         reached_s = run.time_to(name, target)
         text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"
         table.add_row(run.metric_definition(name).format_target(target), text)
     console = Console()
     console.print(table)
-    if info["dispatches"] and not counts["aggregated"]:
+    if dispatches and not counts["aggregated"]:
         console.print(
             "[yellow]no update reached the model:[/yellow] see what became of the dispatches, and compare deadline,"
             " min_updates and the stop with how long a dispatch takes",
             soft_wrap=True,
             highlight=False,
         )
-    lost = [name for name, value in info["metrics"].items() if not math.isfinite(value)]
+    lost = [name for name, value in metrics.items() if not math.isfinite(value)]
     if lost:
         console.print(
-            f"[yellow]the model has diverged:[/yellow] {', '.join(lost)} is no finite number; try a smaller learning"
+            f"[yellow]the model has diverged:[/yellow] {', '.join(lost)} is not finite; try a smaller learning"
             " rate, or training.clip_norm",
             soft_wrap=True,
             highlight=False,

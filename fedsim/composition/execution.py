@@ -320,7 +320,14 @@ class _Execution:
         kept = scenario.checkpoint_models
         keeper = None if kept is None else ModelKeeper(kept, self._folder)
         execution = Execution.of(training)
-        station = Station(task, self._assembly.method, training, scenario.seed, execution)
+        station = Station(
+            task,
+            self._assembly.method,
+            training,
+            scenario.seed,
+            execution,
+            squared_losses=scenario.server.selection.type.squared_losses,
+        )
         learner = Learner(
             station,
             scenario.evaluation,

@@ -44,7 +44,14 @@ class Recipe:
         task = build_task(world, loaded.folder, Datasets())
         execution = Execution.of(training)
         method = build_method(scenario, task, self.cycle_s)
-        return Station(task, method, training, scenario.seed, execution)
+        return Station(
+            task,
+            method,
+            training,
+            scenario.seed,
+            execution,
+            squared_losses=scenario.server.selection.type.squared_losses,
+        )
 
 
 def remote_workers(

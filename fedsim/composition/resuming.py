@@ -7,7 +7,7 @@ from typing import Any
 
 from fedsim.checksums import file_sha256
 from fedsim.errors import UserError, raise_all
-from fedsim.runs.folder import RunFolder
+from fedsim.runs.folder import INFO_FORMAT, RunFolder
 from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -34,9 +34,17 @@ def load_original(
         overrides: values by dotted path.
 
     Raises:
-        UserError: the scenario or a user's file has changed since the run began, a class cannot be imported again, or
-            an override is not allowed.
+        UserError: an earlier version began the run, the scenario or a user's file has changed since, a class cannot be
+            imported again, or an override is not allowed.
     """
+    if info["format"] < INFO_FORMAT:
+        version = info["versions"]["fedsim-des"]
+        raise UserError(
+            f"the run was begun by fedsim {version}, which simulates time differently",
+            where=str(folder.path),
+            hint=f"finish it with that version (pip install fedsim-des=={version}), or run its scenario again: "
+            f"fedsim run {folder.scenario} -o NEW_FOLDER",
+        )
     _require_original_scenario(folder, info)
     raise_all(changed_code(folder, info))
     loaded = _load_again(folder, info)

@@ -36,6 +36,7 @@ class Rules:
         method: the learning rules.
         metrics: metrics besides those of every run.
         measured: the metrics that the run may measure, by name; empty if only time is simulated.
+        fixed_bytes: bytes of the tensors of the model that training does not change.
     """
 
     scenario: Scenario
@@ -43,6 +44,7 @@ class Rules:
     method: Method
     metrics: tuple[Metric, ...]
     measured: Mapping[str, MetricDefinition]
+    fixed_bytes: int = 0
 
     @cached_property
     def execution(self) -> Execution | None:
@@ -52,19 +54,22 @@ class Rules:
     @property
     def traffic_bytes(self) -> tuple[float, float]:
         """Bytes of the download and of the upload of a dispatch."""
-        return self._bytes(Prologue(self.method.download(), self.method.upload()))
+        sends_all = self.scenario.server.transfer == "all"
+        usual = Prologue(self.method.download(), self.method.upload())
+        return self._bytes(usual, fixed=(sends_all, sends_all))
 
     @property
     def prologue_bytes(self) -> tuple[float, float] | None:
         """Bytes of the download and of the upload of the method's prologue; None without one."""
         prologue = self.method.prologue()
-        return None if prologue is None else self._bytes(prologue)
+        sends_all = self.scenario.server.transfer == "all"
+        return None if prologue is None else self._bytes(prologue, fixed=(True, sends_all))
 
     @property
     def first_download_bytes(self) -> float:
-        """Bytes of the download of a client's first dispatch."""
+        """Bytes of the download of a client's first dispatch, which includes what training does not change."""
         sent = [*self.method.download(), *self.method.first_download()]
-        return self._bytes(Prologue(sent, ()))[0]
+        return self._bytes(Prologue(sent, ()), fixed=(True, False))[0]
 
     @property
     def keeps_lost_work(self) -> bool:
@@ -95,10 +100,14 @@ class Rules:
 
         return reached
 
-    def _bytes(self, sent: Prologue) -> tuple[float, float]:
+    def _bytes(self, sent: Prologue, fixed: tuple[bool, bool]) -> tuple[float, float]:
+        """Bytes of a download and an upload; ``fixed`` says which of them include what training does not change."""
         item, server = ITEM_BYTES[self.scenario.training.dtype], self.scenario.server
-        down, up = (sum(vector.elements for vector in way) for way in (sent.download, sent.upload))
-        return down * item * server.download_compression, up * item * server.compression
+        down, up = (
+            sum(vector.size_bytes(item) for vector in vectors) + included * self.fixed_bytes
+            for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
+        )
+        return down * server.download_compression, up * server.compression
 
 
 def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) -> Rules:
@@ -119,8 +128,9 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
             where="stop.target",
             hint="remove stop.target, or run a task that trains a model without --timing-only",
         )
+    item, fixed = ITEM_BYTES[scenario.training.dtype], world.task.fixed_elements
     if not timing:
-        _check_model_fits(world.task.layout.size * ITEM_BYTES[scenario.training.dtype])
+        _check_model_fits((world.task.layout.size + fixed) * item)
     if not timing and _asks_for_hardware(scenario.training):
         _execution(scenario.training)
     method = build_method(scenario, world.task, world.availability_cycle_s, learns=not timing)
@@ -135,7 +145,7 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
             *unmet_target(target, measured),
         ]
     )
-    return Rules(scenario, not timing, method, metrics, measured)
+    return Rules(scenario, not timing, method, metrics, measured, fixed * item)
 
 
 def _check_model_fits(model_bytes: int) -> None:

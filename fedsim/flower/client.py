@@ -66,15 +66,6 @@ class Answer:
     problem: str | None = None
 
 
-def load_client_app(reference: str, folder: Path | None) -> fl.ClientApp:
-    """The ClientApp at ``module:attribute``.
-
-    Raises:
-        UserError: it cannot be imported, or is not a ClientApp.
-    """
-    return load_component(reference, folder, fl.ClientApp)
-
-
 def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
     """The app at ``module:attribute``, which must be a ``kind``.
 

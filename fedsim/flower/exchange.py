@@ -26,11 +26,11 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.contended import ContendedDispatches
+from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.facts import Rules
 from fedsim.simulation.handouts import HandOuts
-from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches, OnEnd, Planner
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workload, Workloads
@@ -59,8 +59,6 @@ class State(Enum):
     """The server knows that its node is gone."""
     LOST = auto()
     """Nothing comes, and the server does not know."""
-    TAKEN = auto()
-    """The ServerApp has taken the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +146,8 @@ class _ParcelWorkload(Workload):
 
 @dataclass(slots=True, eq=False)
 class _UnderWay:
+    """A message at its node, and whether its download has ended."""
+
     dispatch: Dispatch
     workload: _ParcelWorkload
     downloaded: bool = False

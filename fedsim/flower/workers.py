@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.client import Answer, Job, answer, importable, load_client_app
+from fedsim.flower.client import Answer, Job, answer, importable, load_component
 from fedsim.flower.clock import host_time
 from fedsim.flower.counting import stop_counting
 from fedsim.scenario.training import RayWorkers
@@ -33,8 +33,13 @@ class AppSource:
     folder: Path | None
 
     def load(self) -> fl.ClientApp:
-        """Import it."""
-        return load_client_app(self.reference, self.folder)
+        """Import it.
+
+        Raises:
+            UserError: it cannot be imported, or is not a ClientApp.
+        """
+        app: fl.ClientApp = load_component(self.reference, self.folder, fl.ClientApp)
+        return app
 
 
 class Workers(ABC):

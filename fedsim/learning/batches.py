@@ -88,6 +88,15 @@ class BatchOrder:
         result: IntArray = np.minimum(rounded, max(self.batch_size, _NARROWEST))
         return result
 
+    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+        """Sum of the sizes of each client's first ``steps`` batches, (B,)."""
+        samples = self.samples[clients]
+        if self._with_replacement:
+            return steps * np.minimum(samples, self.batch_size)
+        epochs, rest = np.divmod(steps, self.steps_per_epoch[clients])
+        result: IntArray = epochs * samples + rest * self.batch_size
+        return result
+
     def batches(
         self,
         clients: IntArray,

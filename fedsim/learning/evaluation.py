@@ -23,6 +23,7 @@ from fedsim.learning.metrics import (
     definitions,
 )
 from fedsim.learning.metrics.accuracy import Accuracy
+from fedsim.learning.metrics.mae import MeanAbsoluteError
 from fedsim.learning.objective import Objective
 from fedsim.learning.samples import Samples
 from fedsim.learning.workers import Station
@@ -40,6 +41,7 @@ _CUDA_BATCH = 8192
 # Share of the clients, worst first, that the "worst" metrics average over.
 _WORST_SHARE = 0.1
 _ACCURACY = Accuracy(Accuracy.Params())
+_MAE = MeanAbsoluteError(MeanAbsoluteError.Params())
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,16 @@ class ClientMetrics:
     """Metrics of clients on their own test samples.
 
     Attributes:
-        accuracy: accuracy of each client, (N,); NaN for clients without test samples.
+        accuracy: accuracy of each client, (N,); NaN for clients without test samples, and in regressions.
         loss: mean loss of each client, (N,).
         samples: test samples of each client, (N,).
+        error: mean absolute error of each client in a regression, (N,); else None.
     """
 
     accuracy: FloatArray
     loss: FloatArray
     samples: npt.NDArray[np.int64]
+    error: FloatArray | None = None
 
     def summary(self) -> Metrics:
         """Mean over clients, mean over samples, and mean over the worst tenth of the clients.
@@ -62,15 +66,19 @@ class ClientMetrics:
         The names are the same for personal models and the global one, so that both can be compared in one figure.
         """
         known = self.samples > 0
-        accuracy, loss, weights = self.accuracy[known], self.loss[known], self.samples[known]
-        if not len(accuracy):
+        if not known.any():
             return {}
-        worst = max(1, round(_WORST_SHARE * len(accuracy)))
+        name, scores = "client_accuracy", self.accuracy[known]
+        worst_first = np.sort(scores)
+        if self.error is not None:
+            name, scores = "client_mae", self.error[known]
+            worst_first = np.sort(scores)[::-1]
+        worst = max(1, round(_WORST_SHARE * len(scores)))
         return {
-            "client_accuracy": float(accuracy.mean()),
-            "client_accuracy_weighted": float(np.average(accuracy, weights=weights)),
-            "client_accuracy_worst": float(np.sort(accuracy)[:worst].mean()),
-            "client_loss": float(loss.mean()),
+            name: float(scores.mean()),
+            f"{name}_weighted": float(np.average(scores, weights=self.samples[known])),
+            f"{name}_worst": float(worst_first[:worst].mean()),
+            "client_loss": float(self.loss[known].mean()),
         }
 
 
@@ -91,14 +99,14 @@ class SupervisedEvaluator:
         batch: int | None = None,
         metrics: Iterable[Metric] = (),
     ) -> None:
-        self._metrics = default_metrics(task.dataset.kind == "next_character", metrics)
+        self._metrics = default_metrics(task.dataset.kind, metrics)
         self._gathers = any(metric.needs_outputs for metric in self._metrics)
         self._task = task
         self._execution = execution
         self._test = Samples(task, task.test_x, task.test_y, execution)
         by_device = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
         self._batch = by_device if batch is None else batch
-        self._modules = BoundModules(task, execution.device)
+        self._modules = BoundModules(task, execution)
         offsets = task.client_test_offsets
         self._client_samples = None if offsets is None else np.diff(offsets)
         self._client_test: Samples | None = None
@@ -120,9 +128,9 @@ class SupervisedEvaluator:
 
     @torch.no_grad()
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:
-        """Accuracy and loss on each client's own test samples, of the model (P,) that ``model_of`` returns.
+        """Accuracy, or absolute error, and loss of models (P,) on each client's own test samples.
 
-        None if clients have no test samples of their own.
+        ``model_of`` returns the model of a client. None if clients have no test samples of their own.
         """
         offsets, rows = self._task.client_test_offsets, self._task.client_test_rows
         if (
@@ -133,21 +141,27 @@ class SupervisedEvaluator:
         ):
             return None
         accuracy = np.full(len(self._client_samples), np.nan)
-        losses = accuracy.copy()
+        losses, errors = accuracy.copy(), accuracy.copy()
+        quantity = self._task.loss.kind == "squared"
         for client in np.flatnonzero(self._client_samples).tolist():
             client_rows = torch.from_numpy(rows[offsets[client] : offsets[client + 1]])
             client_rows = client_rows.to(self._execution.device)
-            predictions = self._predictions(self._client_test, model_of(client), client_rows)
-            accuracy[client] = _ACCURACY.compute(predictions)
+            predictions = self._predictions(
+                self._client_test, model_of(client), client_rows, gathers=quantity
+            )
+            if quantity:
+                errors[client] = _MAE.compute(predictions)
+            else:
+                accuracy[client] = _ACCURACY.compute(predictions)
             losses[client] = predictions.loss
-        return ClientMetrics(accuracy, losses, self._client_samples)
+        return ClientMetrics(accuracy, losses, self._client_samples, errors if quantity else None)
 
     def _predictions(
         self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
     ) -> Predictions:
         """Predictions of a model for the samples ``rows``, or for all; with its outputs if ``gathers``."""
         task, loss = self._task, self._task.loss
-        classes = task.dataset.classes if loss.kind == "cross_entropy" else 2
+        classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
         count = len(samples) if rows is None else len(rows)
         total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
         pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
@@ -161,8 +175,9 @@ class SupervisedEvaluator:
                     inputs, labels = samples.gather(rows[start:end]), samples.y[rows[start:end]]
                 outputs = bound.forward(inputs)
                 total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
-                pair = loss.targets(labels) * classes + loss.predictions(outputs)
-                pairs += torch.bincount(pair, minlength=classes * classes)
+                if classes:
+                    pair = loss.targets(labels) * classes + loss.predictions(outputs)
+                    pairs += torch.bincount(pair, minlength=classes * classes)
                 if gathers:
                     gathered.append((outputs.cpu(), labels.cpu()))
         confusion = pairs.view(classes, classes).double().cpu().numpy()

@@ -158,7 +158,7 @@ class Learner:
         return self._answers[key]
 
     def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Mean training losses of dispatches that were submitted: a barrier.
+        """Training losses of dispatches that were submitted: a barrier.
 
         Raises:
             UserError: a loss is not finite.

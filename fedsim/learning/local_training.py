@@ -117,7 +117,12 @@ class LocalTrainer:
             buffers = change[:, trainable:]
             torch.sub(weights[:, trainable:], start[:, trainable:], out=buffers)
         model = weights.clone() if self.kernel.fixed_memory else weights
-        return Trained(model, mean, last, loss / divisors, change)
+        if self.kernel.squared_losses:
+            visited = np.maximum(self.kernel.visited(cohort.clients, steps), 1)
+            loss = (loss / torch.as_tensor(visited, device=start.device)).sqrt()
+        else:
+            loss = loss / divisors
+        return Trained(model, mean, last, loss, change)
 
     def _zeros(self, rows: int, like: Tensor) -> Tensor:
         return row_matrix(rows, self._size, like=like).zero_()

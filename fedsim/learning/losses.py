@@ -14,7 +14,7 @@ _FIRST_LENGTH = 1024
 
 
 class LossLedger:
-    """The mean training loss of every dispatch that was trained, by its number.
+    """The training loss of every dispatch that was trained, by its number.
 
     Attributes:
         values: losses, NaN where unknown; a loss that is not a number is noted as infinite.

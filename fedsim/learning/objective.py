@@ -33,7 +33,7 @@ class Objective:
         weights = np.repeat(1 / (len(self._clients) * np.maximum(counts, 1)), counts)
         self._rows = torch.from_numpy(task.rows).to(execution.device)
         self._weights = torch.from_numpy(weights).to(execution.device, execution.dtype)
-        self._modules = BoundModules(task, execution.device)
+        self._modules = BoundModules(task, execution)
 
     def measure(self, model: Tensor) -> dict[str, float]:
         """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, that of its gradient."""

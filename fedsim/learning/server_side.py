@@ -121,8 +121,9 @@ class ServerSide:
 
     def named_model(self) -> dict[str, Tensor]:
         """The global model by the names of its tensors, on the CPU."""
-        views = self._task.layout.views(self.current["model"].cpu())
-        return {name: view.clone() for name, view in views.items()}
+        model = self.current["model"].cpu()
+        views = self._task.layout.views(model)
+        return {name: view.clone() for name, view in views.items()} | self._task.fixed(model.dtype)
 
     def personal_parts(self) -> dict[str, Tensor]:
         """The personal tensors of participating clients, on the CPU; empty if nothing is personal.

@@ -100,11 +100,18 @@ class Vector:
 
     Attributes:
         name: key in the server state (down) or in :attr:`LocalUpdate.vectors` (up).
-        elements: its length; charged as ``elements`` x bytes of the training dtype.
+        elements: its length.
+        bits: size of an entry as it is sent, such as 8 after quantization; None for that of the training dtype. Only
+            bytes and time depend on it: what is computed with is the tensor that the method returns.
     """
 
     name: str
     elements: int
+    bits: float | None = None
+
+    def size_bytes(self, item_bytes: int) -> float:
+        """Bytes of the vector as it is sent, if an entry of the training dtype has ``item_bytes``."""
+        return self.elements * (item_bytes if self.bits is None else self.bits / 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +225,8 @@ class Trained:
         mean_gradient: mean over a client's steps of its mini-batch gradients, after clipping and before the rule,
             (B, P), if asked for.
         last_gradient: that gradient of its last step, (B, P), if asked for.
-        loss: mean training loss over its steps, (B,).
+        loss: mean training loss over its steps, (B,), or its root mean square over samples if the selection asks for
+            that.
         change: model - start as the sum of the steps, (B, P), if asked for. It is summed separately, so that steps
             far below the rounding of the model count in full.
     """

@@ -18,5 +18,9 @@ class FedSumB(UplinkMerge):
     title = "FedSUM-B"
     paper = f"{PAPER}, Algorithm 1"
 
+    def vector_operations(self) -> float:
+        """The gradients are added up: 1."""
+        return 1.0
+
     def correction(self, cohort: Cohort) -> None:
         """None: there are no local steps."""

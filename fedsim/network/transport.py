@@ -48,6 +48,8 @@ class Piece(NamedTuple):
 _NOTHING = 1e-12
 """Share of a transfer that is rounding."""
 
+_SLOWED = 1.5
+
 Carry = Callable[[Piece], int]
 """When links have carried a piece (``NEVER`` if never)."""
 
@@ -66,6 +68,9 @@ class Course:
         stages: bytes that follow the windows and the largest rate at which they leave, one stage after the other;
             what is left after the last goes at its rate.
         pause_ns: expected time lost to retransmissions; it passes before the first byte.
+        rate_bps: nominal rate of the links.
+        queue_ns: how much longer a round takes while other transfers fill the queue, which shows in a window that the
+            links carry at less than two thirds of the nominal rate.
     """
 
     size_bytes: float
@@ -74,6 +79,8 @@ class Course:
     round_ns: int = 0
     stages: tuple[tuple[float, float], ...] = ()
     pause_ns: int = 0
+    rate_bps: float = math.inf
+    queue_ns: int = 0
 
     def pieces(self, start_ns: int) -> Generator[Piece, int, None]:
         """The pieces in order; send back when the links have carried each.
@@ -87,7 +94,9 @@ class Course:
         for index, window in enumerate(windows):
             done_ns = yield Piece(at_ns, window, math.inf)
             rest -= window
-            at_ns = max(at_ns + self.round_ns, done_ns)
+            alone_ns = window * BIT_NS_PER_BYTE / self.rate_bps
+            queue_ns = self.queue_ns if done_ns - at_ns > _SLOWED * alone_ns else 0
+            at_ns = max(at_ns + self.round_ns + queue_ns, done_ns)
             if at_ns == done_ns and (following := sum(windows[index + 1 :])):
                 at_ns = yield Piece(at_ns, following, math.inf)
                 rest -= following

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -102,7 +103,9 @@ class TransportedNetwork(Network):
         return self._course(client, direction, size_bytes).alone_s(self._rates[direction][client])
 
     def _course(self, client: int, direction: Direction, size_bytes: float) -> Course:
-        return self._transport.course(size_bytes, self.connection(client, direction))
+        course = self._transport.course(size_bytes, self.connection(client, direction))
+        # Nobody else fills the queue; a slow window is one at a low rate of the link itself.
+        return replace(course, queue_ns=0) if course.queue_ns else course
 
     def _carry(self, client: int, direction: Direction, sequence: int, piece: Piece) -> int:
         """When the links have carried a piece."""

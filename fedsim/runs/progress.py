@@ -65,8 +65,9 @@ def progress_text(
     """Progress in one line: ``simulated 3 h 20 min, version 12, accuracy 61.0%, about 2 min left``."""
     parts = [f"simulated {format_duration(progress.simulated_s)}", f"version {progress.version:,}"]
     for name, value in list(progress.metrics.items())[:1]:
-        parts.append(f"{name} {definition(name, definitions or {}).format(value)}")
-    if left_s is not None:
+        metric = definition(name, definitions or {})
+        parts.append(f"{metric.label} {metric.format(value)}")
+    if left_s:
         parts.append(f"about {format_duration(left_s)} left")
     return ", ".join(parts)
 

@@ -61,6 +61,17 @@ class Run:
         """The scenario's name."""
         return str(self.scenario.get("name", self.path.name))
 
+    def entry(self, name: str) -> Any:
+        """An entry of ``run.json`` that every run, or every complete run, has.
+
+        Raises:
+            UserError: it lacks the entry.
+        """
+        value = self.info.get(name)
+        if value is None:
+            raise self.folder.damaged(self.folder.info, f"lacks the entry '{name}'")
+        return value
+
     @property
     def status(self) -> Status:
         """How far the run has come."""

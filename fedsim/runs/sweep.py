@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedsim.checksums import is_unchanged, stamped
+from fedsim.checksums import file_sha256, is_unchanged, stamped
 from fedsim.durable import write_text
 from fedsim.errors import UserError
+from fedsim.locks import is_owned
 
 SWEEP_FILE = "sweep.json"
 SWEEP_FORMAT = 2
@@ -43,18 +44,40 @@ class SweepRecord:
         scenario: the scenario file; None if it was built in Python.
         runs: in the order of the sweep.
         verifiable: whether the file has a checksum; that of fedsim 0.1 has none.
+        files: checksums of the sweep's other files, by name.
     """
 
     name: str
     scenario: str | None
     runs: tuple[SweepEntry, ...]
     verifiable: bool = True
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Replace the file in ``folder``."""
         document = {"format": SWEEP_FORMAT, **asdict(self)}
         del document["verifiable"]
         write_text(folder / SWEEP_FILE, json.dumps(stamped(document), indent=1) + "\n")
+
+    def require_intact(self, folder: Path, name: str) -> None:
+        """Refuse a file of the sweep in ``folder`` that is missing, or not as fedsim wrote it.
+
+        A sweep of an earlier version has no checksums, and that of a sweep that is going on may follow later.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        expected, path = self.files.get(name), folder / name
+        if expected is None or is_owned(folder):
+            return
+        try:
+            problem = (
+                "" if file_sha256(path) == expected else "it has changed since fedsim wrote it"
+            )
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}"
+        if problem:
+            raise UserError(problem, where=str(path), hint="run fedsim sweep again")
 
 
 def is_sweep(folder: Path) -> bool:
@@ -83,8 +106,9 @@ def read_sweep(folder: Path) -> SweepRecord:
         runs = tuple(SweepEntry(**entry) for entry in document["runs"])
         for entry in runs:
             _require_plain_name(entry.run)
+        files = {str(name): str(digest) for name, digest in document.get("files", {}).items()}
         verifiable = written >= _FIRST_WITH_CHECKSUM
-        return SweepRecord(document["name"], document["scenario"], runs, verifiable)
+        return SweepRecord(document["name"], document["scenario"], runs, verifiable, files)
     except FileNotFoundError:
         raise UserError(
             f"the folder holds no {SWEEP_FILE}, so it is not that of a sweep",

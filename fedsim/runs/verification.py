@@ -62,12 +62,19 @@ def verify_bundle_folder(path: Path) -> Verdict:
 
 
 def verify_sweep_folder(path: Path) -> list[Verdict]:
-    """The verdict on a sweep's own list of runs, followed by one for each of its runs that has been started."""
+    """The verdict on a sweep's own files, followed by one for each of its runs that has been started."""
     try:
         record = read_sweep(path)
     except UserError as error:
         return [Verdict(path, "damaged", 1, (error,))]
-    verdicts = [Verdict(path, "intact" if record.verifiable else "not verifiable", 1, ())]
+    problems = []
+    for name in record.files:
+        try:
+            record.require_intact(path, name)
+        except UserError as error:
+            problems.append(error)
+    state: State = "damaged" if problems else "intact" if record.verifiable else "not verifiable"
+    verdicts = [Verdict(path, state, 1 + len(record.files), tuple(problems))]
     for entry in record.runs:
         folder = RunFolder(path / entry.run)
         if folder.info.exists():

@@ -119,8 +119,11 @@ def load_scenario(
         UserError: one for all that is wrong, each with its file, line and column, or its option.
     """
     file = bundled.scenario_file(Path(path))
+    by_name = file != Path(path) and file.parent == bundled.folder("scenarios")
+    # Files that the user names in the overrides of a bundled scenario are in the working directory.
+    folder = Path.cwd() if by_name else file.resolve().parent
     source = apply_overrides(read_yaml(file), overrides)
-    return _load(source, Reading(catalog, file.resolve().parent, user_code), file.resolve())
+    return _load(source, Reading(catalog, folder, user_code), file.resolve())
 
 
 def load_scenario_dict(

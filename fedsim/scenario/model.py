@@ -131,6 +131,9 @@ class Server(Parameters):
     """Factor on the size of every upload."""
     download_compression: float = Field(default=1.0, gt=0, le=1)
     """Factor on the size of every download."""
+    transfer: Literal["changed", "all"] = "changed"
+    """What a dispatch transfers of a model with frozen parameters or constant buffers: what training changes, and the
+    rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""
 
 
 class Stop(Parameters):
@@ -173,14 +176,15 @@ class Evaluation(Parameters):
     per_client: bool = False
     """Also evaluate, on each client's own test samples, the model that the client would use: client_accuracy (mean over
     clients), client_accuracy_weighted (over samples), client_accuracy_worst (over the worst tenth of the clients) and
-    client_loss. Methods with personal models always do."""
+    client_loss; client_mae and so on in a regression. Methods with personal models always do."""
     objective: bool = False
     """Also evaluate the objective and its gradient over the training samples of all clients: objective_loss,
     gradient_norm_squared and, if parts of the model are personal, personal_gradient_norm_squared. The quadratic task
     always does. In supervised tasks each evaluation costs about an epoch of training."""
     metrics: list[Annotated[Part[Any], OfKind("metric")]] = []
     """Metrics on the test samples besides accuracy, loss, macro_f1, balanced_accuracy and, for next-character tasks,
-    perplexity: a list of names, or of parts with parameters such as ``{name: top_k_accuracy, k: 5}``."""
+    perplexity (in a regression: loss, which is the mean squared error, mae and r2): a list of names, or of parts with
+    parameters such as ``{name: top_k_accuracy, k: 5}``."""
     batch_size: int | None = Field(default=None, ge=1)
     """Samples evaluated at once; by default 512 on a CPU and 8,192 on CUDA."""
 

@@ -124,7 +124,10 @@ class ServerPort(Protocol):
         ...
 
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
-        """Mean training losses that came with these (aggregated) updates; executes pending training."""
+        """Training losses that came with these (aggregated) updates; executes pending training.
+
+        Mean losses over the steps, or as :attr:`Selection.squared_losses` says.
+        """
         ...
 
     def dispatch(
@@ -198,11 +201,14 @@ class Selection(Component, ABC):
     Attributes:
         chooses: whether it chooses among the available clients; otherwise the clients are fixed beforehand.
         needs_training: whether it learns from training losses, so that a run without training cannot use it.
+        squared_losses: whether its training losses are root mean squares over the samples that the dispatch visited,
+            each loss at the model before its step and without a penalty, instead of means over the steps.
         with_replacement: whether a client may be drawn several times for one round.
     """
 
     chooses: ClassVar[bool] = True
     needs_training: ClassVar[bool] = False
+    squared_losses: ClassVar[bool] = False
     with_replacement: ClassVar[bool] = False
 
     def __init__(self, params: Any, server: ServerPort) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from fedsim.outcomes import Outcome
 from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.course import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.facts import Rules
-from fedsim.simulation.life import Plan
 from fedsim.timeline import Aggregate, Contribution, LearningPlane, Train
 from fedsim.units import NS_PER_S
 

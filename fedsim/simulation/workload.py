@@ -19,7 +19,7 @@ from fedsim.traces.availability import NEVER
 from fedsim.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from fedsim.simulation.life import Plan
+    from fedsim.simulation.course import Plan
 
 _NS_PER_HOUR = 3600 * NS_PER_S
 

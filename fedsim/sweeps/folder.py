@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.catalog import CATALOG
-from fedsim.checksums import text_sha256
+from fedsim.checksums import file_sha256, text_sha256
 from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError
 from fedsim.locks import is_owned, locked
@@ -57,6 +57,7 @@ class Sweep:
     def index(self) -> pd.DataFrame:
         """One row per run: ``run``, ``seed``, one column per varied path, ``status``, ``error``, and its summary."""
         path = self.path / f"{INDEX}.parquet"
+        self.record.require_intact(self.path, path.name)
         try:
             table = pq.read_table(path, page_checksum_verification=True)
             frame: pd.DataFrame = table.to_pandas()
@@ -146,8 +147,10 @@ def record(path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun]) ->
         entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
     source = None if loaded.path is None else str(loaded.path)
     # This file marks the folder as a sweep; it comes first, so that a sweep killed here can be started again.
-    SweepRecord(loaded.scenario.name, source, tuple(entries)).write(path)
-    write_text(path / SCENARIO, loaded.resolved_yaml())
+    resolved = loaded.resolved_yaml()
+    files = {SCENARIO: text_sha256(resolved)}
+    SweepRecord(loaded.scenario.name, source, tuple(entries), files=files).write(path)
+    write_text(path / SCENARIO, resolved)
     return settled
 
 
@@ -218,7 +221,7 @@ def _as_now(run: Run) -> dict[str, Any]:
 def write_index(
     path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]
 ) -> dict[str, str]:
-    """Write ``index.parquet`` and ``index.csv`` from the run folders.
+    """Write ``index.parquet`` and ``index.csv`` from the run folders, and the checksum of the former.
 
     Args:
         path: the sweep's folder.
@@ -244,6 +247,9 @@ def write_index(
     with replacing(path / f"{INDEX}.parquet") as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
     write_text(path / f"{INDEX}.csv", csv_text(table.to_pandas()))
+    listed, index = read_sweep(path), f"{INDEX}.parquet"
+    files = {**listed.files, index: file_sha256(path / index)}
+    replace(listed, files=files).write(path)
     return {row["run"]: row["status"] for row in rows}
 
 

@@ -63,12 +63,14 @@ class Task(Component, ABC):
         layout: names, shapes and offsets of the flat parameter vector (length P).
         samples: training samples of each client, (N,) int64.
         model_family: determines the gradient kernels that may be used.
+        fixed_elements: numbers of the model that training does not change, and that are not in the flat vector.
     """
 
     learns: ClassVar[bool] = True
     layout: Layout
     samples: IntArray
     model_family: Family
+    fixed_elements: int = 0
 
     @classmethod
     @abstractmethod
@@ -97,6 +99,10 @@ class Task(Component, ABC):
     def initial(self, stream: Stream, dtype: torch.dtype) -> Tensor:
         """The initial model (P,) on the CPU; a pure function of ``stream`` (purpose INITIAL_MODEL)."""
         raise TypeError(f"task {self.name} has no model")
+
+    def fixed(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Tensors of the model that training does not change, by name: frozen parameters and constant buffers."""
+        return {}
 
     @abstractmethod
     def flops_per_sample(self) -> float | None:
@@ -132,7 +138,8 @@ class Task(Component, ABC):
         """
         buffers: int = training.optimizer.create().buffers
         batch = np.minimum(self.samples, training.batch_size).astype(np.float64)
-        elements = (2 + buffers) * self.layout.size + kept + self.activations_per_sample() * batch
+        model = self.fixed_elements + (2 + buffers) * self.layout.size
+        elements = model + kept + self.activations_per_sample() * batch
         return elements * ITEM_BYTES[training.dtype]
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:

@@ -16,8 +16,11 @@ from fedsim.components import Component
 from fedsim.errors import UserError
 from fedsim.tasks.reading.arrays import first_not_finite
 
-Kind = Literal["classification", "next_character", "binary"]
+Kind = Literal["classification", "next_character", "binary", "regression"]
 """``binary`` is a classification of two classes, of which label 1 is the positive one."""
+
+TargetKind = Literal["class", "quantity"]
+"""What a user's file holds as the target of a sample: a class, or a number to be predicted (regression)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +49,24 @@ class Dataset:
     of a model, is computed for the samples of a batch.
 
     Attributes:
-        train_x, test_x: samples, (n, *input_shape), uint8 or float32.
-        train_y, test_y: their labels, (n,) int64 in ``0 .. classes - 1``.
-        classes: number of labels.
+        train_x, test_x: samples, (n, *input_shape), uint8 or float32; integers if they are tokens.
+        train_y, test_y: their labels, (n,) int64 in ``0 .. classes - 1``; float32 quantities for ``regression``.
+        classes: number of labels, and of outputs of a model; 1 for ``regression``.
         kind: ``classification``, which becomes ``binary`` if there are two classes; ``next_character`` (samples are
-            sequences of character codes and the label is the next one).
+            sequences of character codes and the label is the next one); ``regression`` (the label is a number).
         class_names: of the labels; their numbers if not given.
         scale: factor, float32, broadcastable to ``input_shape``; None leaves samples as they are.
         shift: added after scaling, float32, broadcastable to ``input_shape``; None with ``scale`` None.
         train_groups, test_groups: natural group (writer, role, subject, center) of each sample, (n,) int64.
         group_names: names of the groups.
+        tokens: whether samples consist of integer codes, such as characters or tokens, which models get as int64.
     """
 
     name: str
     train_x: npt.NDArray[Any]
-    train_y: npt.NDArray[np.int64]
+    train_y: npt.NDArray[Any]
     test_x: npt.NDArray[Any]
-    test_y: npt.NDArray[np.int64]
+    test_y: npt.NDArray[Any]
     classes: int
     kind: Kind = "classification"
     class_names: tuple[str, ...] = ()
@@ -71,12 +75,15 @@ class Dataset:
     train_groups: npt.NDArray[np.int64] | None = None
     test_groups: npt.NDArray[np.int64] | None = None
     group_names: tuple[str, ...] = ()
+    tokens: bool = False
     _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind == "classification" and self.classes == 2:
             object.__setattr__(self, "kind", "binary")
-        if not self.class_names:
+        if self.kind == "next_character":
+            object.__setattr__(self, "tokens", True)
+        if not self.class_names and self.kind != "regression":
             object.__setattr__(self, "class_names", tuple(map(str, range(self.classes))))
         self._check_split("training", self.train_x, self.train_y, self.train_groups)
         self._check_split("test", self.test_x, self.test_y, self.test_groups)
@@ -113,12 +120,17 @@ class Dataset:
         self,
         split: str,
         x: npt.NDArray[Any],
-        y: npt.NDArray[np.int64],
+        y: npt.NDArray[Any],
         groups: npt.NDArray[np.int64] | None,
     ) -> None:
         if len(x) != len(y):
             raise self._damaged(f"{len(x)} {split} samples but {len(y)} labels")
-        if len(y) and not (y.min() >= 0 and y.max() < self.classes):
+        if self.kind == "regression":
+            if y.dtype != np.float32 or self.classes != 1 or not np.isfinite(y).all():
+                raise self._damaged(
+                    f"its {split} targets must be finite float32 numbers, with classes = 1"
+                )
+        elif len(y) and not (y.min() >= 0 and y.max() < self.classes):
             raise self._damaged(
                 f"{split} labels run from {y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
             )
@@ -143,6 +155,28 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
         return tuple(self._stored("train_x").shape[1:])
+
+    @property
+    def vocabulary(self) -> int | None:
+        """The largest code of a sample plus one; None if samples are not codes."""
+        if not self.tokens:
+            return None
+        if self.kind == "next_character":
+            return self.classes
+        return 1 + max(int(x.max(initial=0)) for x in (self.train_x, self.test_x))
+
+    @property
+    def train_classes(self) -> npt.NDArray[np.int64]:
+        """Class of each training sample, (n,) int64; all 0 for ``regression``."""
+        return self._classes_of(self.train_y)
+
+    @property
+    def test_classes(self) -> npt.NDArray[np.int64]:
+        """Class of each test sample, (n,) int64; all 0 for ``regression``."""
+        return self._classes_of(self.test_y)
+
+    def _classes_of(self, y: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        return np.zeros(len(y), np.int64) if self.kind == "regression" else y
 
     @property
     def bytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate, pairwise
@@ -21,6 +21,7 @@ class Layout:
 
     Trainable parameters come first, then floating-point buffers that training changes (the running
     statistics of batch normalization), so that both travel and are averaged while gradients of the buffers are zero.
+    What training does not change, such as frozen parameters, is not part of the vector.
 
     Attributes:
         names: of the tensors, such as ``layers.0.weight``.
@@ -52,16 +53,23 @@ class Layout:
         )
 
     @classmethod
-    def of_module(cls, module: nn.Module) -> Layout:
-        """The layout of a module's parameters and of its saved floating-point buffers."""
+    def of_module(cls, module: nn.Module, buffers: Collection[str] | None = None) -> Layout:
+        """The layout of a module's trainable parameters and of its saved floating-point buffers.
+
+        Args:
+            module: the module.
+            buffers: names of the buffers that training changes; all if None.
+        """
         state = module.state_dict()
-        parameters = {name: value.shape for name, value in module.named_parameters()}
-        buffers = [
+        parameters = [
+            (n, value.shape) for n, value in module.named_parameters() if value.requires_grad
+        ]
+        changing = [
             (name, value.shape)
             for name, value in module.named_buffers()
-            if name in state and value.is_floating_point()
+            if name in state and value.is_floating_point() and (buffers is None or name in buffers)
         ]
-        return cls.of(parameters.items(), buffers)
+        return cls.of(parameters, changing)
 
     @property
     def size(self) -> int:

@@ -15,21 +15,22 @@ class Loss:
     """What a model is trained for: mean over samples of a per-sample loss, and possibly a penalty on the parameters.
 
     Attributes:
-        kind: ``cross_entropy`` on (n, classes) outputs, or ``logistic`` on (n, 1) outputs: log(1 + exp(-c
-            z)) with c = +1 for the ``positive`` labels and -1 for the others.
+        kind: ``cross_entropy`` on (n, classes) outputs; ``logistic`` on (n, 1) outputs: log(1 + exp(-c
+            z)) with c = +1 for the ``positive`` labels and -1 for the others; or ``squared`` on (n, 1) outputs:
+            (z - y)^2, whose mean is the mean squared error (MSE).
         positive: labels that count as +1 (``logistic`` only).
         penalty: rho of the non-convex penalty rho x sum over parameter tensors w of ||w||^2 / (1 + ||w||^2)
             (Chen et al., Sharper Convergence Guarantees for Federated Learning with Partial Model
             Personalization, section 5).
     """
 
-    kind: Literal["cross_entropy", "logistic"] = "cross_entropy"
+    kind: Literal["cross_entropy", "logistic", "squared"] = "cross_entropy"
     positive: tuple[int, ...] = ()
     penalty: float = 0.0
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Labels as the loss counts them, (n,) int64: unchanged, or 1 for positive and 0 for other labels."""
-        if self.kind == "cross_entropy":
+        """Labels as the loss counts them, (n,): unchanged, or 1 for positive and 0 for other labels."""
+        if self.kind != "logistic":
             return labels
         import torch
 
@@ -41,6 +42,8 @@ class Loss:
 
         if self.kind == "cross_entropy":
             return functional.cross_entropy(outputs, labels, reduction="none")
+        if self.kind == "squared":
+            return (outputs.squeeze(-1) - labels.to(outputs.dtype)).square()
         return functional.binary_cross_entropy_with_logits(
             outputs.squeeze(-1), self.targets(labels).to(outputs.dtype), reduction="none"
         )

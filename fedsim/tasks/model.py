@@ -89,8 +89,12 @@ class ModelComponent(Component, ABC):
         """
 
     def loss(self, dataset: Dataset) -> Loss:
-        """The loss it is trained for."""
-        return Loss()
+        """The loss it is trained for: cross-entropy, or the squared error of a quantity.
+
+        Raises:
+            UserError: the model cannot learn this dataset's labels.
+        """
+        return Loss("squared") if dataset.kind == "regression" else Loss()
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Draw the module's initial parameters from ``generator`` alone."""
@@ -130,12 +134,13 @@ class ModelComponent(Component, ABC):
         """Numbers in one sample, for models of flattened inputs.
 
         Raises:
-            UserError: samples are sequences of characters.
+            UserError: samples are sequences of characters or tokens.
         """
-        if dataset.kind == "next_character":
+        if dataset.tokens:
+            characters = dataset.kind == "next_character"
             raise self.misfit(
-                "it needs numbers, but samples are sequences of characters",
+                f"it needs numbers, but samples are sequences of {'characters' if characters else 'tokens'}",
                 dataset,
-                "use char_lstm or char_transformer",
+                "use char_lstm or char_transformer" if characters else "use a module of your own",
             )
         return math.prod(dataset.input_shape)

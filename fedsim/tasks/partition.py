@@ -97,9 +97,14 @@ class Assignment:
 
 
 class Partitioner(Component, ABC):
-    """A rule that deals samples to clients; a pure function of dataset, parameters and stream."""
+    """A rule that deals samples to clients; a pure function of dataset, parameters and stream.
+
+    Attributes:
+        needs_classes: whether samples are dealt by their class, so that a regression dataset is refused.
+    """
 
     Params: ClassVar[type[Parameters]] = CountedParameters
+    needs_classes: ClassVar[bool] = False
 
     def __init__(self, params: Any) -> None:
         self.params = params
@@ -120,13 +125,13 @@ class Partitioner(Component, ABC):
         Each class is dealt in proportion to the clients' training samples of it.
         """
         table = label_counts(
-            dataset.train_y, assignment.owners, assignment.clients, dataset.classes
+            dataset.train_classes, assignment.owners, assignment.clients, dataset.classes
         )
-        sizes = np.bincount(dataset.test_y, minlength=dataset.classes)
+        sizes = np.bincount(dataset.test_classes, minlength=dataset.classes)
         counts = np.zeros_like(table)
         for label in np.flatnonzero(table.any(axis=0)):
             counts[:, label] = apportion(int(sizes[label]), table[:, label])
-        return deal(counts, dataset.test_y, rng)
+        return deal(counts, dataset.test_classes, rng)
 
     def split(self, dataset: Dataset, stream: Stream, folder: Path | None = None) -> Partition:
         """The samples of each client, all random choices drawn from ``stream`` (purpose PARTITION).
@@ -136,6 +141,13 @@ class Partitioner(Component, ABC):
         Raises:
             UserError: there are more clients than samples, or the parameters do not fit the dataset.
         """
+        if self.needs_classes and dataset.kind == "regression":
+            raise UserError(
+                f"partition {self.name} distributes samples by their class, but dataset {dataset.name} holds a "
+                "quantity to be predicted",
+                where="task.partition",
+                hint="use iid, quantity_skew, natural (one client per group) or file",
+            )
         samples = len(dataset.train_y)
         if isinstance(self.params, CountedParameters) and self.params.clients > samples:
             raise too_many_clients(self.params.clients, samples, dataset)
@@ -192,7 +204,7 @@ def partition_table(dataset: Dataset, partition: Partition) -> IntArray:
     """Training samples of each label at each client, (N, classes) int64, for the report."""
     owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
     owners[partition.train_rows] = np.repeat(np.arange(partition.clients), partition.samples)
-    return label_counts(dataset.train_y, owners, partition.clients, dataset.classes)
+    return label_counts(dataset.train_classes, owners, partition.clients, dataset.classes)
 
 
 def apportion(total: int, weights: npt.ArrayLike) -> IntArray:

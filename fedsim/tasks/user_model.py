@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from abc import ABC
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Generator, nn
 
 # Arguments of the constructor that fedsim fills in from the dataset.
-_SUPPLIED = ("input_shape", "classes")
+_SUPPLIED = ("input_shape", "classes", "vocabulary")
 
 
 class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
@@ -34,50 +35,67 @@ class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
 
 
 class ModuleParameters(Parameters):
-    """Arguments of the user's constructor, as given in the scenario."""
+    """Arguments of the user's constructor or function, as given in the scenario."""
 
     model_config = ConfigDict(extra="allow")
 
+    inputs: Any = None
+    """Arguments of ``forward``, each as a part of the samples x: ``{input_ids: "x[0]", attention_mask: "x[1]"}``."""
+
 
 class UserModule(ModelComponent):
-    """A user's plain ``torch.nn.Module``.
+    """A user's plain ``torch.nn.Module``, or a function that returns one.
 
-    Its constructor is called with the scenario's keys, and with ``input_shape`` and ``classes`` if it has
-    such arguments; its ``forward`` takes inputs (n, *input_shape) and returns (n, classes). Initial
-    parameters are those that the constructor draws, from a generator that depends on the scenario's seed alone.
+    The class or function is called with the scenario's keys, and with ``input_shape``, ``classes`` and ``vocabulary``
+    (of data sets of tokens) if it has such arguments. The module's ``forward`` takes inputs (n, *input_shape), or what
+    ``inputs`` says, and returns (n, classes), or an object with such ``logits``. Initial parameters are those that are
+    drawn meanwhile, from a generator that depends on the scenario's seed alone.
 
     Attributes:
-        module_class: the user's class.
+        make: the user's class or function.
     """
 
     Params = ModuleParameters
-    module_class: ClassVar[type[nn.Module]]
+    params: ModuleParameters
+    make: ClassVar[Callable[..., nn.Module]]
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """Call the constructor."""
-        signature = inspect.signature(self.module_class)
-        offered: dict[str, Any] = {
-            "input_shape": dataset.input_shape,
-            "classes": dataset.classes,
+        """Call the class or function."""
+        from torch import nn
+
+        from fedsim.tasks.modules.calls import adapt_calls
+
+        make, inputs = type(self).make, self.params.inputs
+        signature = inspect.signature(make)
+        arguments = {
+            name: getattr(dataset, name) for name in _SUPPLIED if name in signature.parameters
         }
-        arguments = {name: offered[name] for name in _SUPPLIED if name in signature.parameters}
         arguments.update(self.params.model_extra or {})
+        if "inputs" in signature.parameters and inputs is not None:
+            arguments["inputs"], inputs = inputs, None
         try:
             signature.bind(**arguments)
         except TypeError as error:
             raise UserError(
-                f"{self.module_class.__name__} cannot be built: {error}",
+                f"{self.name} cannot be built: {error}",
                 where="task.model",
-                hint=f"its arguments are {signature}; input_shape and classes are filled in",
+                hint=f"its arguments are {signature}; {', '.join(_SUPPLIED)} are filled in",
             ) from error
         try:
-            return self.module_class(**arguments)
+            module = make(**arguments)
         # A user's constructor may fail in any way; whatever it is, it is the user's to fix.
         except Exception as error:
             raise UserError(
-                f"{self.module_class.__name__} cannot be built: {type(error).__name__}: {error}",
+                f"{self.name} cannot be built: {type(error).__name__}: {error}",
                 where="task.model",
             ) from error
+        if not isinstance(module, nn.Module):
+            raise UserError(
+                f"{self.name} returns {type(module).__name__}, not a torch.nn.Module",
+                where="task.model",
+            )
+        adapt_calls(module, inputs)
+        return module
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Nothing to do: the constructor has drawn the parameters."""
@@ -87,8 +105,10 @@ def as_model(user_class: type[Any]) -> type[ModelComponent]:
     """A user's class as a model: a model component as it is, or one that builds a plain torch module."""
     if issubclass(user_class, ModelComponent):
         return user_class
-    return type(
-        user_class.__name__,
-        (UserModule,),
-        {"name": user_class.__name__, "module_class": user_class},
-    )
+    return of_function(user_class)
+
+
+def of_function(make: Callable[..., nn.Module]) -> type[UserModule]:
+    """The model of a user's torch module, or of a function that returns one."""
+    namespace = {"__doc__": make.__doc__, "name": make.__name__, "make": staticmethod(make)}
+    return type(make.__name__, (UserModule,), namespace)

@@ -167,6 +167,15 @@ def test_sizes_that_differ_show_the_latency(tmp_path: Path) -> None:
     assert estimates.step_s == pytest.approx([0.5])
 
 
+def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "client,start,end,ended,outcome\na,0,2,2,aggregated\na,3,,5,dropped\na,9,11,11,aggregated\nb,0,4,4,late\n"
+    )
+    estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
+    assert estimates.online == (("a", 0.0, 5.0), ("a", 9.0, 12.0), ("b", 0.0, 12.0))
+    assert TraceBundle.read(tmp_path / "bundle").table("availability").num_rows == 3
+
+
 def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("client,start,end\na,100,103.5\nb,101,102\n")
     (tmp_path / "b.csv").write_text(

@@ -660,7 +660,7 @@ def test_a_model_that_diverged_says_so(tmp_path: Path) -> None:
         )
         result = invoke("run", path, "-o", tmp_path / f"out{rate}")
         assert result.exit_code == 0, result.output
-        assert ("has diverged: loss is no finite number" in result.stdout) == said
+        assert ("has diverged: loss is not finite" in result.stdout) == said
 
 
 def test_a_format_alone_is_described_with_its_parameters() -> None:

@@ -186,7 +186,11 @@ def test_methods_are_listed_and_shown() -> None:
     assert shown["client_keeps"] == []
     assert "sync" in shown["schedules"]
     assert "McMahan" in shown["paper"]
-    assert {parameter["key"] for parameter in shown["parameters"]} == {"weights", "server_lr"}
+    assert {parameter["key"] for parameter in shown["parameters"]} == {
+        "weights",
+        "server_lr",
+        "partial",
+    }
     assert "sends up" in run("methods", "show", "fedavg").output
     wrong = run("methods", "show", "fedavgg")
     assert wrong.exit_code == 2

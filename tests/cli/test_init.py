@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ from tests.docs.pages import blocks, commands, exit_code, working_in
 def test_the_commands_of_a_templates_readme_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "flower":
+        pytest.importorskip("flwr", reason='needs Flower: pip install "fedsim-des[flower]"')
+    if name == "lora":
+        pytest.importorskip("peft", reason="needs the extra transformers")
+        if "FEDSIM_DATA" not in os.environ:
+            pytest.skip("needs Shakespeare's plays in $FEDSIM_DATA")
     assert exit_code(f"fedsim init {tmp_path} --template {name}") == 0
     scenario = YAML(typ="safe", pure=True).load((tmp_path / "scenario.yaml").read_text())
     monkeypatch.setenv("COLUMNS", "100")
@@ -34,7 +41,8 @@ def test_the_commands_of_a_templates_readme_run(
                     YAML(typ="safe", pure=True).dump(short, path)
                     assert exit_code(text, "-j", "1") == 0
                 else:
-                    short_run = ("-s", "stop.rounds=2") if text.startswith("fedsim run") else ()
+                    runs = text.startswith(("fedsim run", "fedsim flower"))
+                    short_run = ("-s", "stop.rounds=2") if runs else ()
                     assert exit_code(text, *short_run) == 0, text
 
 

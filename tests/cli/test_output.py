@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -58,6 +59,8 @@ def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, num
     process = subprocess.Popen(
         [sys.executable, "-c", FLUSHING, "run", str(scenario), "-o", str(path)],
         stderr=subprocess.PIPE,
+        # A shell's background jobs ignore SIGINT, and so would what they start.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     stream = path / "metrics.arrows"
     while not stream.exists() or stream.stat().st_size < 1500:

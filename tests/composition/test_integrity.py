@@ -13,7 +13,7 @@ from fedsim.composition.execution import Progress
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder, Status
 from fedsim.runs.verification import verify_run_folder
-from tests.composition.worlds import digits
+from tests.composition.worlds import digits, quadratic
 
 GOING = """
 import sys
@@ -95,6 +95,25 @@ def test_a_failed_run_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not written by fedsim"):
         fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
     assert [item.name for item in path.iterdir()] == ["run.json"]
+
+
+def test_links_in_a_run_folder_are_not_written_through(tmp_path: Path) -> None:
+    """Neither those under the names of results, nor those under names of temporary files."""
+    victim, path = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("precious")
+    scenario = quadratic([[0, 1], [2]])
+    fedsim.run(scenario, path)
+    for name in ("dispatches.parquet", "model.safetensors", ".dispatches.parquet.part"):
+        (path / name).unlink(missing_ok=True)
+        (path / name).symlink_to(victim)
+    run = fedsim.run(scenario, path, overwrite=True)
+    assert (run.status, len(run.dispatches)) == (Status.COMPLETE, 3)
+    assert not (path / "dispatches.parquet").is_symlink()
+    (path / ".lock").unlink()
+    (path / ".lock").symlink_to(victim)
+    with pytest.raises(UserError, match="symbolic links"):
+        fedsim.run(scenario, path, overwrite=True)
+    assert victim.read_text() == "precious"
 
 
 @pytest.mark.parametrize("limit", [1_000, 4_000, 20_000])

@@ -144,12 +144,12 @@ def test_only_what_never_changes_a_result_may_change_on_the_way(
     refused = CliRunner().invoke(cli, [*command, "-s", "training.optimizer.lr=1"])
     assert refused.exit_code == 2
     assert refused.stderr == (
-        "error: option -s training.optimizer.lr=1: training.optimizer.lr belongs to what the run computes, and cannot "
-        "change on the way\n  a resumed run may change training.workers, training.threads, training.memory, "
-        "training.cuda_graphs; for all else begin a new run\n"
+        "error: option -s training.optimizer.lr=1: training.optimizer.lr affects the result, so it cannot "
+        "change when a run is resumed\n  a resumed run may change training.workers, training.threads, training.memory, "
+        "training.cuda_graphs, logging; for other changes begin a new run\n"
     )
     # A section in whole would put its other keys back to their defaults.
-    with pytest.raises(UserError, match=r"training\.batch_size belongs to"):
+    with pytest.raises(UserError, match=r"training\.batch_size affects the result"):
         fedsim.resume(folder, overrides=["training={threads: 2}"])
     assert fedsim.load(folder).status is Status.INTERRUPTED
     finished = CliRunner().invoke(cli, command)

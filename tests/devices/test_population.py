@@ -37,7 +37,7 @@ def test_power_of_a_kind_that_no_device_is_of_is_refused(tmp_path: Path) -> None
     energy = {"classes": {"fridge": {"compute_w": 1, "download_w": 1, "upload_w": 1}}}
     devices = {"compute": STEPS, "network": LINKS, "energy": energy}
     known = {"trace": phones(tmp_path, kinds=["phone"] * 4), **devices}
-    with pytest.raises(UserError, match="no device of the trace bundle is a 'fridge'"):
+    with pytest.raises(UserError, match="no device of the kind 'fridge'"):
         fedsim.run(timing(known), tmp_path / "run")
     with pytest.raises(UserError, match="needs a trace bundle that tells the kinds"):
         fedsim.run(timing(devices), tmp_path / "run")

@@ -87,7 +87,7 @@ def quick(scenario: Path, rounds: int = 3) -> dict[str, Any]:
     """A shipped scenario cut down to a few rounds of a few clients."""
     data: dict[str, Any] = YAML(typ="safe", pure=True).load(scenario.read_text(encoding="utf-8"))
     data["stop"] = {"rounds": rounds}
-    data["task"]["clients"] = 500 if data["task"].get("name") == "timing" else None
+    data["task"]["clients"] = 5000 if data["task"].get("name") == "timing" else None
     return {
         **data,
         "task": {key: value for key, value in data["task"].items() if value is not None},

@@ -63,8 +63,11 @@ def test_order_is_the_documented_one() -> None:
 
 
 def test_batches_are_consecutive_pieces_and_the_last_one_is_short() -> None:
-    batches = draw(make_order(), [3], 0, 4)
+    order = make_order()
+    batches = draw(order, [3], 0, 4)
     assert batches.counts[:, 0].tolist() == [32, 32, 6, 32]
+    visited = order.visited(np.full(6, 3), np.arange(6))
+    assert visited.tolist() == [0, 32, 64, 70, 102, 134]
     short = batches.rows[2, 0]
     assert (short[6:] == short[0]).all()
 

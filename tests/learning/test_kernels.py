@@ -22,7 +22,7 @@ from fedsim.learning.kernels import (
     choose,
 )
 from fedsim.learning.kernels.linear_steps import PYTHON_STEPS
-from fedsim.learning.kernels.loop import refuse_hidden_randomness
+from fedsim.learning.kernels.loop import BoundModule
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
@@ -30,6 +30,7 @@ from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.models.linear import Linear
+from fedsim.tasks.modules.dropout import KeyedDropout, seed_dropout
 from fedsim.tasks.partition import Partition
 from tests.learning.problems import MODELS, SHAPE, make_training, quadratic_task, supervised_task
 
@@ -37,12 +38,23 @@ BATCH, SEED = 16, 5
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 
-def build(kind: str, task: SupervisedTask, dtype: torch.dtype = torch.float32) -> Kernel:
+def build(
+    kind: str,
+    task: SupervisedTask,
+    dtype: torch.dtype = torch.float32,
+    *,
+    squared_losses: bool = False,
+) -> Kernel:
     execution = Execution(torch.device("cpu"), dtype, None, 1)
     samples = Samples(task, task.train_x, task.train_y, execution)
     order = BatchOrder(SEED, task.offsets, task.rows, BATCH, execution.device)
-    kinds = {"linear_stack": LinearStackKernel, "vmap": VmapKernel, "loop": LoopKernel}
-    return kinds[kind](samples, order)
+    kinds = {
+        "linear_stack": LinearStackKernel,
+        "split_linear": SplitLinearKernel,
+        "vmap": VmapKernel,
+        "loop": LoopKernel,
+    }
+    return kinds[kind](samples, order, squared_losses=squared_losses)
 
 
 def models_of(task: SupervisedTask, count: int, dtype: torch.dtype) -> Tensor:
@@ -112,6 +124,55 @@ def test_gradients_are_those_of_plain_torch(kind: str, model: str, dtype: torch.
 FUSED = [pair for pair in PAIRS if pair[0] != "vmap"]
 
 
+@pytest.mark.parametrize(("kind", "model"), PAIRS)
+def test_squared_losses_are_those_of_the_samples(kind: str, model: str) -> None:
+    """Sums over each mini-batch by plain torch; the gradients keep their bits."""
+    task, sequences = supervised_task(model), np.arange(4)
+    order = BatchOrder(SEED, task.offsets, task.rows, BATCH, torch.device("cpu"))
+    batches = order.batches(CLIENTS, sequences, first=0, last=6)
+    gradients: list[list[Tensor]] = []
+    for squared in (False, True):
+        kernel = build(kind, task, torch.float64, squared_losses=squared)
+        session = kernel.session(CLIENTS, sequences, STEPS, 0)
+        weights = row_matrix(4, task.layout.size, like=torch.zeros(1, dtype=torch.float64))
+        weights.copy_(models_of(task, 4, torch.float64))
+        gradients.append([])
+        for step in range(6):
+            active = int((step < STEPS).sum())
+            out, before = torch.zeros_like(weights)[:active], weights.clone()
+            with reproducible(), torch.no_grad():
+                losses = session.gradients(step, weights[:active], out)
+            gradients[-1].append(out)
+            for row in range(active if squared else 0):
+                rows = batches.rows[step, row, : int(batches.counts[step, row])].tolist()
+                expected = squares_of(task, before[row], rows)
+                torch.testing.assert_close(losses[row], expected, atol=1e-12, rtol=1e-12)
+    assert all(map(torch.equal, *gradients))
+
+
+def squares_of(task: SupervisedTask, model: Tensor, rows: list[int]) -> Tensor:
+    """Sum of squared losses of samples, without the penalty."""
+    module = copy.deepcopy(task.module).to(model.dtype).train()
+    with torch.no_grad():
+        for name, value in task.layout.views(model).items():
+            module.state_dict()[name].copy_(value)
+        inputs = task.inputs(task.train_x[rows], model.dtype)
+        return task.loss.per_sample(module(inputs), task.train_y[rows]).square().sum()
+
+
+def test_squared_losses_of_the_binary_linear_model() -> None:
+    """Like the others, and without its penalty."""
+    task = binary_task(personal_features=4, penalty=0.3, bias=True)
+    model = models_of(task, 1, torch.float64)
+    rows = task.rows[task.offsets[0] : task.offsets[1]].tolist()
+    for kind in ("split_linear", "loop"):
+        session = build(kind, task, torch.float64, squared_losses=True).session(
+            np.array([0]), np.zeros(1, int), np.array([1]), 0
+        )
+        losses = session.gradients(0, model, torch.zeros_like(model))
+        torch.testing.assert_close(losses[0], squares_of(task, model[0], rows))
+
+
 @pytest.fixture(params=[False, True], ids=["together", "client by client"])
 def client_by_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """How stacks of linear layers take plain steps, whatever the size of the model."""
@@ -120,15 +181,18 @@ def client_by_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("client_by_client")
+@pytest.mark.parametrize("squared", [False, True], ids=["means", "squares"])
 @pytest.mark.parametrize(("kind", "model"), FUSED)
-def test_fused_steps_are_gradient_steps(kind: str, model: str) -> None:
+def test_fused_steps_are_gradient_steps(kind: str, model: str, squared: bool) -> None:
     task = supervised_task(model)
     weights = models_of(task, 4, torch.float64)
     out = torch.zeros_like(weights)
     rates = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
     moved, followed = weights.clone(), weights.clone()
     sessions = [
-        build(kind, task, torch.float64).session(CLIENTS, np.zeros(4, int), STEPS, 0)
+        build(kind, task, torch.float64, squared_losses=squared).session(
+            CLIENTS, np.zeros(4, int), STEPS, 0
+        )
         for _ in range(2)
     ]
     active = active_rows(STEPS)
@@ -354,22 +418,51 @@ def test_what_cannot_be_stacked_is_refused(model: str) -> None:
         choose(task, training, execution, samples, SEED)
 
 
-def test_functional_dropout_is_refused() -> None:
-    class Hidden(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(int(np.prod(SHAPE)), 5)
+class Hidden(torch.nn.Module):
+    """Drops inputs by a function of torch."""
 
-        def forward(self, inputs: Tensor) -> Tensor:
-            dropped: Tensor = torch.nn.functional.dropout(inputs.flatten(1), 0.5, self.training)
-            return self.layer(dropped)  # type: ignore[no-any-return]
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self.function = function
+        self.layer = torch.nn.Linear(int(np.prod(SHAPE)), 5)
 
+    def forward(self, inputs: Tensor) -> Tensor:
+        function = getattr(torch.nn.functional, self.function)
+        dropped: Tensor = function(inputs.flatten(1), 0.5, self.training)
+        return self.layer(dropped)  # type: ignore[no-any-return]
+
+
+def test_random_numbers_that_cannot_be_repeated_are_refused() -> None:
     task = supervised_task("linear")
-    task.module = Hidden()
+    task.module = Hidden("alpha_dropout")
     before = torch.get_rng_state()
+    training = make_training()
+    execution = Execution.of(training)
     with pytest.raises(UserError, match="global random generator"):
-        refuse_hidden_randomness(task)
+        BoundModule(task, execution)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_functional_dropout_is_a_function_of_the_seed() -> None:
+    """As a dropout layer in the same place draws, bit for bit."""
+    task = supervised_task("linear")
+    task.module = Hidden("dropout").train()
+    execution = Execution.of(make_training())
+    bound = BoundModule(task, execution)
+    bound.module.train()
+    inputs = torch.rand(4, *SHAPE, dtype=execution.dtype)
+    before = torch.get_rng_state()
+    bound.seed_dropout(7)
+    outputs = bound.forward(inputs)
+    bound.seed_dropout(7)
+    assert torch.equal(bound.forward(inputs), outputs)
+    assert not torch.equal(bound.forward(inputs), outputs)
+    assert torch.equal(before, torch.get_rng_state())
+    layer = KeyedDropout(0.5)
+    seed_dropout(layer, 7)
+    assert torch.equal(bound.module.layer(layer(inputs.flatten(1))), outputs)
+    bound.module.eval()
+    assert torch.equal(bound.forward(inputs), bound.module.layer(inputs.flatten(1)))
 
 
 class Branching(nn.Module):

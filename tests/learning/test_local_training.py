@@ -26,16 +26,15 @@ SEED = 5
 F64 = torch.float64
 
 
-def make_trainer(task: Task, training: Training) -> LocalTrainer:
+def make_trainer(task: Task, training: Training, *, squared_losses: bool = False) -> LocalTrainer:
     execution = Execution.of(training)
     samples = (
         Samples(task, task.train_x, task.train_y, execution)
         if isinstance(task, SupervisedTask)
         else None
     )
-    return LocalTrainer(
-        choose(task, training, execution, samples, SEED).kernel, task.layout, training
-    )
+    choice = choose(task, training, execution, samples, SEED, squared_losses=squared_losses)
+    return LocalTrainer(choice.kernel, task.layout, training)
 
 
 def train(
@@ -281,3 +280,47 @@ def test_results_are_new_tensors() -> None:
     trainer.run(cohort, first.model, collect=("mean_gradient",))
     assert torch.equal(first.model, kept[0])
     assert torch.equal(first.mean_gradient, kept[1])  # type: ignore[arg-type]
+
+
+def test_root_mean_squared_losses_by_hand() -> None:
+    """f(x) = x^2 / 2 from 4 with rate 0.5: losses 8, 2 and 0.5."""
+    task = quadratic_task(centers=[[0.0]], curvatures=1.0, initial=[4.0], samples=[1])
+    training = make_training(dtype="float64", threads=1)
+    start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64)
+    cohort = make_cohort(Execution.of(training), start, [0], [3], 0.5)
+    trainer = make_trainer(task, training, squared_losses=True)
+    trained = trainer.run(cohort, cohort.down["model"])
+    assert trained.loss.tolist() == pytest.approx([np.sqrt((64 + 4 + 0.25) / 3)], rel=1e-15)
+
+
+@pytest.mark.parametrize("clip_norm", [None, 1e9], ids=["fused", "step by step"])
+@pytest.mark.parametrize("executor", ["auto", "plain", "stacked"])
+@pytest.mark.parametrize("model", ["linear", "conv"])
+def test_root_mean_squared_losses_weigh_samples_equally(
+    model: str, executor: str, clip_norm: float | None
+) -> None:
+    """Batches of 16 and 4 per epoch: 20 + 16 losses, each at the model before its step."""
+    task = supervised_task(model)
+    training = make_training(executor=executor, clip_norm=clip_norm, dtype="float64", threads=1)
+    start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64)
+    cohort = make_cohort(Execution.of(training), start, [0], [3])
+    module = copy.deepcopy(task.module).double()
+    with torch.no_grad():
+        for name, value in task.layout.views(start).items():
+            module.state_dict()[name].copy_(value)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    order = BatchOrder(SEED, task.offsets, task.rows, 16, torch.device("cpu"))
+    batches = order.batches(np.array([0]), np.array([0]), first=0, last=3)
+    losses: list[float] = []
+    for step in range(3):
+        rows = batches.rows[step, 0, : int(batches.counts[step, 0])]
+        optimizer.zero_grad()
+        outputs = module(task.inputs(task.train_x[rows], F64))
+        per_sample = task.loss.per_sample(outputs, task.train_y[rows])
+        per_sample.mean().backward()
+        optimizer.step()
+        losses += per_sample.tolist()
+    assert len(losses) == 36
+    trained = make_trainer(task, training, squared_losses=True).run(cohort, cohort.down["model"])
+    expected = np.sqrt(np.mean(np.square(losses)))
+    assert trained.loss.tolist() == pytest.approx([expected], rel=1e-12)

@@ -32,7 +32,8 @@ def folder(examples: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.M
     for name, content in (
         ("top_k.py", examples["python"][0]),
         ("pulled.py", examples["python"][1]),
-        ("dp.py", examples["python"][2]),
+        ("quantized.py", examples["python"][2]),
+        ("dp.py", examples["python"][3]),
         ("top-k.yaml", examples["yaml"][0]),
         ("check.yaml", examples["yaml"][1]),
     ):
@@ -82,6 +83,26 @@ def test_the_example_of_a_rule_is_fedprox(folder: Path) -> None:
         models.append(run.model())
     for name, tensor in models[0].items():
         assert torch.equal(tensor, models[1][name])
+
+
+def test_the_example_of_bits_is_fedavg_to_the_precision_of_eight_bits(
+    folder: Path, examples: dict[str, list[str]]
+) -> None:
+    """P bytes and 4 for the scale; rounding moves an entry by at most half a scale, 1/254 of the largest change."""
+    (command,) = examples["console"][1].splitlines()
+    assert CliRunner().invoke(cli, command.split()[1:]).exit_code == 0
+    assert set(fedsim.load("runs/quantized").dispatches["bytes_up"]) == {
+        sum(tensor.numel() for tensor in fedsim.load("runs/quantized").model().values()) + 4
+    }
+    models = []
+    for number, method in enumerate(("quantized.py:Quantized", "fedavg", "fedavg")):
+        overrides = [f"server.method={method}", "stop.rounds=1", "training.dtype=float64"]
+        overrides += ["training.optimizer.lr=1e-300"] if number == 2 else []
+        model = fedsim.run("top-k.yaml", f"run{number}", overrides=overrides).model()
+        models.append(torch.cat([tensor.reshape(-1) for tensor in model.values()]))
+    quantized, fedavg, start = models
+    error = (quantized - fedavg).abs().max()
+    assert 0 < error < 0.01 * (fedavg - start).abs().max() * 5
 
 
 def test_the_example_of_random_numbers_is_private_fedavg(folder: Path) -> None:

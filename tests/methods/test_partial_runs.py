@@ -81,39 +81,49 @@ def two_links(links: Path, method: dict[str, Any], **changes: Any) -> dict[str, 
     return {**scenario, **changes}
 
 
+COMPUTE_S = 10 * np.array([0.1, 0.5])
+SCAFFOLD_P = 2 * 1.0 / 1.1  # on the shared part only
+CORRECTION_S = COMPUTE_S * SCAFFOLD_P / (6 * 32)
+
+
 @pytest.mark.parametrize(
-    ("method", "seconds", "vectors"),
+    ("method", "seconds", "vectors", "operations"),
     [
-        ({"name": "fedavg_p"}, (10.6, 9.8), (1, 1)),
-        ({"name": "fedsim"}, (10.6, 9.8), (1, 1)),
-        ({"name": "fedalt"}, (11.6, 14.8), (1, 1)),
-        ({"name": "fedrep", "personal_steps": 2}, (12.6, 19.8), (1, 1)),
-        ({"name": "scaffold_p", "c0": "zero"}, (20.2, 14.6), (2, 2)),
-        ({"name": "scaffold_p", "c0": "zero", "uplink": 1}, (13.8, 11.4), (2, 1)),
-        ({"name": "fedavg"}, (11.56, 10.28), (1.1, 1.1)),
-        ({"name": "fedavg_p", "personal": "none"}, (11.56, 10.28), (1.1, 1.1)),
-        ({"name": "fedprox"}, (11.56, 10.28), (1.1, 1.1)),
-        ({"name": "fedadam"}, (11.56, 10.28), (1.1, 1.1)),
-        ({"name": "feddyn"}, (11.56, 10.28), (1.1, 1.1)),
-        ({"name": "ditto"}, (12.56, 15.28), (1.1, 1.1)),
-        ({"name": "lg_fedavg", "personal": ["u"]}, (1.96, 5.48), (0.1, 0.1)),
-        ({"name": "fedper", "personal": "all"}, (1.0, 5.0), (0, 0)),
+        ({"name": "fedavg_p"}, (10.6, 9.8), (1, 1), 0),
+        ({"name": "fedsim"}, (10.6, 9.8), (1, 1), 0),
+        ({"name": "fedalt"}, (11.6, 14.8), (1, 1), 0),
+        ({"name": "fedrep", "personal_steps": 2}, (12.6, 19.8), (1, 1), 0),
+        ({"name": "scaffold_p", "c0": "zero"}, (20.2, 14.6), (2, 2), SCAFFOLD_P),
+        ({"name": "scaffold_p", "c0": "zero", "uplink": 1}, (13.8, 11.4), (2, 1), SCAFFOLD_P),
+        ({"name": "fedavg"}, (11.56, 10.28), (1.1, 1.1), 0),
+        ({"name": "fedavg_p", "personal": "none"}, (11.56, 10.28), (1.1, 1.1), 0),
+        ({"name": "fedprox"}, (11.56, 10.28), (1.1, 1.1), 3),
+        ({"name": "fedadam"}, (11.56, 10.28), (1.1, 1.1), 0),
+        ({"name": "feddyn"}, (11.56, 10.28), (1.1, 1.1), 4),
+        ({"name": "ditto"}, (12.56, 15.28), (1.1, 1.1), 3),
+        ({"name": "lg_fedavg", "personal": ["u"]}, (1.96, 5.48), (0.1, 0.1), 0),
+        ({"name": "fedper", "personal": "all"}, (1.0, 5.0), (0, 0), 0),
     ],
 )
 def test_time_and_bytes_of_a_round(
     method: dict[str, Any],
     seconds: tuple[float, float],
     vectors: tuple[float, float],
+    operations: float,
     links: Path,
     tmp_path: Path,
 ) -> None:
-    """Each client's time and both rounds' length, to the nanosecond; a vector is 4 MB."""
+    """Each client's time and both rounds' length, to the nanosecond; a vector is 4 MB.
+
+    ``operations`` of the local rule per parameter and step come on top of 6 x 32 for a batch of 32 samples.
+    """
     run = fedsim.run(two_links(links, method), tmp_path / "run")
     table = run.dispatches
     spent = (table["arrived_s"] - table["dispatched_s"]).to_numpy().reshape(2, 2)
-    assert spent == pytest.approx(np.array([seconds, seconds]), abs=1e-8)
+    expected = np.array(seconds) + COMPUTE_S * operations / (6 * 32)
+    assert spent == pytest.approx(np.array([expected, expected]), abs=1e-8)
     assert np.diff([0.0, *run.aggregations["time_s"]]) == pytest.approx(
-        [max(seconds)] * 2, abs=1e-8
+        [max(expected)] * 2, abs=1e-8
     )
     assert (table["bytes_down"] == 4 * MEGABIT * vectors[0]).all()
     assert (table["bytes_up"] == 4 * MEGABIT * vectors[1]).all()
@@ -128,7 +138,10 @@ def test_the_prologue_takes_time_and_bytes(links: Path, network: str, tmp_path: 
     scenario = two_links(links, {"name": "scaffold_p"})
     scenario["devices"]["network"]["name"] = network
     run = fedsim.run(scenario, tmp_path / "run")
-    assert run.aggregations["time_s"].to_numpy() == pytest.approx([10.6, 30.8, 51.0], abs=1e-6)
+    extra = CORRECTION_S[0] * np.array([1, 2, 3])
+    assert run.aggregations["time_s"].to_numpy() == pytest.approx(
+        np.array([10.6, 30.8, 51.0]) + extra, abs=1e-6
+    )
     assert run.aggregations["round"].to_list() == [0, 0, 1]
     table = run.dispatches
     assert table["version"].to_list() == [0, 0, 1, 1, 2, 2]
@@ -138,12 +151,14 @@ def test_the_prologue_takes_time_and_bytes(links: Path, network: str, tmp_path: 
 
 
 def test_the_prologue_closes_at_the_deadline(links: Path, tmp_path: Path) -> None:
-    """Client 0 would need 10.6 s: its answer is late, and the rounds begin without it."""
-    schedule = {"name": "sync", "deadline": "10s", "stragglers": "cut"}
+    """Client 0 would need 15.6 s: its answer is late, and the rounds (client 1 needs 14.6 s) begin without it."""
+    schedule = {"name": "sync", "deadline": "15s", "stragglers": "cut"}
     server = {"method": {"name": "scaffold_p"}, "schedule": schedule}
-    run = fedsim.run(two_links(links, {}, server=server, stop={"rounds": 1}), tmp_path / "run")
+    scenario = two_links(links, {}, server=server, stop={"rounds": 1})
+    scenario["devices"]["compute"]["step"] = [0.6, 0.5]
+    run = fedsim.run(scenario, tmp_path / "run")
     assert run.aggregations["contributor_ids"].map(list).to_list()[0] == [1]
-    assert run.aggregations["time_s"].to_list()[0] == 10
+    assert run.aggregations["time_s"].to_list()[0] == 15
     assert run.dispatches["outcome"].to_list()[:2] == ["cut", "aggregated"]
 
 
@@ -156,7 +171,9 @@ def test_clients_that_are_offline_at_the_start_have_no_prologue(
     run = fedsim.run(scenario, tmp_path / "run")
     assert run.aggregations["contributor_ids"].map(list).to_list() == [[0], [1, 2]]
     assert run.dispatches["client_id"].to_list() == [1, 1, 0]
-    assert run.aggregations["time_s"].to_numpy() == pytest.approx([9.8, 80.2], abs=1e-6)
+    assert run.aggregations["time_s"].to_numpy() == pytest.approx(
+        np.array([9.8, 80.2]) + CORRECTION_S[::-1], abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("wanted", [1.0, 2])
@@ -171,7 +188,9 @@ def test_a_prologue_can_wait_for_clients_that_are_offline(
     scenario["devices"]["availability"] = {"name": "trace", "trace": str(links)}
     run = fedsim.run(scenario, tmp_path / "run")
     assert run.aggregations["contributor_ids"].map(len).to_list()[0] == 2
-    assert run.aggregations["time_s"].to_list()[0] == pytest.approx(70.6, abs=1e-6)
+    assert run.aggregations["time_s"].to_list()[0] == pytest.approx(
+        70.6 + CORRECTION_S[0], abs=1e-6
+    )
     assert run.dispatches["version"].to_list() == [0, 0, 1, 1]
 
 
@@ -339,5 +358,5 @@ def test_lost_work_is_kept_where_asked_for(tmp_path: Path) -> None:
     assert not parts[False]
     assert len(parts[True]["clients"]) > 4
     assert losses[-1] < losses[0]
-    with pytest.raises(UserError, match="work that was lost"):
+    with pytest.raises(UserError, match="lost work"):
         fedsim.run(scenario, tmp_path / "again", timeline=tmp_path / "run-False")

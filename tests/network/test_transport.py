@@ -31,6 +31,15 @@ def test_a_window_waits_for_its_round() -> None:
     assert course.end_ns(0, carry) == 180
 
 
+def test_a_queue_that_others_fill_makes_rounds_longer() -> None:
+    """At half the rate: 10 bytes at 0, 20 at 100 (50 and 50 in the queue), 70 at 200, which take 140."""
+    course = Course(100.0, windows_bytes=(10, 20, 70), round_ns=50, rate_bps=BPS, queue_ns=50)
+    slow = Course(100.0, windows_bytes=(10, 20, 70), round_ns=50)
+    assert course.end_ns(0, lambda piece: piece.start_ns + round(2 * piece.size_bytes)) == 340
+    assert slow.end_ns(0, lambda piece: piece.start_ns + round(2 * piece.size_bytes)) == 240
+    assert course.end_ns(0, carry) == slow.end_ns(0, carry) == 170
+
+
 def test_windows_longer_than_a_round_leave_no_gap() -> None:
     # 10 bytes at 0, 60 at 50 until 110; from then on the link is never idle.
     course = Course(1000.0, windows_bytes=(10, 60, 120, 240, 480, 90), round_ns=50)

@@ -219,6 +219,7 @@ def _schedule(
             schedule["tiers"] = rng.randint(1, clients)
         else:
             schedule["speed_ratio"] = rng.choice([1, 1.5, 2, 4])
+        schedule["profiled"] = rng.choice(["online", "online", "all"])
     if name == "compass":
         schedule["max_steps"] = rng.choice([5, 10])
         schedule["min_steps"] = rng.choice([1, 2])

@@ -492,7 +492,7 @@ class Devices:
                 phase.stretches.append((at, life.steps_ends[-1]))
                 return life.steps_ends[-1]
             phase.stretches.append((at, leave))
-            done_before += self.nominal(client, at, leave)
+            done_before += round(self.nominal(client, at, leave))
             at = leave
 
     def _should_send(self, done: int, steps: int, worked: int, left: int) -> bool:

@@ -294,33 +294,66 @@ class Tiered(Schedule):
 
     def __init__(self, section: dict[str, Any], server: Simulation) -> None:
         super().__init__(section, server)
-        expected = server.devices.expected
-        order = sorted(range(server.clients), key=lambda c: (expected(c), c))
         self.tiers: list[list[int]] = []
-        if "tiers" in section:
-            count = section["tiers"]
-            size, extra = divmod(len(order), count)
-            at = 0
-            for tier in range(count):
-                end = at + size + (tier < extra)
-                self.tiers.append(order[at:end])
-                at = end
-        else:
-            ratio = exact(section.get("speed_ratio", 2.0))
-            for client in order:
-                if self.tiers and expected(client) <= ratio * expected(self.tiers[-1][0]):
-                    self.tiers[-1].append(client)
-                else:
-                    self.tiers.append([client])
-        self.pending: list[list[Dispatch]] = [[] for _ in self.tiers]
-        self.updates: list[list[Dispatch]] = [[] for _ in self.tiers]
-        self.waiting: list[Wish | None] = [None for _ in self.tiers]
-        self.later: list[Event | None] = [None for _ in self.tiers]
+        self.pending: list[list[Dispatch]] = []
+        self.updates: list[list[Dispatch]] = []
+        self.waiting: list[Wish | None] = []
+        self.later: list[Event | None] = []
 
     def start(self) -> None:
-        """See Schedule.start."""
+        """Form the tiers once somebody is online, and begin a round of each."""
+        server = self.server
+        everybody = list(range(server.clients))
+        first = everybody if self.section.get("profiled") == "all" else server.there()
+        if not first:
+            server.when_somebody(self.start)
+            return
+        others = [client for client in everybody if client not in first]
+        if "tiers" in self.section:
+            self._divide(first, self.section["tiers"])
+            for client in others:
+                slower = [tier for tier in self.tiers if self._least(tier) <= self._takes(client)]
+                (slower[-1] if slower else self.tiers[0]).append(client)
+        else:
+            ratio = exact(self.section.get("speed_ratio", 2))
+            self._group(first, ratio)
+            for client in list(others):
+                takes = self._takes(client)
+                like = [t for t in self.tiers if takes / ratio <= self._least(t) <= takes]
+                if like:
+                    max(like, key=self._least).append(client)
+                    others.remove(client)
+            self._group(others, ratio)
+            self.tiers.sort(key=self._least)
+        self.pending, self.updates = [[] for _ in self.tiers], [[] for _ in self.tiers]
+        self.waiting, self.later = [None for _ in self.tiers], [None for _ in self.tiers]
         for tier in range(len(self.tiers)):
             self.begin(tier)
+
+    def _takes(self, client: int) -> Fraction:
+        """Seconds of a full workload at nominal speed."""
+        return self.server.devices.expected(client)
+
+    def _least(self, tier: list[int]) -> Fraction:
+        """Seconds of the fastest client of a tier."""
+        return min(self._takes(client) for client in tier)
+
+    def _divide(self, clients: list[int], count: int) -> None:
+        """So many tiers of equal size, the larger ones first, without empty ones."""
+        rest = sorted(clients, key=lambda c: (self._takes(c), c))
+        for left in range(count, 0, -1):
+            size = math.ceil(len(rest) / left)
+            if size:
+                self.tiers.append(rest[:size])
+            rest = rest[size:]
+
+    def _group(self, clients: list[int], ratio: Fraction) -> None:
+        """Tiers in which nobody takes more than so many times as long as the fastest."""
+        rest = list(clients)
+        while rest:
+            fastest = min(self._takes(client) for client in rest)
+            self.tiers.append([c for c in rest if self._takes(c) <= ratio * fastest])
+            rest = [c for c in rest if self._takes(c) > ratio * fastest]
 
     def begin(self, tier: int) -> None:
         """Start a tier's round, or wait for somebody of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -65,16 +65,22 @@ class Simulation:
         tables: the trace: ``on_end``, ``devices`` (window, period in ns), ``availability`` rows (client, start, end,
             state), ``network`` rows, ``network_series`` rows (series, direction, start, end, rate) and
             ``network_assign`` rows (client, series, offset, scale), in nanoseconds and bit/s.
+        observed: ends of transfers in the tables under comparison, of which shared links adopt the rounding.
     """
 
-    def __init__(self, scenario: dict[str, Any], tables: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        scenario: dict[str, Any],
+        tables: dict[str, Any],
+        observed: Mapping[tuple[int, str], int] | None = None,
+    ) -> None:
         from tests.oracle.schedules import make_schedule, make_selection
 
         self.scenario = scenario
         self.stop = scenario["stop"]
         self.until = nanoseconds(self.stop["simulated_time"])
         self.devices = Devices(scenario, tables, self.until)
-        self.links = SharedLinks(self) if self.devices.shared else None
+        self.links = SharedLinks(self, observed or {}) if self.devices.shared else None
         self.clients = self.devices.clients
         server = scenario["server"]
         detection = server.get("failure_detection", 0)
@@ -98,6 +104,7 @@ class Simulation:
         self.charge = [Fraction(self.capacity or 0)] * self.clients
         self.charged_at = [0] * self.clients
         self.resting = [0] * self.clients
+        self.recharging: set[int] = set()
         self.wishes: list[Wish] = []
         self.selection = make_selection(scenario, self)
         self.schedule = make_schedule(scenario, self)
@@ -152,6 +159,7 @@ class Simulation:
         return (
             client not in self.working
             and client not in self.awaited
+            and client not in self.recharging
             and self.next_free(client) == self.now
         )
 
@@ -177,7 +185,7 @@ class Simulation:
         at = max(self.next_free(client), self.busy_until)
         if len(self.dispatches) >= self.stop.get("dispatches", FOREVER):
             return
-        if client in self.working:
+        if client in self.working or client in self.recharging:
             dispatch.waiting = None
         elif at > self.now:
             dispatch.waiting = self.timer(at, lambda: self._try(dispatch))
@@ -276,6 +284,18 @@ class Simulation:
             if missing > 0:
                 nanos = missing / self.recharge * NS
                 self.resting[client] = at + math.ceil(nanos)
+                self.recharging.add(client)
+                self.timer(self.resting[client], lambda: self._recharged(client))
+        self._look_again(client)
+
+    def _recharged(self, client: int) -> None:
+        self.recharging.remove(client)
+        if client in self.awaited:
+            dispatch = self.awaited[client]
+            dispatch.waiting = self.timer(self.now, lambda: self._try(dispatch))
+        self._look_again(client)
+
+    def _look_again(self, client: int) -> None:
         for wish in self.wishes:
             if client in wish.clients:
                 self._look_out(wish)
@@ -343,7 +363,7 @@ class Simulation:
             (
                 self.next_free(client)
                 for client in wish.clients
-                if not {client} & {*self.working, *self.awaited}
+                if not {client} & {*self.working, *self.awaited, *self.recharging}
                 and not (wish.event is None and self.next_free(client) == self.now)
             ),
             default=FOREVER,

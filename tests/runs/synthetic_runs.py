@@ -13,7 +13,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter
 from fedsim.runs.clients import clients_table
-from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION
+from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.timeline import Aggregate, Contribution
 
@@ -274,6 +274,8 @@ def build_run(
     write_parquet(
         folder.parquet("online"), ONLINE, from_columns(ONLINE, {"time_s": grid, "online": counts})
     )
+    away = {"client_id": np.arange(3), "from_s": np.zeros(3), "to_s": np.full(3, duration_s)}
+    write_parquet(folder.parquet("presence"), PRESENCE, from_columns(PRESENCE, away))
     shares = random.dirichlet(np.full(classes, 0.3), clients)
     table = {
         "client_id": np.repeat(np.arange(clients), classes),

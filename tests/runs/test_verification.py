@@ -86,7 +86,7 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
         for path in complete.iterdir()
         if path.name not in ("report.html", "notes.txt", ".lock")
     )
-    assert len(names) == 9
+    assert len(names) == 10
     for name in names:
         path = tmp_path / "run"
         content = (complete / name).read_bytes()

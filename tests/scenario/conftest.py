@@ -64,5 +64,7 @@ def catalog() -> Catalog:
             "availability": kind(part("trace"), part("always")),
             "network": kind(part("static", Mixing)),
             "metric": kind(part("accuracy")),
+            "logging": kind(part("tensorboard")),
+            "transport": kind(part("fluid")),
         }
     )

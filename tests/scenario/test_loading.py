@@ -110,7 +110,7 @@ stop: {}
 """
     assert errors(tmp_path, catalog, text) == [
         "s.yaml:1:1: nmae: unknown key\n  did you mean 'name'? known keys: name, seed, task, training, devices, "
-        "server, stop, evaluation, sweep",
+        "server, stop, evaluation, checkpoint_models, logging, sweep",
         "s.yaml:2:7: seed: must be an integer, not true",
         "s.yaml:4:19: task.dataset.name: there is no dataset named 'digitz'\n  did you mean 'digits'? known: digits, "
         "mnist, or file.py:ClassName",
@@ -143,7 +143,7 @@ stop: {}
         ),
         (
             "task: {name: quadratik}\nstop: {rounds: 1}\n",
-            "s.yaml:1:14: task.name: there is no task named 'quadratik'\n  did you mean 'quadratic'? known: quadratic,",
+            "s.yaml:1:14: task.name: there is no task named 'quadratik'\n  did you mean 'quadratic'? known: flower,",
         ),
         (
             MINIMAL + "server: {failure_detection: nevr}\n",

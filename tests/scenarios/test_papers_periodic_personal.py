@@ -63,9 +63,10 @@ def short(sweep: Path, folder: Path, *overrides: str) -> dict[str, dict[Any, Any
 def test_methods_small_runs(tmp_path: Path) -> None:
     stop = ("stop={simulated_time: 100s}", "evaluation.every=100s")
     ended = short(AMPLIFIED / "methods_small.yaml", tmp_path / "runs", *stop)
-    assert len(ended) == 4
+    assert len(ended) == 14
     for name, metrics in ended.items():
-        assert metrics["version"] == (1 if "wait" in name or "trace" in name else 99), name
+        # All are in their warm-up, in which waiting makes rounds of a second too.
+        assert 90 <= metrics["version"] <= 100, name
         assert 0 < metrics["objective_loss"] < 3
         assert "gradient_norm_squared" in metrics
 
@@ -74,7 +75,7 @@ def test_steps_small_runs(tmp_path: Path) -> None:
     assert read_scenario(PERSONAL / "steps_small.yaml").scenario.evaluation.objective
     cut = ("sweep.zip={training.local_steps: [5]}", "stop.rounds=2", "task.dataset.samples=40")
     ended = short(PERSONAL / "steps_small.yaml", tmp_path / "runs", *cut)
-    assert len(ended) == 2
+    assert len(ended) == 8
     for metrics in ended.values():
         assert metrics["personal_gradient_norm_squared"] > 0
         assert metrics["gradient_norm_squared"] > 0

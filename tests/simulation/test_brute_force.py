@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fedsim.network.fair import fill_level
 from tests.oracle.cases import features, random_case, ties
-from tests.oracle.compare import differences
+from tests.oracle.compare import differences, product
 from tests.oracle.server import Simulation
 
 SEEDS = range(260)
 LEAST = 4
+SHARED_SEED = 987
+"""A long run on links that are shared most of the time."""
 REQUIRED = {
     "aggregation_time",
     "battery",
@@ -86,6 +90,37 @@ REQUIRED = {
 @pytest.mark.parametrize("seed", SEEDS)
 def test_fedsim_and_the_brute_force_simulator_agree(seed: int, tmp_path: Path) -> None:
     assert differences(random_case(seed), tmp_path) == []
+
+
+@pytest.mark.parametrize("column", ["downloaded", "arrived"])
+@pytest.mark.parametrize("error_ns", [-2, 2, 1000])
+def test_an_error_of_nanoseconds_on_shared_links_is_found(
+    column: str, error_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oracle adopts how the end of a transfer is rounded, but not without what follows from it."""
+
+    def faulty(case: dict[str, Any], folder: Path) -> tuple[list[dict[str, Any]], list[Any]]:
+        rows, versions = product(case, folder)
+        row = next(row for row in rows if row["arrived"] is not None)
+        row[column] += error_ns
+        return rows, versions
+
+    case = random_case(SHARED_SEED)
+    assert "network shared" in features(case)
+    assert differences(case, tmp_path) == []
+    monkeypatch.setattr("tests.oracle.compare.product", faulty)
+    assert differences(case, tmp_path) != []
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-8, 1.01])
+def test_a_wrong_rate_on_shared_links_is_found(
+    factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A level 1e-8 too high makes a transfer of a second end 10 ns early."""
+    monkeypatch.setattr(
+        "fedsim.network.fair.fill_level", lambda *arguments: factor * fill_level(*arguments)
+    )
+    assert differences(random_case(SHARED_SEED), tmp_path) != []
 
 
 def test_the_scenarios_cover_the_rules() -> None:

@@ -157,6 +157,8 @@ def worlds(draw: st.DrawFn) -> World:
         schedule = draw(st.sampled_from(SCHEDULES[:3]))
     if selection == "scripted":
         schedule = {**schedule, "over_selection": 1}
+    if "concurrency" in schedule:
+        schedule = {**schedule, "concurrency": min(count, schedule["concurrency"])}
     scenario = {
         "name": "world",
         "seed": draw(st.integers(0, 3)),

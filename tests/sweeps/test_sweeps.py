@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -240,6 +241,24 @@ def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(table.drop(columns="error"), index.drop(columns="error"))
     assert [run.path.name for run in sweep.runs] == index["run"].tolist()
     assert len(sweep.compare().facts) == 4
+
+
+@pytest.mark.parametrize("name", ["sweep.json", "scenario.yaml", "index.parquet"])
+def test_every_flipped_bit_of_a_sweep_is_noticed(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "sweep"
+    fedsim.sweep(scenario(seeds=[0]), path, jobs=1)
+    assert CliRunner().invoke(cli, ["verify", str(path)]).exit_code == 0
+    content = (path / name).read_bytes()
+    places = random.Random(0).sample(range(len(content)), 8)
+    for place in places:
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        (path / name).write_bytes(changed)
+        result = CliRunner().invoke(cli, ["verify", str(path)])
+        assert result.exit_code == 2, (place, result.output)
+        if name == "index.parquet":
+            with pytest.raises(UserError, match="changed since fedsim wrote it"):
+                _ = Sweep(path).index
 
 
 def test_what_is_complete_is_not_run_again_and_a_sweep_can_grow(tmp_path: Path) -> None:

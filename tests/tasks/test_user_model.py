@@ -195,7 +195,8 @@ def test_frozen_parameters_stay_as_they_are(users: Path) -> None:
     """What remains to be trained is trained as torch trains it, with momentum and weight decay."""
     problem = own_task(users, "Frozen")
     assert problem.parameters == 9 * 10
-    assert problem.layout.buffers == ("first.weight", "first.bias")
+    assert problem.layout.names == ("last.weight", "last.bias"), "frozen tensors are not sent"
+    assert problem.fixed_elements == 65 * 8
     assert problem.model_family == "module"
     optimizer = {"name": "sgd", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.1}
     training = make_training(optimizer=optimizer, batch_size=1000, threads=1)

@@ -66,9 +66,11 @@ def _other_weights(comparison: ComparisonTables, setting: str) -> Iterator[str]:
     labels_by_weights: dict[str, list[str]] = {}
     for group in comparison.grouping.of(setting):
         run = group.runs[0]
-        if run.unequal_samples:
+        # A Flower app has a strategy instead of a method.
+        method = run.scenario["server"].get("method")
+        if method is not None and run.unequal_samples:
             # Methods without the parameter give all clients equal weights.
-            weights = str(run.scenario["server"]["method"].get("weights", "uniform"))
+            weights = str(method.get("weights", "uniform"))
             labels_by_weights.setdefault(weights, []).append(group.label)
     if len(labels_by_weights) > 1:
         values = "; ".join(

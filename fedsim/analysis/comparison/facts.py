@@ -109,9 +109,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
     """
     dispatches, aggregations = run.dispatches, run.aggregations
     info = run.info
-    seed = info.get("seed")
-    if seed is None:
-        raise run.folder.damaged(run.folder.info, "lacks the entry 'seed'")
+    seed = run.entry("seed")
     timeline = info.get("timeline")
     alike = re.sub(r"(?m)^seed: \d+$", "seed: 0", run.scenario_text)
     if alike not in scenarios:

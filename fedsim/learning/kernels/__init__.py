@@ -10,7 +10,7 @@ from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
-from fedsim.learning.kernels.loop import LoopKernel, refuse_hidden_randomness
+from fedsim.learning.kernels.loop import LoopKernel
 from fedsim.learning.kernels.quadratic import QuadraticKernel
 from fedsim.learning.kernels.split_linear import SplitLinearKernel
 from fedsim.learning.kernels.supervised import SupervisedKernel
@@ -39,7 +39,13 @@ class Choice:
 
 
 def choose(
-    task: Task, training: Training, execution: Execution, samples: Samples | None, seed: int
+    task: Task,
+    training: Training,
+    execution: Execution,
+    samples: Samples | None,
+    seed: int,
+    *,
+    squared_losses: bool = False,
 ) -> Choice:
     """The kernel for a task, by this rule.
 
@@ -53,7 +59,7 @@ def choose(
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.
     """
     if isinstance(task, AnalyticTask):
-        return Choice(QuadraticKernel(task, seed), 1)
+        return Choice(QuadraticKernel(task, seed, squared_losses=squared_losses), 1)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor
@@ -74,14 +80,13 @@ def choose(
         kind = LinearStackKernel
     elif by_hand and SplitLinearKernel.fits(task):
         kind = SplitLinearKernel
-    else:
-        refuse_hidden_randomness(task)
-        if vectorized and VmapKernel.fits(task):
-            kind = VmapKernel
-        elif executor == "stacked":
-            raise UserError(
-                f"model {task.model.name} cannot be vectorized over clients",
-                where="training.executor",
-                hint="use 'auto', 'parallel' or 'plain'",
-            )
-    return Choice(kind(samples, order), 1 if executor == "plain" else execution.threads)
+    elif vectorized and VmapKernel.fits(task):
+        kind = VmapKernel
+    elif executor == "stacked":
+        raise UserError(
+            f"model {task.model.name} cannot be vectorized over clients",
+            where="training.executor",
+            hint="use 'auto', 'parallel' or 'plain'",
+        )
+    kernel = kind(samples, order, squared_losses=squared_losses)
+    return Choice(kernel, 1 if executor == "plain" else execution.threads)

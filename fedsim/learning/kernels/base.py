@@ -28,7 +28,7 @@ class Session(ABC):
             out: receives the gradients, (b, P), zero for entries without a gradient.
 
         Returns:
-            Mini-batch losses, (b,).
+            Mini-batch losses, (b,); sums of squared losses of their samples with :attr:`Kernel.squared_losses`.
         """
 
     def descend(self, weights: Tensor, rates: Tensor, active: IntArray) -> Tensor:
@@ -42,7 +42,7 @@ class Session(ABC):
             active: number of dispatches, from the first on, that do local step 0, 1, ...
 
         Returns:
-            Sums of the mini-batch losses at the models before each step, (B,).
+            Sums of what :meth:`gradients` returns, at the models before each step, (B,).
         """
         raise NotImplementedError
 
@@ -57,6 +57,8 @@ class Kernel(ABC):
         fused: whether sessions have :meth:`Session.descend`.
         recorded: whether its sessions' steps go through :class:`fedsim.learning.kernels.replay.Replay`.
         largest_group: largest group for a model of this size.
+        squared_losses: whether sessions return sums of squared losses of the samples, without a penalty, instead of
+            mini-batch losses.
     """
 
     name: ClassVar[str]
@@ -64,6 +66,7 @@ class Kernel(ABC):
     group_invariant: ClassVar[bool]
     fused: ClassVar[bool] = False
     recorded: ClassVar[bool] = False
+    squared_losses: bool
 
     @abstractmethod
     def replica(self) -> Kernel:
@@ -78,6 +81,10 @@ class Kernel(ABC):
     @abstractmethod
     def largest_group(self) -> int:
         """The number of dispatches to train together on this hardware."""
+
+    @abstractmethod
+    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+        """Samples of all mini-batches of dispatches with so many steps, each counted whenever it is visited; (B,)."""
 
     @property
     def fixed_memory(self) -> bool:

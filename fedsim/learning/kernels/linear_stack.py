@@ -8,7 +8,7 @@ from torch import Tensor
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.kernels.base import IntArray
 from fedsim.learning.kernels.linear_layers import layers_of, views
-from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled
+from fedsim.learning.kernels.linear_steps import PYTHON_STEPS, compiled, reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -80,7 +80,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
         inputs: Tensor,
         rate: float,
     ) -> list[float]:
-        """The steps ``at`` of those drawn, of one dispatch; mini-batch losses before each."""
+        """The steps ``at`` of those drawn, of one dispatch; losses before each, as :meth:`gradients`."""
         labels = self._labels[at, row].unsqueeze(2)
         mean_weights = self._mean_weights[at, row].unsqueeze(2)
         dtype = mean_weights.dtype
@@ -98,7 +98,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
             torch.ones(self.width, dtype=dtype),
         )
         log_shares = torch.log_softmax(outputs, 2)
-        losses = -(log_shares.gather(2, labels) * mean_weights).sum((1, 2))
+        losses = reduced(-log_shares.gather(2, labels), mean_weights, self._kernel.squared_losses)
         numbers: list[float] = losses.tolist()
         return numbers
 
@@ -116,8 +116,10 @@ class LinearStackKernel(StackedKernel):
     recorded = True
     session_class = _LinearStackSession
 
-    def __init__(self, samples: Samples, order: BatchOrder) -> None:
-        super().__init__(samples, order)
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
+        super().__init__(samples, order, squared_losses=squared_losses)
         device = self.execution.device
         self.layers = layers_of(self.task.layout)
         self.classes = torch.arange(self.layers[-1].shape[0], device=device).unsqueeze(1)
@@ -138,12 +140,17 @@ class LinearStackKernel(StackedKernel):
     def differentiate(self, weights: Tensor, out: Tensor, *mini_batches: Tensor) -> Tensor:
         """:func:`linear_steps.gradients_together` on local models and gradients (b, P)."""
         return self.steps.gradients_together(
-            *views(self.layers, weights), *mini_batches, *views(self.layers, out)
+            *views(self.layers, weights),
+            *mini_batches,
+            *views(self.layers, out),
+            self.squared_losses,
         )
 
     def descend(self, weights: Tensor, *mini_batches_and_rates: Tensor) -> Tensor:
         """:func:`linear_steps.descend_together` on local models (b, P)."""
-        return self.steps.descend_together(*views(self.layers, weights), *mini_batches_and_rates)
+        return self.steps.descend_together(
+            *views(self.layers, weights), *mini_batches_and_rates, self.squared_losses
+        )
 
     @property
     def client_by_client(self) -> bool:

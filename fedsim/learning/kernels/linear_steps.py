@@ -76,18 +76,21 @@ def descend_together(
     mean_weights: Tensor,
     classes: Tensor,
     rates: Tensor,
+    squared_losses: bool,
 ) -> Tensor:
     """One local step of plain SGD of each of b clients.
 
     Args:
         weights, biases: changed in place.
-        inputs, labels, mean_weights, classes: as in :func:`forward`.
+        inputs, labels, mean_weights, classes, squared_losses: as in :func:`forward`.
         rates: minus the learning rates, (b, 1, 1).
 
     Returns:
-        Mini-batch losses before the step, (b,).
+        Losses before the step, as :func:`forward`.
     """
-    loss, delta, activations = forward(weights, biases, inputs, labels, mean_weights, classes)
+    loss, delta, activations = forward(
+        weights, biases, inputs, labels, mean_weights, classes, squared_losses
+    )
     # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
     delta.mul_(rates)
     for index in range(len(weights) - 1, -1, -1):
@@ -111,17 +114,20 @@ def gradients_together(
     classes: Tensor,
     weight_gradients: list[Tensor],
     bias_gradients: list[Tensor | None],
+    squared_losses: bool,
 ) -> Tensor:
     """Mini-batch gradients of each of b clients.
 
     Args:
-        weights, biases, inputs, labels, mean_weights, classes: as in :func:`forward`.
+        weights, biases, inputs, labels, mean_weights, classes, squared_losses: as in :func:`forward`.
         weight_gradients, bias_gradients: receive the gradients, shaped as ``weights`` and ``biases``.
 
     Returns:
-        Mini-batch losses, (b,).
+        Losses, as :func:`forward`.
     """
-    loss, delta, activations = forward(weights, biases, inputs, labels, mean_weights, classes)
+    loss, delta, activations = forward(
+        weights, biases, inputs, labels, mean_weights, classes, squared_losses
+    )
     for index in range(len(weights) - 1, -1, -1):
         values = activations[index]
         torch.bmm(delta, values.transpose(1, 2), out=weight_gradients[index])
@@ -140,6 +146,7 @@ def forward(
     labels: Tensor,
     mean_weights: Tensor,
     classes: Tensor,
+    squared_losses: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Losses of b clients, and the factors of their gradients.
 
@@ -152,9 +159,11 @@ def forward(
         labels: (b, 1, width).
         mean_weights: weight of each position in its batch's mean, (b, 1, width).
         classes: 0, 1, ... (classes, 1).
+        squared_losses: whether to return sums of squared losses of the samples in place of mini-batch losses.
 
     Returns:
-        Mini-batch losses (b,), their gradients by the logits (b, classes, width), and the inputs of every layer.
+        Mini-batch losses (b,), or sums of squares; gradients of the mini-batch losses by the logits (b, classes,
+        width); and the inputs of every layer.
     """
     values = inputs.transpose(1, 2)
     activations: list[Tensor] = []
@@ -168,10 +177,17 @@ def forward(
         if index + 1 < len(weights):
             values.relu_()
     log_shares = torch.log_softmax(values, 1)
-    loss = -(log_shares.gather(1, labels) * mean_weights).sum((1, 2))
+    loss = reduced(-log_shares.gather(1, labels), mean_weights, squared_losses)
     delta = log_shares.exp_()
     delta.add_(labels == classes, alpha=-1)
     return loss, delta.mul_(mean_weights), activations
+
+
+def reduced(losses: Tensor, mean_weights: Tensor, squared: bool) -> Tensor:
+    """Weighted sums of losses (b, m, n), or sums of squares of those with a positive weight; (b,)."""
+    if squared:
+        return (losses.square() * mean_weights.sign()).sum((1, 2))
+    return (losses * mean_weights).sum((1, 2))
 
 
 def _back(weight: Tensor, delta: Tensor, values: Tensor) -> Tensor:

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedsim.errors import UserError
 from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.modules.dropout import has_dropout, seed_dropout
+from fedsim.tasks.modules.dropout import KeyedFunctions, has_dropout, seed_dropout
 
 _SEED_MASK = (1 << 63) - 1
 
@@ -25,10 +25,12 @@ _SEED_MASK = (1 << 63) - 1
 class BoundModule:
     """A copy of a task's module whose parameters and buffers can be views of a row of a weight matrix."""
 
-    def __init__(self, task: SupervisedTask, device: torch.device) -> None:
-        self.module = copy.deepcopy(task.module).to(device)
-        self.drops = has_dropout(self.module)
-        self.channels_last = device.type == "cpu" and any(
+    def __init__(self, task: SupervisedTask, execution: Execution) -> None:
+        self.module = copy.deepcopy(task.module).to(execution.device, execution.dtype)
+        self.drops_in_functions = task.functional_dropout
+        self.drops = self.drops_in_functions or has_dropout(self.module)
+        self._generator = torch.Generator(execution.device) if self.drops else None
+        self.channels_last = execution.device.type == "cpu" and any(
             isinstance(layer, nn.Conv2d) for layer in self.module.modules()
         )
         parameters = dict(self.module.named_parameters())
@@ -37,8 +39,6 @@ class BoundModule:
         self._tensors = [parameters.get(name, buffers.get(name)) for name in layout.names]
         self._layout = layout
         self.parameters = [parameters[name] for name in layout.names if name in parameters]
-        for parameter in self.parameters:
-            parameter.requires_grad_()
 
     def views(self, row: Tensor) -> list[Tensor]:
         """The parts of ``row`` (P,) in the order of the layout; buffers last."""
@@ -54,16 +54,23 @@ class BoundModule:
         """The outputs of the module for these inputs."""
         if self.channels_last and inputs.ndim == 4:
             inputs = _channels_last(inputs)
-        result: Tensor = self.module(inputs)
+        keyed = self.module.training and self.drops_in_functions
+        with KeyedFunctions(self._generator) if keyed and self._generator else nullcontext():
+            result: Tensor = self.module(inputs)
         return result
+
+    def seed_dropout(self, seed: int) -> None:
+        """Make the masks of the next forward pass a function of ``seed`` alone."""
+        assert self._generator is not None
+        self._generator = seed_dropout(self.module, seed, self._generator.device)
 
 
 class BoundModules:
     """Copies of a task's module for evaluation; each is used by one thread at a time."""
 
-    def __init__(self, task: SupervisedTask, device: torch.device) -> None:
+    def __init__(self, task: SupervisedTask, execution: Execution) -> None:
         self._task = task
-        self._device = device
+        self._execution = execution
         self._idle: list[BoundModule] = []
 
     @contextmanager
@@ -72,7 +79,7 @@ class BoundModules:
         if self._idle:
             bound = self._idle.pop()
         else:
-            bound = BoundModule(self._task, self._device)
+            bound = BoundModule(self._task, self._execution)
             bound.module.eval()
         bound.bind(bound.views(model.contiguous()))
         yield bound
@@ -86,25 +93,6 @@ def _channels_last(images: Tensor) -> Tensor:
         return images.contiguous(memory_format=torch.channels_last)
     # With one channel both orders store the same; only the strides differ.
     return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
-
-
-def refuse_hidden_randomness(task: SupervisedTask) -> None:
-    """Check that the module draws nothing from torch's global generator in training.
-
-    Raises:
-        UserError: it does; results would depend on the order of execution.
-    """
-    probe = copy.deepcopy(task.module).train()
-    seed_dropout(probe, 0)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        before = torch.get_rng_state()
-        probe(task.inputs(task.train_x[[0, -1]]))
-        if not torch.equal(before, torch.get_rng_state()):
-            raise UserError(
-                f"model {task.model.name} draws from torch's global random generator, so a run could not be repeated",
-                where="task.model",
-                hint="use nn.Dropout layers, not functional dropout",
-            )
 
 
 class _LoopSession(SupervisedSession["LoopKernel"]):
@@ -140,7 +128,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         return losses
 
     def _backward(self, step: int, row: int, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Mini-batch loss and gradients of one client at its row of ``weights``."""
+        """Loss, as :meth:`gradients`, and gradients of one client at its row of ``weights``."""
         if not self._views:
             self._views = [self._bound.views(weight) for weight in weights]
         rows, _ = self.draw(step, len(weights))
@@ -159,19 +147,21 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             else nullcontext(),
         ):
             outputs = bound.forward(inputs)
-            loss = self._loss.per_sample(outputs, self._labels[at, row, :count]).mean()
+            losses = self._loss.per_sample(outputs, self._labels[at, row, :count])
+            loss = losses.mean()
             if self._loss.penalty:
                 loss = loss + self._loss.penalties(bound.parameters)
         # Zeros for parameters that this mini-batch does not use.
         gradients = torch.autograd.grad(
             loss, bound.parameters, allow_unused=True, materialize_grads=True
         )
-        return loss.detach().to(weights.dtype), gradients
+        reported = losses.square().sum() if self._kernel.squared_losses else loss
+        return reported.detach().to(weights.dtype), gradients
 
     def _seed_dropout(self, row: int, step: int) -> None:
         keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
         seed = Stream(self.order.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
-        seed_dropout(self._bound.module, seed, self._kernel.execution.device)
+        self._bound.seed_dropout(seed)
 
 
 class LoopKernel(SupervisedKernel):
@@ -183,9 +173,11 @@ class LoopKernel(SupervisedKernel):
     fused = True
     session_class = _LoopSession
 
-    def __init__(self, samples: Samples, order: BatchOrder) -> None:
-        super().__init__(samples, order)
-        self.bound = BoundModule(self.task, self.execution.device)
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
+        super().__init__(samples, order, squared_losses=squared_losses)
+        self.bound = BoundModule(self.task, self.execution)
         self.bound.module.train()
 
     def largest_group(self) -> int:

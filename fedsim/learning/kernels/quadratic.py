@@ -18,6 +18,7 @@ class _QuadraticSession(Session):
         self, kernel: QuadraticKernel, clients: IntArray, sequences: IntArray, first: int
     ) -> None:
         self._task, self._stream = kernel.task, kernel.stream
+        self._squared = kernel.squared_losses
         self._clients = clients
         self._sequences = sequences
         self._first = first
@@ -29,18 +30,23 @@ class _QuadraticSession(Session):
             sequences = self._sequences[: len(weights)]
             noise = self._task.noise(self._stream, clients, sequences, self._first + step)
             out.add_(noise.to(out))
-        return self._task.losses(clients, weights)
+        losses = self._task.losses(clients, weights)
+        return losses.square() if self._squared else losses
 
 
 class QuadraticKernel(Kernel):
-    """The task's own gradients, with noise from the scenario's ``seed``, if any. The batch size is meaningless here."""
+    """The task's own gradients, with noise from the scenario's ``seed``, if any.
+
+    The batch size is meaningless here: a mini-batch is one sample, whose loss is the client's objective.
+    """
 
     name = "quadratic"
     revision = 1
     group_invariant = True
 
-    def __init__(self, task: AnalyticTask, seed: int) -> None:
+    def __init__(self, task: AnalyticTask, seed: int, *, squared_losses: bool = False) -> None:
         self.task = task
+        self.squared_losses = squared_losses
         self.stream = Stream(seed, Purpose.GRADIENT_NOISE)
 
     def replica(self) -> QuadraticKernel:
@@ -52,6 +58,10 @@ class QuadraticKernel(Kernel):
     ) -> Session:
         """Gradients of these clients' objectives."""
         return _QuadraticSession(self, clients, sequences, phase * _PHASE_STRIDE)
+
+    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+        """One sample per step."""
+        return steps
 
     def largest_group(self) -> int:
         """Many: rows are short, and the host's work per step dominates."""

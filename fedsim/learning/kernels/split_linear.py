@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedsim.learning.batches import BatchOrder
+from fedsim.learning.kernels.linear_steps import reduced
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -26,7 +27,8 @@ class _SplitLinearSession(StackedSession["SplitLinearKernel"]):
         if self._kernel.biased:
             logits = logits + weights[:, features : features + 1]
         losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-        loss = (losses * mean_weights).sum(1)
+        squared = self._kernel.squared_losses
+        loss = reduced(losses.unsqueeze(1), mean_weights.unsqueeze(1), squared)
         # Not torch.sigmoid, whose last bit depends on the position of a number in the tensor.
         residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(mean_weights)
         out[:, :features] = torch.bmm(residual.unsqueeze(1), x).squeeze(1)
@@ -37,7 +39,8 @@ class _SplitLinearSession(StackedSession["SplitLinearKernel"]):
             for part in self._kernel.parts:
                 w = weights[:, part]
                 square = w.square().sum(1)
-                loss += rho * square / (1 + square)
+                if not squared:
+                    loss += rho * square / (1 + square)
                 out[:, part].addcmul_(w, (2 * rho / (1 + square).square()).unsqueeze(1))
         return loss
 
@@ -50,8 +53,10 @@ class SplitLinearKernel(StackedKernel):
     group_invariant = True
     session_class = _SplitLinearSession
 
-    def __init__(self, samples: Samples, order: BatchOrder) -> None:
-        super().__init__(samples, order)
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
+        super().__init__(samples, order, squared_losses=squared_losses)
         module, layout = self.task.module, self.task.layout
         assert isinstance(module, SplitLinear)
         self.parts = [slice(start, end) for start, end in itertools.pairwise(layout.offsets)]

@@ -31,6 +31,7 @@ class SupervisedKernel(Kernel):
     Args:
         samples: training samples of the task, on the compute device.
         order: samples of each step.
+        squared_losses: see :class:`fedsim.learning.kernels.base.Kernel`.
 
     Attributes:
         task: the task, with model, loss and partition.
@@ -41,9 +42,12 @@ class SupervisedKernel(Kernel):
 
     session_class: ClassVar[type[SupervisedSession[Any]]]
 
-    def __init__(self, samples: Samples, order: BatchOrder) -> None:
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
         self.samples = samples
         self.order = order
+        self.squared_losses = squared_losses
         self.task = samples.task
         self.execution = execution = samples.execution
         records = execution.cuda_graphs if self.recorded else False
@@ -57,7 +61,11 @@ class SupervisedKernel(Kernel):
 
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""
-        return type(self)(self.samples, self.order)
+        return type(self)(self.samples, self.order, squared_losses=self.squared_losses)
+
+    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+        """The sizes of the mini-batches together."""
+        return self.order.visited(clients, steps)
 
     @property
     def model_bytes(self) -> int:

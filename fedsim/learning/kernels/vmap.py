@@ -39,19 +39,27 @@ class VmapKernel(SupervisedKernel):
     recorded = True
     session_class = _VmapSession
 
-    def __init__(self, samples: Samples, order: BatchOrder) -> None:
-        super().__init__(samples, order)
-        module = copy.deepcopy(self.task.module).to(self.execution.device).train()
+    def __init__(
+        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+    ) -> None:
+        super().__init__(samples, order, squared_losses=squared_losses)
+        execution = self.execution
+        module = copy.deepcopy(self.task.module).to(execution.device, execution.dtype).train()
         loss = self.task.loss
 
         def mean_loss(
             parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, mean_weights: Tensor
-        ) -> Tensor:
+        ) -> tuple[Tensor, Tensor]:
             outputs = functional_call(module, parameters, (inputs,))
-            total = (loss.per_sample(outputs, labels) * mean_weights).sum()
-            return total + loss.penalties(parameters.values()) if loss.penalty else total
+            losses = loss.per_sample(outputs, labels)
+            total = (losses * mean_weights).sum()
+            if loss.penalty:
+                total = total + loss.penalties(parameters.values())
+            if squared_losses:
+                return total, (losses.square() * mean_weights.sign()).sum()
+            return total, total
 
-        self.function = vmap(grad_and_value(mean_loss))
+        self.function = vmap(grad_and_value(mean_loss, has_aux=True))
 
     def differentiate(
         self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
@@ -64,7 +72,7 @@ class VmapKernel(SupervisedKernel):
             mean_weights: weight of each position in its batch's mean, (b, width).
 
         Returns:
-            Mini-batch losses, (b,).
+            Losses, as :meth:`Session.gradients`, (b,).
         """
         layout, autocast = self.task.layout, self.execution.autocast
         with (
@@ -73,7 +81,9 @@ class VmapKernel(SupervisedKernel):
             if autocast is not None
             else nullcontext()
         ):
-            gradients, losses = self.function(layout.views(weights), inputs, labels, mean_weights)
+            gradients, (_, losses) = self.function(
+                layout.views(weights), inputs, labels, mean_weights
+            )
         targets = layout.views(out)
         for name, gradient in gradients.items():
             targets[name].copy_(gradient)
@@ -83,7 +93,7 @@ class VmapKernel(SupervisedKernel):
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
         """Whether the module has no dropout and no buffers that training changes, and can be vectorized."""
-        if task.layout.buffers or has_dropout(task.module):
+        if task.layout.buffers or has_dropout(task.module) or task.functional_dropout:
             return False
         execution = Execution(torch.device("cpu"), torch.float32, None, 1)
         samples = Samples(task, task.train_x[:1], task.train_y[:1], execution)
@@ -95,7 +105,8 @@ class VmapKernel(SupervisedKernel):
             kernel.function(
                 task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, mean_weights
             )
-        except (RuntimeError, NotImplementedError):
+        # A module that works otherwise may fail here in any way.
+        except Exception:
             return False
         return True
 

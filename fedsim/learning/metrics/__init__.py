@@ -8,22 +8,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fedsim.components import discover
+from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
 from fedsim.metrics import METRICS, MetricDefinition
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import AnalyticTask, Task
+from fedsim.tasks.dataset import Kind, TargetKind
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
-_DEFAULT = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
+_OF_CLASSES = ("accuracy", "loss", "macro_f1", "balanced_accuracy")
+_DEFAULT: Mapping[Kind, tuple[str, ...]] = {
+    "classification": _OF_CLASSES,
+    "binary": _OF_CLASSES,
+    "next_character": (*_OF_CLASSES, "perplexity"),
+    "regression": ("loss", "mae", "r2"),
+}
 
 QUADRATIC_METRICS = tuple(METRICS[name] for name in ("loss", "gradient_norm", "distance"))
 """Exact metrics of the quadratic task; see :meth:`fedsim.tasks.base.AnalyticTask.measure`."""
 
-CLIENT_METRICS = tuple(
-    METRICS[f"client_{name}"]
-    for name in ("accuracy", "accuracy_weighted", "accuracy_worst", "loss")
-)
+CLIENT_METRICS: Mapping[TargetKind, tuple[MetricDefinition, ...]] = {
+    target_kind: tuple(
+        METRICS[f"client_{name}"] for name in (score, f"{score}_weighted", f"{score}_worst", "loss")
+    )
+    for target_kind, score in (("class", "accuracy"), ("quantity", "mae"))
+}
 """Metrics on the clients' own test samples; see :class:`fedsim.learning.evaluation.ClientMetrics`."""
 
 OBJECTIVE_METRICS = tuple(
@@ -38,16 +48,32 @@ def registry() -> Mapping[str, type[Metric]]:
     return discover("fedsim.learning.metrics", Metric)
 
 
-def default_metrics(next_character: bool, others: Iterable[Metric] = ()) -> list[Metric]:
+def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     """The metrics that every run with test samples measures, then the others; each once.
 
     Args:
-        next_character: whether the task is to predict the next character.
+        kind: of the dataset.
         others: metrics that a scenario requests.
+
+    Raises:
+        UserError: one of ``others`` cannot be computed for the dataset's labels.
     """
-    names = (*_DEFAULT, "perplexity") if next_character else _DEFAULT
     parts = registry()
-    defaults: list[Metric] = [parts[name](parts[name].Params()) for name in names]
+    defaults: list[Metric] = [parts[name](parts[name].Params()) for name in _DEFAULT[kind]]
+    others = list(others)
+    wrong = "class" if kind == "regression" else "quantity"
+    for metric in others:
+        if metric.target_kind == wrong:
+            raise UserError(
+                f"metric {metric.column} is of "
+                + (
+                    "classes, but this task predicts a quantity"
+                    if wrong == "class"
+                    else "quantities, not of classes"
+                ),
+                where="evaluation.metrics",
+                hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} without being asked",
+            )
     by_column: dict[str, Metric] = {}
     for metric in (*defaults, *others):
         by_column.setdefault(metric.column, metric)
@@ -68,10 +94,12 @@ def definitions(
     if isinstance(task, AnalyticTask):
         return {definition.name: definition for definition in QUADRATIC_METRICS}
     assert isinstance(task, SupervisedTask)
-    of_all = default_metrics(task.dataset.kind == "next_character", metrics)
+    kind = task.dataset.kind
+    of_all = default_metrics(kind, metrics)
+    of_clients = CLIENT_METRICS["quantity" if kind == "regression" else "class"]
     measured = (
         *((metric.definition for metric in of_all) if len(task.dataset.test_y) else ()),
-        *(CLIENT_METRICS if evaluation.per_client or personal else ()),
+        *(of_clients if evaluation.per_client or personal else ()),
         *(OBJECTIVE_METRICS if evaluation.objective else ()),
     )
     return {definition.name: definition for definition in measured}

@@ -9,6 +9,7 @@ class Accuracy(Metric):
     """Share of the test samples whose label is predicted."""
 
     name = "accuracy"
+    target_kind = "class"
     needs_outputs = False
 
     def compute(self, predictions: Predictions) -> float:

@@ -9,6 +9,7 @@ class BalancedAccuracy(Metric):
     """Mean recall over the classes that occur in the test set."""
 
     name = "balanced_accuracy"
+    target_kind = "class"
     needs_outputs = False
 
     def compute(self, predictions: Predictions) -> float:

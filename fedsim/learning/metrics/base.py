@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 from fedsim.components import Component, Parameters
 from fedsim.formatting import Kind
 from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.tasks.dataset import TargetKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,16 +29,23 @@ class Predictions:
 
     Attributes:
         loss: mean loss per sample, without penalty.
-        confusion: samples by label (row) and predicted label (column), (classes, classes) float64.
+        confusion: samples by label (row) and predicted label (column), (classes, classes) float64;
+            empty for a regression.
         outputs: outputs of the model (logits for classifiers), (n, width) on the CPU; None unless a metric
             :attr:`Metric.needs_outputs`.
-        labels: labels of the samples, (n,) int64 on the CPU; None likewise.
+        labels: labels of the samples, (n,) int64 or, for a regression, float32 on the CPU; None likewise.
     """
 
     loss: float
     confusion: npt.NDArray[np.float64]
     outputs: Tensor | None = None
     labels: Tensor | None = None
+
+    def quantities(self) -> tuple[Tensor, Tensor]:
+        """Predicted and actual quantities of a regression, (n,) float64 each."""
+        assert self.outputs is not None
+        assert self.labels is not None
+        return self.outputs.squeeze(-1).double(), self.labels.double()
 
 
 class Metric(Component, ABC):
@@ -48,12 +56,14 @@ class Metric(Component, ABC):
     Attributes:
         higher_is_better: whether larger values are better.
         unit: ``share`` for values from 0 to 1, ``number`` for all others.
+        target_kind: the labels that it can be computed from: classes, quantities, or either if None.
         needs_outputs: whether :meth:`compute` reads the outputs of every sample, beyond loss and confusion matrix;
             they are then kept in memory during an evaluation.
     """
 
     higher_is_better: ClassVar[bool] = True
     unit: ClassVar[Kind] = "number"
+    target_kind: ClassVar[TargetKind | None] = None
     needs_outputs: ClassVar[bool] = True
 
     def __init__(self, params: Any) -> None:

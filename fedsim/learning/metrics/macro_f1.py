@@ -9,6 +9,7 @@ class MacroF1(Metric):
     """Mean over the classes that occur in the test set of 2 TP / (2 TP + FP + FN)."""
 
     name = "macro_f1"
+    target_kind = "class"
     needs_outputs = False
 
     def compute(self, predictions: Predictions) -> float:

@@ -23,6 +23,7 @@ class TopKAccuracy(Metric):
     """
 
     name = "top_k_accuracy"
+    target_kind = "class"
     unit = "share"
     Params = TopKAccuracyParams
     params: TopKAccuracyParams

@@ -50,6 +50,11 @@ class Worker:
 class Station:
     """Everything that local training needs on one device.
 
+    Args:
+        task, method, training, seed, execution: of the run.
+        squared_losses: whether the loss of a dispatch is the root mean square over its samples; see
+            :class:`fedsim.scheduling.base.Selection`.
+
     Attributes:
         task, training, execution: the task, the training section, device and precision.
         method: the method, made for this device, after its :meth:`fedsim.methods.base.Method.initial_state`.
@@ -60,7 +65,14 @@ class Station:
     """
 
     def __init__(
-        self, task: Task, method: Method, training: Training, seed: int, execution: Execution
+        self,
+        task: Task,
+        method: Method,
+        training: Training,
+        seed: int,
+        execution: Execution,
+        *,
+        squared_losses: bool = False,
     ) -> None:
         self.task = task
         self.method = watched(
@@ -77,7 +89,9 @@ class Station:
                 if isinstance(task, SupervisedTask)
                 else None
             )
-            choice = choose(task, training, execution, self.samples, seed)
+            choice = choose(
+                task, training, execution, self.samples, seed, squared_losses=squared_losses
+            )
             self.kernel = choice.kernel
             self.threads = choice.workers
             model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)
@@ -102,7 +116,14 @@ class Station:
         context = replace(self.method.context, tensors=lambda: (self.execution.dtype, device))
         method = type(self.method)(self.method.params, context)
         execution = replace(self.execution, device=device, others=())
-        return Station(self.task, method, self.training, self._seed, execution)
+        return Station(
+            self.task,
+            method,
+            self.training,
+            self._seed,
+            execution,
+            squared_losses=self.kernel.squared_losses,
+        )
 
     def identity(self) -> dict[str, str]:
         """The properties that a resumed run must share with its checkpoint."""

@@ -12,6 +12,7 @@ seconds on the link, initial window w0, and N segments in all:
   until the sender notices. Cubic leaves slow start when the link is full (HyStart, RFC 9406), reno when the queue in
   front of it is. The course is that of the median first loss if P is near 1, else that without loss; what the mean over
   the distribution takes longer passes as a pause.
+- **Queues** of shared links make a round longer by ``buffer`` R at most: while others fill the queue, by all of it.
 - **After the first loss** the window falls and grows as its congestion control says, with a loss every 1 / p segments,
   until the rate has come down to the steady rate:
 
@@ -65,7 +66,7 @@ class TcpParams(Parameters):
     """Largest window, the smaller of the send and receive buffers; default: never limiting."""
     buffer: float = Field(1.0, ge=0)
     """Queue in front of the narrowest link, in bandwidth-delay products: a window grows to the product and the queue at
-    most."""
+    most, and a round trip is longer by the queue where other transfers fill it."""
     segment: int = Field(1448, ge=1)
     """Payload of a full segment in bytes: 1500 minus IPv4 and TCP headers with timestamps."""
     header: int = Field(52, ge=0)
@@ -167,6 +168,8 @@ class _Transfer:
             self._round_ns,
             tuple((count * size, rate * size * 8) for count, rate in stages),
             pause_ns,
+            self._link * size * 8,
+            round(self._params.buffer * self._round_ns),
         )
 
     def after_loss(self, first_loss: float) -> Course:

@@ -44,11 +44,12 @@ class OortParams(CohortParams):
 
 
 class Oort(Selection):
-    """Guided participant selection: a client's utility is its loss, with a penalty if it is slower than preferred.
+    """Guided participant selection: a client's utility follows its losses, with a penalty if it is slow.
 
-    The statistical utility of a client is its number of samples times its mean training loss, as of its last aggregated
-    update (which stands for |B| sqrt(mean squared loss) of the paper: updates carry mean losses), clipped and scaled to
-    at most 1. The staleness bonus sqrt(0.1 log(draws) / last draw) is added, and slow clients get the factor
+    The statistical utility of a client with the training samples B is |B| sqrt((1/|B|) sum over B of loss^2), clipped
+    and scaled to at most 1. The root mean square is that of the samples visited by the client's last aggregated
+    dispatch, each with its loss at the model before its step; a sample that several epochs visit counts each time.
+    The staleness bonus sqrt(0.1 log(draws) / last draw) is added, and clients slower than preferred get the factor
     (preferred / duration)^alpha. A shrinking share of the cohort goes to clients never drawn, in proportion to their
     speed in a profiling run.
 
@@ -58,6 +59,7 @@ class Oort(Selection):
 
     name: ClassVar[str] = "oort"
     needs_training: ClassVar[bool] = True
+    squared_losses: ClassVar[bool] = True
     Params = OortParams
 
     def __init__(self, params: OortParams, server: ServerPort) -> None:

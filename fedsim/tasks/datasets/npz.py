@@ -11,8 +11,8 @@ from pydantic import Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.arrays import first_not_finite, read_arrays, test_marks
+from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
+from fedsim.tasks.reading.arrays import as_tokens, first_not_finite, read_arrays, test_marks
 from fedsim.tasks.reading.files import resolve
 from fedsim.tasks.reading.splitting import held_out, split_dataset
 
@@ -23,6 +23,10 @@ class NpzParameters(Parameters):
     path: Path
     """The file, or a folder. Arrays x, y (and optionally group and is_test): samples, integer labels from 0,
     natural group of each sample, and whether it is a test sample. In a folder they are the files x.npy, y.npy, ..."""
+    tokens: bool = False
+    """The integers of x are codes, such as tokens or characters, which the model gets as int64, from 0."""
+    target_kind: TargetKind = "class"
+    """What y holds: integer labels, or quantities to be predicted (regression)."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
     """Share of the samples that become test samples if the file has no is_test."""
     seed: int = Field(default=0, ge=0)
@@ -30,12 +34,13 @@ class NpzParameters(Parameters):
 
 
 class Npz(DatasetComponent):
-    """Arrays in an .npz file: ``x`` (n, ...) numbers, ``y`` (n,) labels, optionally ``group`` (n,) and
+    """Arrays in an .npz file: ``x`` (n, ...) numbers, ``y`` (n,) targets, optionally ``group`` (n,) and
     ``is_test`` (n,).
 
-    8-bit samples stay as they are and are divided by 255 when used; everything else becomes float32. Instead of a
-    file, ``path`` may be a folder with ``x.npy``, ``y.npy`` and so on. Samples of 8 bits or float32 are then read from
-    the disk as they are needed, and may be larger than memory if all training samples come before the test samples.
+    8-bit samples stay as they are and are divided by 255 when used; everything else becomes float32, except tokens,
+    which stay integers. Instead of a file, ``path`` may be a folder with ``x.npy``, ``y.npy`` and so on. Samples of 8
+    bits or float32 (tokens: also int32 or int64) are then read from the disk as they are needed, and may be larger than
+    memory if all training samples come before the test samples.
     """
 
     name: ClassVar[str] = "npz"
@@ -46,10 +51,14 @@ class Npz(DatasetComponent):
         """The arrays."""
         path = resolve(self.params.path, folder)
         arrays = read_arrays(path, ("x", "y"), ("group", "is_test"))
-        _check_shapes(arrays, path)
-        x, y = arrays["x"], arrays["y"].astype(np.int64)
+        quantity = self.params.target_kind == "quantity"
+        _check_shapes(arrays, path, "fiu" if quantity else "iu")
+        x, y = arrays["x"], arrays["y"].astype(np.float32 if quantity else np.int64)
         pixels: dict[str, Any] = {}
-        if x.dtype == np.uint8:
+        if self.params.tokens:
+            x = as_tokens(x, "x", path)
+            pixels["tokens"] = True
+        elif x.dtype == np.uint8:
             ones = (1,) * (x.ndim - 1)
             pixels["scale"] = np.full(ones, 1 / 255, dtype=np.float32)
             pixels["shift"] = np.zeros(ones, dtype=np.float32)
@@ -57,7 +66,9 @@ class Npz(DatasetComponent):
             # What does not fit into float32 becomes infinite, and is refused with its row.
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32, copy=False)
-        _check_values(x, y, path)
+        _check_samples(x, path)
+        if not quantity:
+            _check_labels(y, path)
         if "is_test" in arrays:
             is_test = test_marks(arrays["is_test"], "is_test", path)
         else:
@@ -68,13 +79,14 @@ class Npz(DatasetComponent):
             is_test,
             arrays.get("group"),
             name=path.stem,
-            classes=int(y.max(initial=0)) + 1,
+            classes=1 if quantity else int(y.max(initial=0)) + 1,
+            kind="regression" if quantity else "classification",
             **pixels,
         )
 
 
-def _check_shapes(arrays: dict[str, npt.NDArray[Any]], path: Path) -> None:
-    """Refuse arrays that do not have one entry per sample, or samples and labels of another kind."""
+def _check_shapes(arrays: dict[str, npt.NDArray[Any]], path: Path, targets: str) -> None:
+    """Refuse arrays that do not have one entry per sample, or of another kind; ``targets`` are the kinds of y."""
     x, y = arrays["x"], arrays["y"]
     lengths = {name: array.shape[:1] for name, array in arrays.items()}
     if len(set(lengths.values())) > 1 or lengths["x"] == ():
@@ -83,11 +95,11 @@ def _check_shapes(arrays: dict[str, npt.NDArray[Any]], path: Path) -> None:
             where=str(path),
             hint="every array has one entry per sample",
         )
-    if x.ndim < 2 or x.dtype.kind not in "fiub" or y.ndim != 1 or y.dtype.kind not in "iu":
+    if x.ndim < 2 or x.dtype.kind not in "fiub" or y.ndim != 1 or y.dtype.kind not in targets:
         raise UserError(
             f"x has {x.ndim} dimensions of type {x.dtype}, y {y.ndim} of type {y.dtype}",
             where=str(path),
-            hint="x must be numbers (n, ...) and y integer labels (n,)",
+            hint="x must be numbers (n, ...) and y integer labels (n,); for quantities, set target_kind: quantity",
         )
     for name in ("group", "is_test"):
         if name in arrays and arrays[name].ndim != 1:
@@ -98,8 +110,8 @@ def _check_shapes(arrays: dict[str, npt.NDArray[Any]], path: Path) -> None:
             )
 
 
-def _check_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) -> None:
-    """Refuse values that no model could learn from, with their row in the file."""
+def _check_samples(x: npt.NDArray[Any], path: Path) -> None:
+    """Refuse samples that are not finite, with their row in the file."""
     row = first_not_finite(x)
     if row is not None:
         raise UserError(
@@ -107,6 +119,10 @@ def _check_values(x: npt.NDArray[Any], y: npt.NDArray[np.int64], path: Path) -> 
             where=str(path),
             hint="remove such samples or fill in their values; samples are stored as float32",
         )
+
+
+def _check_labels(y: npt.NDArray[np.int64], path: Path) -> None:
+    """Refuse labels that are not numbered from 0, or all the same."""
     if len(y) and (y.min() < 0 or y.max() >= len(y)):
         raise UserError(
             f"y: labels run from {y.min()} to {y.max()}; there are {len(y)} samples",

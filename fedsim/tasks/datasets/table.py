@@ -11,8 +11,8 @@ from pydantic import AliasChoices, Field
 
 from fedsim.components import Parameters
 from fedsim.errors import UserError
-from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.arrays import test_marks
+from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
+from fedsim.tasks.reading.arrays import as_tokens, test_marks
 from fedsim.tasks.reading.files import resolve
 from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
 from fedsim.tasks.reading.tables import read_table
@@ -27,7 +27,9 @@ class TableParameters(Parameters):
     path: Path
     """The file, .csv or .parquet, with a named column for each feature."""
     target: str
-    """Column that holds the class."""
+    """Column that holds the class, or the quantity to be predicted."""
+    target_kind: TargetKind = "class"
+    """What the target is: a class, or a quantity (regression), which keeps its unit."""
     group: str | None = None
     """Column that holds the natural group (client) of a row."""
     features: list[str] | None = None
@@ -36,6 +38,8 @@ class TableParameters(Parameters):
         default=True, validation_alias=AliasChoices("standardize", "standardise")
     )
     """Subtract each feature's mean over the training rows and divide by its standard deviation."""
+    tokens: bool = False
+    """The features are integer codes from 0, such as tokens, which the model gets as int64 and unscaled."""
     is_test: str | None = None
     """Column that marks the test samples: true or false, or 1 or 0."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
@@ -45,7 +49,7 @@ class TableParameters(Parameters):
 
 
 class Table(DatasetComponent):
-    """A CSV or Parquet table: one row per sample, one column with the class, optionally one with the client."""
+    """A CSV or Parquet table: one row per sample, one column with the target, optionally one with the client."""
 
     name: ClassVar[str] = "table"
     Params = TableParameters
@@ -69,24 +73,41 @@ class Table(DatasetComponent):
             raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
         _refuse_missing(frame[[*features, *self._not_features]], path)
-        x = frame[features].to_numpy(dtype=np.float64)
-        _refuse_infinite(x, features, path)
-        classes, labels = _classes(frame[params.target], path)
+        x = self._samples(frame[features], path)
+        classes: npt.NDArray[Any] | None = None
+        if params.target_kind == "class":
+            classes, labels = _classes(frame[params.target], path)
+        else:
+            labels = _quantities(frame[params.target], path)
         if params.is_test is None:
             is_test = held_out(len(frame), params.test_share, params.seed)
         else:
             is_test = test_marks(
                 frame[params.is_test].to_numpy(), f"column '{params.is_test}'", path
             )
+        if not params.tokens:
+            x = standardized(x, is_test) if params.standardize else x.astype(np.float32)
         return split_dataset(
-            standardized(x, is_test) if params.standardize else x.astype(np.float32),
+            x,
             labels,
             is_test,
             None if params.group is None else frame[params.group].to_numpy(),
             name=path.stem,
-            classes=len(classes),
-            class_names=tuple(map(str, classes)),
+            tokens=params.tokens,
+            **(
+                {"classes": 1, "kind": "regression"}
+                if classes is None
+                else {"classes": len(classes), "class_names": tuple(map(str, classes))}
+            ),
         )
+
+    def _samples(self, features: pd.DataFrame, path: Path) -> npt.NDArray[Any]:
+        """The features (n, d), float64, or integers if they are tokens."""
+        if self.params.tokens:
+            return as_tokens(features.to_numpy(), f"columns {', '.join(features.columns)}", path)
+        x = features.to_numpy(dtype=np.float64)
+        _refuse_infinite(x, list(features.columns), path)
+        return x
 
     @property
     def _not_features(self) -> list[str]:
@@ -141,10 +162,24 @@ def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.
         raise UserError(
             f"column '{column.name}' holds {problem}",
             where=str(path),
-            hint="target must name a column of at least two classes: text, whole numbers, or true and false",
+            hint="target must name a column of at least two classes: text, whole numbers, or true and false; "
+            "to predict a number, set target_kind: quantity",
         )
     classes, labels = np.unique(values, return_inverse=True)
     return classes, labels.astype(np.int64)
+
+
+def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:
+    """The numbers to be predicted, (n,) float32."""
+    if column.dtype.kind not in "fiu":
+        raise UserError(
+            f"column '{column.name}' does not hold numbers, but target_kind is quantity",
+            where=str(path),
+            hint="name a numeric column as target, or remove target_kind",
+        )
+    values = column.to_numpy(dtype=np.float64)
+    _refuse_infinite(values[:, None], [str(column.name)], path)
+    return values.astype(np.float32)
 
 
 def _refuse_missing(frame: pd.DataFrame, path: Path) -> None:

@@ -54,6 +54,9 @@ class SupervisedTask(Task):
         client_test_offsets, client_test_rows: the same for their own test samples, which index ``client_test_x``; None
             if clients have none.
 
+    Args:
+        seed: the scenario's seed, on which the values of frozen parameters depend.
+
     Raises:
         UserError: the model does not fit the dataset.
     """
@@ -61,7 +64,9 @@ class SupervisedTask(Task):
     name: ClassVar[str] = "supervised"
     Params = SupervisedParams
 
-    def __init__(self, dataset: Dataset, partition: Partition, model: ModelComponent) -> None:
+    def __init__(
+        self, dataset: Dataset, partition: Partition, model: ModelComponent, seed: int = 0
+    ) -> None:
         self.dataset = dataset
         self.partition = partition
         self.model = model
@@ -72,11 +77,13 @@ class SupervisedTask(Task):
         self.rows: IntArray = partition.train_rows
         self.client_test_offsets = partition.test_offsets
         self.client_test_rows = partition.test_rows
+        self._seed = seed
         self._outline = model.outline(dataset)
         if self._outline is not None:
             self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
         else:
-            self.layout = Layout.of_module(self.module)
+            self.layout = self._layout_of_module()
+            self.fixed_elements = sum(value.numel() for value in self._fixed.values())
 
     @classmethod
     def build(cls, params: SupervisedParams, context: TaskContext) -> SupervisedTask:
@@ -84,7 +91,7 @@ class SupervisedTask(Task):
         dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
         partition = params.partition.create().split(dataset, stream, context.folder)
-        return cls(dataset, partition, params.model.create())
+        return cls(dataset, partition, params.model.create(), context.seed)
 
     def may_lack_kernel(self, training: Training) -> bool:
         """Whether the model is of unknown structure, or the scenario requires a stacked kernel."""
@@ -97,25 +104,58 @@ class SupervisedTask(Task):
 
     @cached_property
     def module(self) -> nn.Module:
-        """The network; its parameter values have no meaning, use :meth:`initial`.
+        """The network; only tensors outside the layout have their values here, see :meth:`initial` for the others.
 
-        Its dropout layers, if any, are keyed (see :mod:`fedsim.tasks.modules.dropout`); frozen parameters are buffers.
+        Its dropout layers, if any, are keyed (see :mod:`fedsim.tasks.modules.dropout`).
         """
-        from fedsim.tasks.modules.checks import check_module, refuse_lazy
         from fedsim.tasks.modules.dropout import key_dropout
-        from fedsim.tasks.modules.frozen import hold_frozen
         from fedsim.tasks.modules.initialization import isolated_torch_random
 
+        if self._outline is None:
+            return key_dropout(self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL)))
         with isolated_torch_random(0):
-            module = key_dropout(self.model.build(self.dataset))
-        if self._outline is not None:
-            return module
-        refuse_lazy(module, self.model.name)
-        if hold_frozen(module):
-            # A model with buffers does not satisfy the conditions of the other families.
+            return key_dropout(self.model.build(self.dataset))
+
+    def _layout_of_module(self) -> Layout:
+        """The layout of a module without an outline, which is checked."""
+        from fedsim.tasks.modules.checks import check_module
+
+        module = self.module
+        if not all(parameter.requires_grad for parameter in module.parameters()):
+            # The other families promise that the flat vector holds all layers.
             self.model_family = "module"
-        check_module(module, self.model, self.dataset, self.loss, self._probe)
-        return module
+        buffers = check_module(module, self.model, self.dataset, self.loss, self._probe)
+        return Layout.of_module(module, buffers)
+
+    @cached_property
+    def _fixed(self) -> dict[str, Tensor]:
+        """Floating-point tensors of the module that are saved with it and not in the layout."""
+        state = self.module.state_dict()
+        tensors = [*self.module.named_parameters(), *self.module.named_buffers()]
+        return {
+            name: value.detach()
+            for name, value in tensors
+            if name in state and name not in self.layout.names and value.is_floating_point()
+        }
+
+    def fixed(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Frozen parameters and constant buffers; a pure function of the scenario's seed."""
+        if not self.fixed_elements:
+            return {}
+        return {name: value.to(dtype) for name, value in self._fixed.items()}
+
+    @cached_property
+    def functional_dropout(self) -> bool:
+        """Whether training drops values without a dropout layer, by functions of torch.
+
+        Raises:
+            UserError: the module draws random numbers that could not be repeated.
+        """
+        if self._outline is not None:
+            return False
+        from fedsim.tasks.modules.checks import draws_in_functions
+
+        return draws_in_functions(self.module, self.model.name, self._probe)
 
     @cached_property
     def train_x(self) -> Tensor:
@@ -124,7 +164,7 @@ class SupervisedTask(Task):
 
     @cached_property
     def train_y(self) -> Tensor:
-        """Their labels, (n,) int64."""
+        """Their labels, (n,) int64; float32 quantities for a regression."""
         return _tensor(self.dataset.train_y)
 
     @cached_property
@@ -157,9 +197,9 @@ class SupervisedTask(Task):
     def inputs(self, raw: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """The module's inputs for gathered samples ``raw`` (n, *input_shape), on their device.
 
-        Character codes become int64; everything else becomes ``raw * scale + shift`` in ``dtype`` (float32 if None).
+        Codes become int64; everything else becomes ``raw * scale + shift`` in ``dtype`` (float32 if None).
         """
-        if self.dataset.kind == "next_character":
+        if self.dataset.tokens:
             return raw.long()
         values = raw.float() if dtype is None else raw.to(dtype)
         if self._pixel_map is None:
@@ -169,18 +209,24 @@ class SupervisedTask(Task):
 
     def initial(self, stream: Stream, dtype: torch.dtype | None = None) -> Tensor:
         """Initial parameters and buffers; drawn in float32 whatever ``dtype``, so that all precisions start alike."""
+        values = self.layout.flatten(self._drawn(stream))
+        return values if dtype is None else values.to(dtype)
+
+    def _drawn(self, stream: Stream) -> nn.Module:
+        """A new module with the initial values of ``stream``."""
         import torch
 
+        from fedsim.tasks.modules.checks import refuse_lazy
         from fedsim.tasks.modules.initialization import isolated_torch_random
 
         seed = stream.hash(0) & _SEED_MASK
         generator = torch.Generator().manual_seed(seed)
         with isolated_torch_random(seed):
             module = self.model.build(self.dataset)
+            refuse_lazy(module, self.model.name)
             with torch.no_grad():
                 self.model.initialize(module, generator)
-        values = self.layout.flatten(module)
-        return values if dtype is None else values.to(dtype)
+        return module
 
     def flops_per_sample(self) -> int:
         """Counted once by running the module forward and backward; matrix products and convolutions only."""
@@ -224,8 +270,8 @@ class SupervisedTask(Task):
         return passes
 
     def partition_rows(self) -> dict[str, IntArray] | None:
-        """Clients and labels with the number of training samples, if any; None if labels are characters."""
-        if self.dataset.kind == "next_character":
+        """Clients and labels with the number of training samples, if any; None for characters and quantities."""
+        if self.dataset.kind in ("next_character", "regression"):
             return None
         table = partition_table(self.dataset, self.partition)
         clients, labels = np.nonzero(table)

@@ -85,4 +85,6 @@ class Linear(ModelComponent):
 
     def loss(self, dataset: Dataset) -> Loss:
         """Logistic loss with the penalty."""
+        if dataset.kind == "regression":
+            raise self.misfit("it predicts classes", dataset, "use linear_regression or mlp")
         return Loss("logistic", tuple(self.params.positive), self.params.penalty)

@@ -1,4 +1,4 @@
-"""Stacks of linear layers: logistic regression and the multi-layer perceptron."""
+"""Stacks of linear layers: linear and logistic regression and the multi-layer perceptron."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt
 
 from fedsim.components import Parameters
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import Family, ModelComponent, NamedShapes, Outline, linear
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class _LinearStack(ModelComponent):
         return []
 
 
-class LogisticRegressionParameters(Parameters):
-    """Parameters of logistic regression."""
+class RegressionParameters(Parameters):
+    """Parameters of linear and of logistic regression."""
 
     start: Literal["random", "zero"] = "random"
     """Initial parameters: torch's standard rule, or all zero."""
@@ -52,8 +53,8 @@ class LogisticRegression(_LinearStack):
 
     name: ClassVar[str] = "logistic_regression"
     family: ClassVar[Family] = "linear"
-    Params = LogisticRegressionParameters
-    params: LogisticRegressionParameters
+    Params = RegressionParameters
+    params: RegressionParameters
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Random or zero, by ``start``."""
@@ -61,6 +62,28 @@ class LogisticRegression(_LinearStack):
         if self.params.start == "zero":
             for parameter in module.parameters():
                 parameter.zero_()
+
+    def loss(self, dataset: Dataset) -> Loss:
+        """Cross-entropy."""
+        if dataset.kind == "regression":
+            raise self.misfit("it predicts classes", dataset, "use linear_regression or mlp")
+        return Loss()
+
+
+class LinearRegression(LogisticRegression):
+    """Linear regression: one linear layer with bias and one output, trained with the squared error."""
+
+    name: ClassVar[str] = "linear_regression"
+
+    def loss(self, dataset: Dataset) -> Loss:
+        """The squared error."""
+        if dataset.kind != "regression":
+            raise self.misfit(
+                "it predicts a quantity",
+                dataset,
+                "use logistic_regression, or set target_kind: quantity",
+            )
+        return Loss("squared")
 
 
 class MlpParameters(Parameters):

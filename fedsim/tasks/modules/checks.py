@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from fedsim.components import users_line
@@ -14,7 +15,7 @@ from fedsim.errors import UserError
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
-from fedsim.tasks.modules.dropout import seed_dropout
+from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
 from fedsim.tasks.modules.initialization import isolated_torch_random
 
 Probe = Callable[[int], tuple[Tensor, Tensor]]
@@ -39,14 +40,45 @@ def refuse_lazy(module: nn.Module, name: str) -> None:
 
 def check_module(
     module: nn.Module, model: ModelComponent, dataset: Dataset, loss: Loss, probe: Probe
-) -> None:
+) -> set[str]:
     """Run and train the module once, so that a model that does not fit fails here and not in mid-run.
+
+    Returns:
+        Names of the saved floating-point buffers that training changes.
 
     Raises:
         UserError: it cannot work on the samples, its outputs do not fit the labels, or it cannot be trained.
     """
     _check_output(module, model, dataset, loss, probe)
-    _check_gradients(module, model, loss, probe)
+    trained = _check_gradients(module, model, loss, probe)
+    return _changing_buffers(module, trained)
+
+
+def draws_in_functions(module: nn.Module, name: str, probe: Probe) -> bool:
+    """Whether training draws random numbers in functions that :class:`KeyedFunctions` makes repeatable.
+
+    Raises:
+        UserError: it draws others, so that results would depend on the order of execution.
+    """
+    trained = copy.deepcopy(module).train()
+    generator = seed_dropout(trained, 0)
+    inputs, _ = probe(2)
+
+    def draws() -> bool:
+        before = torch.get_rng_state()
+        trained(inputs)
+        return not torch.equal(before, torch.get_rng_state())
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        if not draws():
+            return False
+        with KeyedFunctions(generator):
+            if not draws():
+                return True
+    raise _refusal(
+        f"model {name} draws from torch's global random generator, so a run could not be repeated",
+        "use nn.Dropout layers or torch.nn.functional.dropout for randomness",
+    )
 
 
 def refusal_of_one_sample(module: nn.Module, loss: Loss, probe: Probe) -> str | None:
@@ -72,7 +104,7 @@ def _check_output(
     # A user's module may fail in any way; whatever it is, it is the user's to fix.
     except Exception as error:
         sizes = ", ".join(map(str, dataset.input_shape))
-        values = "int64 character codes" if dataset.kind == "next_character" else "float32 tensors"
+        values = "int64 codes" if dataset.tokens else "float32 tensors"
         raise _refusal(
             f"model {model.name} cannot work on samples of shape {dataset.input_shape} "
             f"of {dataset.name}: {_in_one_line(error)}",
@@ -90,24 +122,27 @@ def _check_output(
     if not outputs.is_floating_point():
         raise _refusal(
             f"model {model.name} gives numbers of type {outputs.dtype}",
-            "it must give a floating-point score for each class",
+            "it must give floating-point numbers",
         )
 
 
-def _check_gradients(module: nn.Module, model: ModelComponent, loss: Loss, probe: Probe) -> None:
-    if not list(module.parameters()):
-        frozen = any(value.is_floating_point() for value in module.state_dict().values())
+def _check_gradients(
+    module: nn.Module, model: ModelComponent, loss: Loss, probe: Probe
+) -> nn.Module:
+    """A copy of the module that was trained once."""
+    if not any(parameter.requires_grad for parameter in module.parameters()):
         raise _refusal(
             f"model {model.name} has no trainable parameters",
             "leave requires_grad of some of its parameters as it is"
-            if frozen
+            if list(module.parameters())
             else "its parameters must be attributes of its modules",
         )
     try:
         trained, mean_loss = _training_loss(module, loss, probe, 2)
         if mean_loss.requires_grad:
             # Other samples may use other parameters, as behind a gate.
-            torch.autograd.grad(mean_loss, list(trained.parameters()), allow_unused=True)
+            trainable = [value for value in trained.parameters() if value.requires_grad]
+            torch.autograd.grad(mean_loss, trainable, allow_unused=True)
     except Exception as error:
         raise _refusal(f"model {model.name} cannot be trained: {_in_one_line(error)}") from error
     if not mean_loss.requires_grad:
@@ -115,6 +150,32 @@ def _check_gradients(module: nn.Module, model: ModelComponent, loss: Loss, probe
             f"the outputs of model {model.name} have no gradient by any of its parameters",
             "use them in forward without detach or no_grad",
         )
+    return trained
+
+
+def _changing_buffers(module: nn.Module, trained: nn.Module) -> set[str]:
+    """Saved floating-point buffers of layers with running statistics, or with a buffer that training has changed."""
+    state, before = module.state_dict(), dict(module.named_buffers())
+    layers = {
+        _layer_of(name)
+        for name, value in trained.named_buffers()
+        if not torch.equal(value, before[name])
+    }
+    # The probe may not have used a layer, such as one behind a gate.
+    layers |= {
+        name
+        for name, layer in trained.named_modules()
+        if isinstance(layer, _NormBase) and layer.training
+    }
+    return {
+        name
+        for name, value in before.items()
+        if name in state and value.is_floating_point() and _layer_of(name) in layers
+    }
+
+
+def _layer_of(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _training_loss(

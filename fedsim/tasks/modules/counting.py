@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -18,7 +19,8 @@ def count_flops(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -
     counter = FlopCounter()
     was_training = module.training
     module.eval()
-    with counter:
+    # The counter has no formula for fused attention on a CPU.
+    with counter, sdpa_kernel(SDPBackend.MATH):
         outputs = module(inputs)
         total_loss = loss.per_sample(outputs, labels).sum()
         torch.autograd.grad(total_loss, parameters, allow_unused=True)

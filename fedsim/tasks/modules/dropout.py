@@ -2,66 +2,127 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import functional
 from torch.nn.modules.dropout import _DropoutNd
+from torch.overrides import TorchFunctionMode
 
 from fedsim.errors import UserError
 
 _WHOLE_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
-class KeyedDropout(nn.Module):
+class KeyedDropout(nn.Dropout):
     """Dropout that draws its masks from its own generator; identity in evaluation mode.
 
     Attributes:
-        probability: with which a value (or a whole channel) is dropped; the others are scaled by
-            1 / (1 - probability).
+        p: probability with which a value (or a whole channel) is dropped; the others are scaled by 1 / (1 - p).
         whole_channels: drop all of (sample, channel, ...) together.
         generator: source of the masks; set by :func:`seed_dropout` before each training step.
     """
 
     def __init__(self, probability: float, whole_channels: bool = False) -> None:
-        super().__init__()
-        self.probability = probability
+        super().__init__(probability)
         self.whole_channels = whole_channels
         self.generator: Generator | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The inputs with some of them dropped."""
-        if not self.training or self.probability == 0:
+        if not self.training or self.p == 0:
             return inputs
         if self.generator is None:
             raise RuntimeError("seed_dropout must be called before a training step")
-        shape = list(inputs.shape)
-        if self.whole_channels:
-            shape[2:] = [1] * len(shape[2:])
-        draws = torch.rand(shape, generator=self.generator, device=inputs.device)
-        keep = (draws >= self.probability).to(inputs.dtype)
-        return inputs * keep / (1 - self.probability)
+        return _dropped(inputs, self.p, self.generator, whole_channels=self.whole_channels)
+
+
+def _dropped(
+    inputs: Tensor, probability: float, generator: Generator, *, whole_channels: bool = False
+) -> Tensor:
+    shape = list(inputs.shape)
+    if whole_channels:
+        shape[2:] = [1] * len(shape[2:])
+    draws = torch.rand(shape, generator=generator, device=inputs.device)
+    keep = (draws >= probability).to(inputs.dtype)
+    return inputs * keep / (1 - probability)
+
+
+class KeyedFunctions(TorchFunctionMode):
+    """Inside, ``dropout`` and ``scaled_dot_product_attention`` of torch.nn.functional draw from ``generator``."""
+
+    def __init__(self, generator: Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Execute ``func``, or its counterpart that draws from the generator."""
+        keyed = {
+            functional.dropout: self._dropout,
+            functional.scaled_dot_product_attention: self._attention,
+        }.get(func, func)
+        return keyed(*args, **(kwargs or {}))
+
+    def _dropout(
+        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor:
+        return _dropped(input, p, self._generator) if training and p > 0 else input
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        """As torch documents it; weights are dropped after the softmax."""
+        if dropout_p == 0:
+            return functional.scaled_dot_product_attention(
+                query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        if enable_gqa:
+            groups = query.shape[-3] // key.shape[-3]
+            key, value = (tensor.repeat_interleave(groups, -3) for tensor in (key, value))
+        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        scores = query @ key.transpose(-2, -1) * scale
+        if is_causal:
+            attn_mask = torch.ones_like(scores, dtype=torch.bool).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -math.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        return _dropped(scores.softmax(-1), dropout_p, self._generator) @ value
 
 
 def has_dropout(module: nn.Module) -> bool:
     """Whether training the module needs random masks."""
-    return any(
-        isinstance(layer, KeyedDropout) and layer.probability > 0 for layer in module.modules()
-    )
+    return any(isinstance(layer, KeyedDropout) and layer.p > 0 for layer in module.modules())
 
 
-def seed_dropout(module: nn.Module, seed: int, device: torch.device | str = "cpu") -> None:
+def seed_dropout(module: nn.Module, seed: int, device: torch.device | str = "cpu") -> Generator:
     """Make the masks of the next forward pass a function of ``seed`` (63 bits) alone.
 
     All dropout layers of ``module`` draw from one generator, in the order in which they are used.
+
+    Returns:
+        The generator, for :class:`KeyedFunctions`.
     """
     layers = [layer for layer in module.modules() if isinstance(layer, KeyedDropout)]
-    if not layers:
-        return
-    generator = layers[0].generator
+    generator = layers[0].generator if layers else None
     if generator is None or generator.device != torch.device(device):
         generator = Generator(device=device)
     generator.manual_seed(seed)
     for layer in layers:
         layer.generator = generator
+    return generator
 
 
 def key_dropout(module: nn.Module) -> nn.Module:
@@ -82,6 +143,8 @@ def key_dropout(module: nn.Module) -> nn.Module:
 
 
 def _keyed(layer: _DropoutNd) -> KeyedDropout:
+    if isinstance(layer, KeyedDropout):
+        return layer
     if isinstance(layer, nn.Dropout):
         return KeyedDropout(layer.p)
     if isinstance(layer, _WHOLE_CHANNELS):

@@ -57,6 +57,7 @@ class ClassPartition(Partitioner):
     """
 
     name: ClassVar[str] = "class_partition"
+    needs_classes: ClassVar[bool] = True
     Params = ClassPartitionParameters
     params: ClassPartitionParameters
 

@@ -43,6 +43,7 @@ class Dirichlet(Partitioner):
     """
 
     name: ClassVar[str] = "dirichlet"
+    needs_classes: ClassVar[bool] = True
     Params = DirichletParameters
     params: DirichletParameters
 

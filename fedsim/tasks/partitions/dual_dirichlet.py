@@ -34,6 +34,7 @@ class DualDirichlet(Partitioner):
     """
 
     name: ClassVar[str] = "dual_dirichlet"
+    needs_classes: ClassVar[bool] = True
     Params = DualDirichletParameters
     params: DualDirichletParameters
 

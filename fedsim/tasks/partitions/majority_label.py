@@ -32,6 +32,7 @@ class MajorityLabel(Partitioner):
     """
 
     name: ClassVar[str] = "majority_label"
+    needs_classes: ClassVar[bool] = True
     Params = MajorityLabelParameters
     params: MajorityLabelParameters
 

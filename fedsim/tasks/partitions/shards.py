@@ -29,6 +29,7 @@ class Shards(Partitioner):
     """
 
     name: ClassVar[str] = "shards"
+    needs_classes: ClassVar[bool] = True
     Params = ShardsParameters
     params: ShardsParameters
 

@@ -65,6 +65,25 @@ def test_marks(values: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[n
     return values.astype(bool)
 
 
+def as_tokens(x: npt.NDArray[Any], what: str, path: Path) -> npt.NDArray[Any]:
+    """``x`` as integers that torch can read; those of 8 bits, int32 and int64 are not copied.
+
+    Raises:
+        UserError: values are not integers from 0.
+    """
+    if x.dtype.kind not in "iu":
+        problem = f"values of type {x.dtype}"
+    elif x.min(initial=0) < 0:
+        problem = f"the code {x.min()}"
+    else:
+        return x if x.dtype in (np.uint8, np.int32, np.int64) else x.astype(np.int64)
+    raise UserError(
+        f"tokens is true, but {what} holds {problem}",
+        where=str(path),
+        hint="number the codes 0, 1, 2, ..., or leave tokens out",
+    )
+
+
 def first_not_finite(x: npt.NDArray[Any]) -> int | None:
     """Number of the first sample of ``x`` (n, ...) with a value that is not finite; None if there is none.
 

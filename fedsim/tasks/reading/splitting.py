@@ -26,7 +26,7 @@ def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
 
 def split_dataset(
     x: npt.NDArray[Any],
-    y: npt.NDArray[np.int64],
+    y: npt.NDArray[Any],
     is_test: npt.NDArray[np.bool_],
     groups: npt.NDArray[Any] | None = None,
     group_names: tuple[str, ...] = (),

@@ -99,7 +99,7 @@ def test_further_metrics_change_no_other() -> None:
 
 def test_a_metric_asked_for_twice_is_measured_once() -> None:
     twice = [registry()["accuracy"](None), *[TopKAccuracy(TopKAccuracyParams())] * 2]
-    columns = [metric.column for metric in default_metrics(False, twice)]
+    columns = [metric.column for metric in default_metrics("classification", twice)]
     assert columns == ["accuracy", "loss", "macro_f1", "balanced_accuracy", "top_5_accuracy"]
 
 

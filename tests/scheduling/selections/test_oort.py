@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import fedsim
 from fedsim.errors import UserError
+from fedsim.scheduling.base import Dispatch
+from fedsim.scheduling.selections.oort import Oort, OortParams
+from tests.composition.worlds import quadratic
 from tests.scheduling.drawing import Port, draws, frequency
 from tests.scheduling.worlds import play
 
@@ -33,11 +39,27 @@ def test_oort_draws_those_who_teach_most_and_are_fast() -> None:
     assert counts[0] < 0.2 * counts[1:5].min()
 
 
-def test_oort_utility_in_figures() -> None:
-    """Samples x loss, clipped and scaled, plus the bonus of age, times the penalty of the slow."""
-    from fedsim.scheduling.base import Dispatch
-    from fedsim.scheduling.selections.oort import Oort, OortParams
+def test_oort_learns_root_mean_squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """f = a/2 (x - b)^2 from 1, a = (1, 2, 4), b = (0, 3, -1), two steps of 0.1; one sample each.
 
+    Client 0: losses 0.5 and 0.405; client 1: 4 and 2.56; client 2: 8 and 2.88.
+    """
+    seen: list[list[float]] = []
+    learn = Oort._learn
+
+    def watched(oort: Oort) -> None:
+        learn(oort)
+        seen.append(oort._utility.tolist())
+
+    monkeypatch.setattr(Oort, "_learn", watched)
+    server = {"selection": {"name": "oort", "cohort": 3}}
+    fedsim.run(quadratic([], server=server, stop={"rounds": 2}), tmp_path / "run")
+    squares = [(0.25 + 0.405**2) / 2, (16 + 2.56**2) / 2, (64 + 2.88**2) / 2]
+    assert seen[1] == pytest.approx(np.sqrt(squares), rel=1e-12)
+
+
+def test_oort_utility_in_figures() -> None:
+    """Samples x root mean squared loss, clipped and scaled, plus the bonus of age, times the penalty of the slow."""
     port = Port(4)
     port.samples = np.array([10, 10, 20, 5])
     port.losses = {0: 1.0, 1: 2.0, 2: 3.0}
@@ -57,8 +79,6 @@ def test_oort_utility_in_figures() -> None:
 
 
 def test_oort_explores_faster_clients_first() -> None:
-    from fedsim.scheduling.selections.oort import Oort, OortParams
-
     port = Port(20, [1.0] * 10 + [50.0] * 10)
     first: list[int] = []
     for trial in range(30):

@@ -90,3 +90,38 @@ def test_a_damaged_or_missing_npz_says_so(tmp_path: Path) -> None:
         load("npz", path=path)
     with pytest.raises(UserError, match="no such file"):
         load("npz", path=tmp_path / "nowhere.npz")
+
+
+def test_tokens_stay_integers(tmp_path: Path) -> None:
+    """Codes of more than 2^24 would lose digits in float32."""
+    x = np.array([[1, 2**24 + 1], [0, 3], [4, 5], [6, 7]])
+    path = save_npz(tmp_path / "own.npz", x=x, y=np.array([0, 1, 2, 0]), is_test=np.arange(4) > 2)
+    dataset = load("npz", path=path, tokens=True)
+    assert dataset.tokens
+    assert np.array_equal(dataset.train_x, x[:3])
+    assert dataset.vocabulary == 2**24 + 2
+    assert load("npz", path=path).vocabulary is None
+
+
+@pytest.mark.parametrize(("x", "message"), [([[0.5]], "float64"), ([[-1]], "the code -1")])
+def test_tokens_that_are_not_codes_are_refused(
+    tmp_path: Path, x: list[list[float]], message: str
+) -> None:
+    path = save_npz(tmp_path / "own.npz", x=np.array(x * 10), y=np.arange(10) % 3)
+    with pytest.raises(UserError, match=message):
+        load("npz", path=path, tokens=True)
+
+
+def test_quantities(tmp_path: Path) -> None:
+    y = np.array([0.5, -1.5, 2.0, 7.25, 3.0])
+    np.savez(tmp_path / "own.npz", x=np.ones((5, 2)), y=y)
+    loaded = load("npz", path=tmp_path / "own.npz", target_kind="quantity")
+    assert loaded.kind == "regression"
+    assert sorted([*loaded.train_y, *loaded.test_y]) == sorted(y)
+    with pytest.raises(UserError, match="float64") as refusal:
+        load("npz", path=tmp_path / "own.npz")
+    assert "target_kind: quantity" in str(refusal.value.hint)
+    y[2] = np.nan
+    np.savez(tmp_path / "own.npz", x=np.ones((5, 2)), y=y)
+    with pytest.raises(UserError, match="must be finite"):
+        load("npz", path=tmp_path / "own.npz", target_kind="quantity")

@@ -88,3 +88,30 @@ def test_other_kinds_of_table_and_damaged_ones_are_refused(tmp_path: Path) -> No
     pd.DataFrame({"a": [1, 2], "y": [[1], [2]]}).to_parquet(tmp_path / "own.parquet")
     with pytest.raises(UserError, match="values other than text"):
         load("table", path=tmp_path / "own.parquet", target="y")
+
+
+def test_integer_columns_can_be_tokens(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("first,second,kind\n" + "3,1,a\n2,7,b\n0,5,c\n" * 4)
+    dataset = load("table", path=tmp_path / "own.csv", target="kind", tokens=True)
+    assert dataset.train_x.dtype == np.int64
+    assert set(map(tuple, dataset.train_x.tolist())) == {(3, 1), (2, 7), (0, 5)}
+    assert dataset.vocabulary == 8
+    (tmp_path / "own.csv").write_text("first,kind\n" + "0.5,a\n2,b\n" * 4)
+    with pytest.raises(UserError, match="columns first holds values of type float64"):
+        load("table", path=tmp_path / "own.csv", target="kind", tokens=True)
+
+
+def test_a_quantity_keeps_its_unit(tmp_path: Path) -> None:
+    path = tmp_path / "houses.csv"
+    path.write_text("area,price,town\n1,10.5,a\n2,20,b\n3,30,a\n4,40,b\n5,50,a\n")
+    loaded = load("table", path=path, target="price", target_kind="quantity", group="town")
+    assert loaded.kind == "regression"
+    assert loaded.classes == 1
+    assert loaded.train_y.dtype == np.float32
+    assert sorted([*loaded.train_y, *loaded.test_y]) == [10.5, 20, 30, 40, 50]
+    assert loaded.train_classes.tolist() == [0] * 4
+    with pytest.raises(UserError, match="'town' does not hold numbers"):
+        load("table", path=path, target="town", target_kind="quantity", features=["area"])
+    path.write_text("area,price\n1,10.5\n2,1e39\n")
+    with pytest.raises(UserError, match="'price' holds 1e\\+39 in row 1"):
+        load("table", path=path, target="price", target_kind="quantity")

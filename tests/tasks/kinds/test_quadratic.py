@@ -202,6 +202,11 @@ def test_without_noise_no_noise_is_drawn() -> None:
         ({"centers": [1, 2], "curvatures": [1, 2, 3]}, "3 curvatures for 2 clients"),
         ({"centers": [[1, 2]], "curvatures": [[1, 2, 3]]}, "curvatures have shape"),
         ({"centers": [[1, 2]], "curvatures": [[[1, 2], [0, 1]]]}, "not symmetric"),
+        ({"centers": [1, 2], "curvatures": [1, -2]}, r"curvature of client 1 is negative \(-2\)"),
+        (
+            {"centers": [[1, 2]], "curvatures": [[[1, 2], [2, 1]]]},
+            r"curvature of client 0 is negative \(-1\)",
+        ),
         ({"centers": [[1, 2]], "initial": [1, 2, 3]}, "initial has 3 values"),
         ({"centers": [[1, 2]], "noise_std": [1]}, "noise_std has 1 values"),
         ({"centers": [1], "noise_std": -1}, "negative"),

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from fedsim.tasks.losses import Loss
+from fedsim.tasks.modules.counting import count_flops
 from tests.tasks.toys import characters, task, toy_dataset
 
 
@@ -35,3 +37,19 @@ def test_flops_are_those_that_torch_counts(model: str) -> None:
         loss = problem.loss.per_sample(problem.module.eval()(inputs), labels).sum()
         torch.autograd.grad(loss, list(problem.module.parameters()), allow_unused=True)
     assert problem.flops_per_sample() == counter.get_total_flops() // 2
+
+
+def test_fused_attention_is_counted() -> None:
+    """softmax(q k') v with q = x w, k = v = x: 4 L^2 d forward, 4 L^2 d backward to q, and 2 L d^2 each for q and w."""
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.eye(8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(x @ self.w, x, x)[:, 0]
+
+    length, width = 6, 8
+    flops = count_flops(Attention(), Loss(), torch.rand(2, length, width), torch.tensor([0, 1]))
+    assert flops == 8 * length**2 * width + 4 * length * width**2

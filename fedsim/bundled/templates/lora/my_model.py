@@ -1,0 +1,32 @@
+"""A small GPT of transformers, and the same model with LoRA adapters of peft."""
+
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+
+def full(classes, input_shape, weights=None, width=64, layers=2):
+    """A GPT that predicts the next character; ``weights`` is a file of an earlier run, random if None."""
+    config = GPT2Config(
+        vocab_size=classes,
+        n_positions=input_shape[0],
+        n_embd=width,
+        n_layer=layers,
+        n_head=4,
+        bos_token_id=None,
+        eos_token_id=None,
+        attn_pdrop=0.0,
+        embd_pdrop=0.0,
+        resid_pdrop=0.0,
+    )
+    model = GPT2LMHeadModel(config)
+    if weights is not None:
+        # The file has no second copy of the embeddings, which are also the last layer.
+        model.load_state_dict(load_file(weights), strict=False)
+    return model
+
+
+def lora(classes, input_shape, weights=None, rank=4):
+    """The same, of which only adapters of the attention layers are trained; the rest is frozen."""
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=["c_attn"], fan_in_fan_out=True)
+    return get_peft_model(full(classes, input_shape, weights), config)

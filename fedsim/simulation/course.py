@@ -1,0 +1,29 @@
+"""The course of a dispatch, as its life ends it and its readers use it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Plan(NamedTuple):
+    """The course of a dispatch.
+
+    Attributes:
+        end_ns: when it arrives or is dropped; NEVER if it hangs forever, and then the other fields mean nothing.
+        arrives: whether it arrives.
+        downloaded_ns, computed_ns: ends of the first two phases; -1 for one that does not end.
+        steps_done: local steps done by the end.
+        bytes_down, bytes_up: bytes that crossed the network by the end.
+        download_ns, compute_ns, upload_ns: time at work in each phase, without pauses.
+    """
+
+    end_ns: int
+    arrives: bool
+    downloaded_ns: int
+    computed_ns: int
+    steps_done: int
+    bytes_down: float
+    bytes_up: float
+    download_ns: int
+    compute_ns: int
+    upload_ns: int

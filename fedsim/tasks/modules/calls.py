@@ -1,0 +1,72 @@
+"""How a module is called: which parts of a sample its forward takes as arguments, and what it returns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from fedsim.errors import UserError
+
+_PART = re.compile(
+    r"(?P<whole>int\()?x(?:\[(?P<first>-?\d*)(?P<colon>:)?(?P<last>-?\d*)\])?(?(whole)\))"
+    r"(?:\s*!=\s*(?P<padding>-?\d+))?"
+)
+
+
+def adapt_calls(module: nn.Module, inputs: Any = None) -> None:
+    """Let the module take samples (n, *input_shape) and return scores (n, classes).
+
+    Args:
+        module: any module. If it returns an object with ``logits``, as those of transformers do, these are its scores;
+            of logits (n, length, classes), those of the last position.
+        inputs: arguments of its forward, each a part of the samples or a dictionary of such parts: ``x``, ``x[1]``,
+            ``x[:16]``, with ``int(...)`` around it for integers, and ``!= 0`` behind it for a mask; None for the
+            samples as its only argument.
+
+    Raises:
+        UserError: a part cannot be understood.
+    """
+    if inputs is not None:
+        part = _reader(inputs, "task.model.inputs")
+        module.register_forward_pre_hook(
+            lambda _, args, kwargs: ((), part(args[0])), with_kwargs=True
+        )
+    module.register_forward_hook(lambda _, args, output: _scores(output))
+
+
+def _scores(output: Any) -> Any:
+    logits = getattr(output, "logits", output)
+    if logits is output or not isinstance(logits, Tensor) or logits.ndim != 3:
+        return logits
+    return logits[:, -1]
+
+
+def _reader(described: Any, where: str) -> Callable[[Tensor], Any]:
+    """Function from samples (n, ...) to what is described."""
+    if isinstance(described, Mapping) and described:
+        readers = {name: _reader(part, f"{where}.{name}") for name, part in described.items()}
+        return lambda x: {name: read(x) for name, read in readers.items()}
+    match = _PART.fullmatch(described.strip()) if isinstance(described, str) else None
+    if (
+        match is None
+        or where == "task.model.inputs"
+        or (match["first"] == "" and not match["colon"])
+    ):
+        raise UserError(
+            f"{described!r} is not a part of the samples x",
+            where=where,
+            hint="use argument: part, where a part is x, x[1], x[:16], x[4:8], int(x[:16]) or x != 0, "
+            'such as inputs: {input_ids: "x[0]", attention_mask: "x[1]"}',
+        )
+    first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
+    index = slice(first, last) if match["colon"] else first
+
+    def read(x: Tensor) -> Tensor:
+        part = x if index is None else x[:, index]
+        part = part.long() if match["whole"] else part
+        return part if match["padding"] is None else (part != int(match["padding"])).long()
+
+    return read

@@ -1,0 +1,123 @@
+"""Bytes of models with frozen parameters, and of vectors with bits of their own, by hand arithmetic."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import fedsim
+from fedsim.methods.base import Vector
+from tests.composition.worlds import digits
+
+USERS = """
+import torch
+from torch import nn
+
+class Adapted(nn.Module):
+    '''A frozen layer of 64 x 32 + 32 numbers with an adapter of 2 x 64 + 32 x 2, and a layer of 32 x 10 + 10.'''
+
+    def __init__(self, classes):
+        super().__init__()
+        self.base = nn.Linear(64, 32).requires_grad_(False)
+        self.register_buffer("scaling", torch.tensor(2.0))
+        self.a = nn.Parameter(torch.randn(2, 64) / 8)
+        self.b = nn.Parameter(torch.zeros(32, 2))
+        self.last = nn.Linear(32, classes)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.last(torch.relu(self.base(x) + x @ self.a.T @ self.b.T * self.scaling))
+"""
+CHANGED = 4 * (2 * 64 + 32 * 2 + 32 * 10 + 10)
+FIXED = 4 * (64 * 32 + 32 + 1)
+
+
+def scenario(**changes: Any) -> dict[str, Any]:
+    task = digits()["task"] | {"model": {"name": "own.py:Adapted"}}
+    server = {"selection": {"name": "scripted", "rounds": [[0], [0, 1], [1]]}}
+    world = {
+        "task": task,
+        "stop": {"rounds": 3},
+        "server": server,
+        "evaluation": {"every_rounds": 9},
+    }
+    return digits(**(world | changes))
+
+
+@pytest.fixture
+def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own.py").write_text(USERS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_frozen_tensors_are_sent_once_per_client(users: Path) -> None:
+    run = fedsim.run(scenario(), users / "run")
+    first = CHANGED + FIXED
+    assert run.dispatches["client_id"].to_list() == [0, 0, 1, 1]
+    assert run.dispatches["bytes_down"].to_list() == [first, CHANGED, first, CHANGED]
+    assert set(run.dispatches["bytes_up"]) == {CHANGED}
+    assert sum(value.numel() for value in run.model().values()) * 4 == first, (
+        "all tensors are saved"
+    )
+
+
+def test_everything_is_sent_with_transfer_all(users: Path) -> None:
+    changed = fedsim.run(scenario(), users / "changed")
+    run = fedsim.run(scenario(), users / "all", overrides=["server.transfer=all"])
+    assert set(run.dispatches["bytes_down"]) == set(run.dispatches["bytes_up"]) == {CHANGED + FIXED}
+    for name, value in changed.model().items():
+        assert torch.equal(run.model()[name], value), "only bytes differ"
+
+
+def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
+    """Three clients' rounds of full-batch SGD in float64, and their mean by samples."""
+    training = {"optimizer": {"name": "sgd", "lr": 0.1}, "local_steps": 2, "batch_size": 10_000}
+    world = scenario(training=training | {"dtype": "float64"})
+    start = fedsim.run(world, users / "zero", overrides=["training.optimizer.lr=1e-300"]).model()
+    run = fedsim.run(world, users / "run")
+
+    from fedsim.composition.world import build_world
+    from fedsim.scenario.loading import load_scenario
+
+    task: Any = build_world(load_scenario(run.folder.scenario)).task
+    model = copy.deepcopy(task.module).double()
+    model.load_state_dict(start)
+    for clients in ([0], [0, 1], [1]):
+        trained = []
+        for client in clients:
+            local = copy.deepcopy(model)
+            sgd = torch.optim.SGD([p for p in local.parameters() if p.requires_grad], lr=0.1)
+            rows = task.rows[task.offsets[client] : task.offsets[client + 1]]
+            for _ in range(2):
+                outputs = local(task.inputs(task.train_x[rows], torch.float64))
+                sgd.zero_grad()
+                nn.functional.cross_entropy(outputs, task.train_y[rows]).backward()
+                sgd.step()
+            trained.append((len(rows), local.state_dict()))
+        total = sum(weight for weight, _ in trained)
+        mean = {key: sum(w * s[key] for w, s in trained) / total for key in model.state_dict()}
+        model.load_state_dict(mean)
+    for name, value in model.state_dict().items():
+        assert torch.allclose(run.model()[name], value, rtol=1e-12, atol=1e-14), name
+    assert torch.equal(run.model()["base.weight"], start["base.weight"])
+    assert not torch.equal(run.model()["a"], start["a"])
+
+
+@pytest.mark.parametrize("executor", ["plain", "parallel", "stacked"])
+def test_every_executor_trains_adapters_alike(users: Path, executor: str) -> None:
+    expected = fedsim.run(scenario(), users / "auto").model()
+    run = fedsim.run(scenario(), users / "run", overrides=[f"training.executor={executor}"])
+    for name, value in run.model().items():
+        assert torch.allclose(value, expected[name], atol=1e-5), name
+
+
+def test_the_bits_of_a_vector_are_charged() -> None:
+    assert Vector("a", 10).size_bytes(4) == 40
+    assert Vector("a", 10, bits=8).size_bytes(4) == 10
+    assert Vector("a", 10, bits=1).size_bytes(8) == 1.25
