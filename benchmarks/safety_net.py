@@ -241,6 +241,7 @@ SELECTIONS: tuple[dict[str, Any], ...] = (
     {"name": "oort", "cohort": 3},
     {"name": "refl", "cohort": 3},
     {"name": "tifl", "cohort": 3},
+    {"name": "tifl_adaptive", "cohort": 3, "interval": 2},
 )
 
 # One override a variant of one of the two tasks under FedAvg in rounds.
@@ -351,7 +352,7 @@ def variants() -> Iterator[Case]:
     for selection in SELECTIONS:
         for kind, world in worlds.items():
             server = {"method": {"name": "fedavg"}, "selection": selection}
-            learned = selection["name"] in ("oort", "refl", "tifl")
+            learned = selection["name"] in ("oort", "refl", "tifl", "tifl_adaptive")
             yield Case(f"selections/{selection['name']}/{kind}", world(**server), learned=learned)
     for name, (kind, overrides) in VARIANTS.items():
         server = {"method": {"name": "fedavg"}, "selection": {"name": "uniform", "cohort": 4}}

@@ -112,3 +112,7 @@ class LearningPlane(Protocol):
     def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
         """Training losses of dispatches that have been submitted as :class:`Train` (a barrier)."""
         ...
+
+    def client_accuracies(self, version: int) -> npt.NDArray[np.float64]:
+        """Accuracy of the newest version on each client's own test samples, (N,); NaN without any (a barrier)."""
+        ...

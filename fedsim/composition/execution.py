@@ -501,7 +501,7 @@ class _Execution:
             wall_learning_s=self._learning.seconds,
             wall_time_plane_s=began - self._began - self._learning.seconds,
             learning=None if self._learner is None else self._learner.describe(),
-            **{LEARNED_VALUES: self._plane is not None and self._plane.asked_for_losses},
+            **{LEARNED_VALUES: self._plane is not None and self._plane.was_asked},
         )
         self._checkpoints.remove()
         if self._trackers is not None:
@@ -534,7 +534,7 @@ class _TimedPlane:
     def __init__(self, learner: Learner, stopwatch: _Stopwatch) -> None:
         self._learner = learner
         self._stopwatch = stopwatch
-        self.asked_for_losses = False
+        self.was_asked = False
         self.hold = learner.hold
         self.drop = learner.drop
 
@@ -547,9 +547,14 @@ class _TimedPlane:
             return self._learner.evaluate(instruction)
 
     def training_losses(self, dispatch_ids: Any) -> Any:
-        self.asked_for_losses = True
+        self.was_asked = True
         with self._stopwatch:
             return self._learner.training_losses(dispatch_ids)
+
+    def client_accuracies(self, version: int) -> Any:
+        self.was_asked = True
+        with self._stopwatch:
+            return self._learner.client_accuracies(version)
 
 
 def _flows(network: Network) -> dict[str, Any]:

@@ -46,7 +46,12 @@ def refuse(errors: Iterable[UserError]) -> None:
 
 
 def unmet_requirements(
-    method: Method, server: Server, clients: int, *, learns: bool = True
+    method: Method,
+    server: Server,
+    clients: int,
+    *,
+    learns: bool = True,
+    client_tests: bool = True,
 ) -> list[UserError]:
     """The declared needs of method, schedule and selection that the scenario does not meet.
 
@@ -55,11 +60,12 @@ def unmet_requirements(
         server: the scenario's section.
         clients: number of clients.
         learns: whether the run trains, instead of simulating time alone.
+        client_tests: whether clients have test samples of their own.
     """
     needs = (
         *_needs_of_method(method, server.schedule.type),
         *_needs_of_schedule(server, clients),
-        *_needs_of_selection(server, learns=learns),
+        *_needs_of_selection(server, learns=learns, client_tests=client_tests),
     )
     return [need.error() for need in needs if need.unmet]
 
@@ -163,13 +169,19 @@ def _needs_of_schedule(server: Server, clients: int) -> Iterator[_Need]:
     )
 
 
-def _needs_of_selection(server: Server, *, learns: bool) -> Iterator[_Need]:
+def _needs_of_selection(server: Server, *, learns: bool, client_tests: bool) -> Iterator[_Need]:
     selection = server.selection.type
     yield _Need(
         selection.needs_training and not learns,
-        f"the {selection.name} selection follows training losses, but this run simulates time alone",
+        f"the {selection.name} selection follows training losses or accuracies, but this run simulates time alone",
         "server.selection",
         "choose another selection, or run without --timing-only on a task that learns",
+    )
+    yield _Need(
+        selection.needs_client_tests and learns and not client_tests,
+        f"the {selection.name} selection follows accuracies on clients' own test samples, and they have none",
+        "server.selection",
+        "set task.partition.test to split or same_distribution, or choose another selection",
     )
 
 

@@ -141,7 +141,13 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
     target = {} if timing else scenario.stop.target
     raise_all(
         [
-            *unmet_requirements(method, scenario.server, world.task.clients, learns=not timing),
+            *unmet_requirements(
+                method,
+                scenario.server,
+                world.task.clients,
+                learns=not timing,
+                client_tests=world.task.client_test_offsets is not None,
+            ),
             *unmet_target(target, measured),
         ]
     )

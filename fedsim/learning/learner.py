@@ -103,6 +103,8 @@ class Learner:
         self._unmeasured: list[Evaluate] = []
         self._losses = LossLedger()
         self._answers: dict[str, Mapping[str, float]] = {}
+        # By version; asked for again when a resumed run submits the timeline again.
+        self._accuracies: dict[int, npt.NDArray[np.float64]] = {}
         self._submitted = 0
         # Of the first instructions, which a checkpoint contains: how many, and which dispatches were not trained.
         self._executed_before = 0
@@ -172,6 +174,27 @@ class Learner:
         if unknown:
             raise InvariantViolation(f"dispatches {unknown} were never submitted for training")
         return self._losses.finite(dispatch_ids)
+
+    def client_accuracies(self, version: int) -> npt.NDArray[np.float64]:
+        """Accuracy of the newest version on each client's own test samples, (N,); NaN without any: a barrier.
+
+        Raises:
+            UserError: no client has test samples of its own.
+        """
+        if version not in self._accuracies:
+            clients = self.client_metrics()
+            if clients is None:
+                raise UserError(
+                    "clients have no test samples of their own, and are selected by their accuracy on them",
+                    where="server.selection",
+                    hint="give clients test samples (such as task.partition.test: split), or choose another selection",
+                )
+            if version != self.version:
+                raise InvariantViolation(
+                    f"version {version} is requested, but the newest is {self.version}"
+                )
+            self._accuracies[version] = clients.accuracy
+        return self._accuracies[version]
 
     # -- execution ----------------------------------------------------------------------------------------------------
 
@@ -357,6 +380,8 @@ class Learner:
             )
         tensors = self._side.tensors()
         tensors["losses"] = torch.from_numpy(self._losses.values.copy())
+        for version, accuracies in self._accuracies.items():
+            tensors[f"accuracies/{version}"] = torch.from_numpy(accuracies)
         meta = {
             "learning": self.station.identity(),
             "version": self.version,
@@ -377,6 +402,11 @@ class Learner:
             )
         self._side.restore(int(meta["version"]), tensors)
         self._losses.values = tensors["losses"].numpy().copy()
+        self._accuracies = {
+            int(name.removeprefix("accuracies/")): value.numpy().copy()
+            for name, value in tensors.items()
+            if name.startswith("accuracies/")
+        }
         self._executed_before = int(meta["executed"])
         self._untrained_before = frozenset(meta["untrained"])
         self._answers = {key: dict(values) for key, values in meta["answers"].items()}

@@ -130,6 +130,11 @@ class ServerPort(Protocol):
         """
         ...
 
+    def client_accuracies(self) -> npt.NDArray[np.float64]:
+        """Accuracy of the current model on each client's own test samples, (N,), NaN for clients without any;
+        executes pending training. Clients with personal models evaluate these."""
+        ...
+
     def dispatch(
         self,
         client: int,
@@ -200,7 +205,9 @@ class Selection(Component, ABC):
 
     Attributes:
         chooses: whether it chooses among the available clients; otherwise the clients are fixed beforehand.
-        needs_training: whether it learns from training losses, so that a run without training cannot use it.
+        needs_training: whether it learns from training losses or accuracies, so that a run without training cannot use
+            it.
+        needs_client_tests: whether it learns from accuracies on clients' own test samples.
         squared_losses: whether its training losses are root mean squares over the samples that the dispatch visited,
             each loss at the model before its step and without a penalty, instead of means over the steps.
         with_replacement: whether a client may be drawn several times for one round.
@@ -208,6 +215,7 @@ class Selection(Component, ABC):
 
     chooses: ClassVar[bool] = True
     needs_training: ClassVar[bool] = False
+    needs_client_tests: ClassVar[bool] = False
     squared_losses: ClassVar[bool] = False
     with_replacement: ClassVar[bool] = False
 

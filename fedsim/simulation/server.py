@@ -358,10 +358,18 @@ class Server(Facts, ServerPort):
 
     @override
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
+        plane = self._plane_that_learns()
+        return plane.training_losses([dispatch.dispatch_id for dispatch in dispatches])
+
+    @override
+    def client_accuracies(self) -> npt.NDArray[np.float64]:
+        return self._plane_that_learns().client_accuracies(self.version)
+
+    def _plane_that_learns(self) -> LearningPlane:
         if self._plane is None:
             raise UserError(
-                "a selection by training loss needs training",
+                "a selection by training losses or accuracies needs training",
                 where="server.selection",
                 hint="leave out --timing-only, or choose another selection",
             )
-        return self._plane.training_losses([dispatch.dispatch_id for dispatch in dispatches])
+        return self._plane

@@ -64,6 +64,7 @@ class Task(Component, ABC):
         samples: training samples of each client, (N,) int64.
         model_family: determines the gradient kernels that may be used.
         fixed_elements: numbers of the model that training does not change, and that are not in the flat vector.
+        client_test_offsets: of each client's own test samples, (N + 1,); None if clients have none.
     """
 
     learns: ClassVar[bool] = True
@@ -71,6 +72,7 @@ class Task(Component, ABC):
     samples: IntArray
     model_family: Family
     fixed_elements: int = 0
+    client_test_offsets: IntArray | None = None
 
     @classmethod
     @abstractmethod

@@ -173,7 +173,7 @@ def timing(**sections: Any) -> dict[str, Any]:
             timing(server={"schedule": {"min_updates": 3}}, stop={"dispatches": 2}),
             "a version needs 3 updates, but the run ends after 2 dispatches",
         ),
-        (timing(server={"selection": "oort"}), "follows training losses"),
+        (timing(server={"selection": "oort"}), "follows training losses or accuracies"),
         (
             timing(server={"schedule": {"min_cohort": 2}, "selection": {"cohort": 1}}),
             "a round never",

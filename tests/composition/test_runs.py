@@ -155,9 +155,16 @@ fedsim.run(sys.argv[1], sys.argv[2])
         (1, None),
         (40, None),
         (40, {"selection": {"name": "oort", "cohort": 4}}),
+        (40, {"selection": {"name": "tifl_adaptive", "cohort": 3, "tiers": 3, "interval": 3}}),
         (40, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
     ],
-    ids=["no checkpoint", "a checkpoint", "selection by losses", "clients with memories"],
+    ids=[
+        "no checkpoint",
+        "a checkpoint",
+        "selection by losses",
+        "selection by accuracies",
+        "clients with memories",
+    ],
 )
 def test_a_killed_run_is_resumed_to_the_same_bits(
     tmp_path: Path, evaluations: int, server: dict[str, Any] | None
@@ -165,6 +172,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(
     """kill -9 before and after the first checkpoint; flushed rows are readable; resume ends with the same bits."""
     world = digits(stop={"rounds": 100}, evaluation={"every_rounds": 2})
     world["server"] = server or world["server"]
+    world["task"]["partition"]["test"] = "split"
     scenario, killed = tmp_path / "scenario.yaml", tmp_path / "killed"
     YAML(typ="safe").dump(world, scenario)
     command = [sys.executable, "-c", KILLED_PROGRAM, str(scenario), str(killed), str(evaluations)]

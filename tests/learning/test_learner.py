@@ -454,6 +454,26 @@ def test_resume_with_trained_updates_that_wait() -> None:
     assert torch.equal(learner.server["model"], resumed.server["model"])
 
 
+def test_client_accuracies_are_a_barrier_and_answered_again() -> None:
+    """Of the newest version; a resumed learner has the answers of its checkpoint."""
+    task = supervised_task("linear", own_test=True)
+    timeline = rounds(2, [0, 1])
+    learner = timeline.play(make_learner(task))
+    accuracies = learner.client_accuracies(2)
+    assert learner.version == 2
+    own = learner.client_metrics()
+    assert own is not None
+    assert accuracies.tolist() == own.accuracy.tolist()
+    tensors, meta = learner.state()
+    resumed = make_learner(task, checkpoint=(tensors, meta))
+    resumed._measurement = None  # type: ignore[assignment]
+    assert resumed.client_accuracies(2).tolist() == accuracies.tolist()
+    with pytest.raises(InvariantViolation, match="version 1 is requested"):
+        learner.client_accuracies(1)
+    with pytest.raises(UserError, match="no test samples of their own"):
+        make_learner(supervised_task("linear")).client_accuracies(0)
+
+
 def test_asked_evaluations_are_answered_again_without_training() -> None:
     task = supervised_task("linear")
     timeline = rounds(3, [0, 1])

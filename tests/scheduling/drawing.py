@@ -50,6 +50,7 @@ class Port:
         self._duration_s = duration_s or [1.0] * clients
         self.idle = np.arange(clients)
         self.losses: dict[int, float] = {}
+        self.accuracies: list[float] = []
 
     def stream(self, purpose: Any, *keys: int) -> Any:
         from fedsim.randomness import Stream
@@ -64,3 +65,6 @@ class Port:
 
     def training_losses(self, dispatches: Any) -> Any:
         return np.array([self.losses[dispatch.client] for dispatch in dispatches])
+
+    def client_accuracies(self) -> Any:
+        return np.array(self.accuracies)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from fedsim.errors import UserError
@@ -49,16 +50,24 @@ class TiFL(Selection):
                 f"there are {len(chances)} probabilities for {count} tiers",
                 where="server.selection.probabilities",
             )
-        self._chances = np.array(chances)
+        self._chances = np.array(chances, dtype=np.float64)
 
     def draw(self, count: int) -> list[int]:
         """Draw a tier, and then clients within it."""
         available = self.available()
         tiers = self._tiers[available]
-        chances = self._chances * (np.bincount(tiers, minlength=len(self._chances)) > 0)
+        chances = self.tier_chances(np.bincount(tiers, minlength=len(self._chances)) > 0)
         if not chances.any():
             return []
         generator = self.generator()
-        tier = generator.choice(len(chances), p=chances / chances.sum())
+        tier = int(generator.choice(len(chances), p=chances / chances.sum()))
+        self.on_tier(tier)
         chosen: list[int] = generator.permutation(available[tiers == tier])[:count].tolist()
         return chosen
+
+    def tier_chances(self, present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+        """Probabilities of the tiers up to a factor, 0 for those not ``present`` (T,); (T,)."""
+        return self._chances * present
+
+    def on_tier(self, tier: int) -> None:
+        """Record that a tier has been drawn."""
