@@ -62,7 +62,7 @@ def described(shape: tuple[int, ...], classes: int, kind: str) -> Dataset:
     def read() -> np.ndarray:
         raise AssertionError("an outline needs no samples")
 
-    labels = np.arange(classes, dtype=np.int64)
+    labels = np.arange(classes, dtype=np.float32 if kind == "regression" else np.int64)
     samples = deferred((classes, *shape), np.uint8, read)
     return Dataset("described", samples, labels, samples, labels, classes, kind)  # type: ignore[arg-type]
 
