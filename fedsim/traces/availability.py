@@ -693,7 +693,7 @@ class OnlineSampler:
             at = 0
         busy = self._busy_view
         for place in range(self._starts[at], self._starts[at + 1]):
-            client = self._ahead[place]
+            client = int(self._ahead[place])
             if busy[client]:
                 continue
             until_ns = self._ahead_until[place]
@@ -705,7 +705,8 @@ class OnlineSampler:
             return client
         for first in range(self._attempted[at], self._ATTEMPTS_ON_ALL, self._AT_ONCE):
             last = min(first + self._AT_ONCE, self._ATTEMPTS_ON_ALL)
-            for client in self._attempts(draw, first, last).tolist():
+            attempts: list[int] = self._attempts(draw, first, last).tolist()
+            for client in attempts:
                 if not busy[client]:
                     until_ns = self._index.online_until(client, t_ns)
                     if until_ns > t_ns:
