@@ -693,7 +693,7 @@ class OnlineSampler:
             at = 0
         busy = self._busy_view
         for place in range(self._starts[at], self._starts[at + 1]):
-            client = int(self._ahead[place])
+            client: int = self._ahead[place]
             if busy[client]:
                 continue
             until_ns = self._ahead_until[place]
