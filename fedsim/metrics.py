@@ -129,6 +129,7 @@ def from_document(document: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric
             name,
             bool(entry.get("higher_is_better", True)),
             entry["unit"] if entry.get("unit") in units else "number",
+            METRICS[name].label if name in METRICS else "",
         )
         for name, entry in document.items()
     }

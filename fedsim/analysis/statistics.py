@@ -139,8 +139,10 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     """
     active_at = aggregated_versions(dispatches) - 1
     rows = active_at >= 0
-    pairs = np.unique(np.stack([dispatches["client_id"].to_numpy()[rows], active_at[rows]]), axis=1)
-    client_ids, when = pairs[0], pairs[1]
+    # Pairs of client and update as single integers, which sort many times faster than pairs do.
+    width = int(active_at.max(initial=0)) + 1
+    pairs = np.unique(dispatches["client_id"].to_numpy()[rows] * width + active_at[rows])
+    client_ids, when = np.divmod(pairs, width)
     # A client's last contribution is a from update a up to, not including, its next one. The oldest last
     # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
     # by one to be an index.

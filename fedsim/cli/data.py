@@ -81,7 +81,9 @@ def _describe(dataset: Dataset) -> dict[str, Any]:
         "samples_per_class": []
         if quantity
         else np.bincount(dataset.train_y, minlength=dataset.classes).tolist(),
-        "target_range": [float(dataset.train_y.min()), float(dataset.train_y.max())]
+        "target_range": [
+            float(f"{edge:.6g}") for edge in (dataset.train_y.min(), dataset.train_y.max())
+        ]
         if quantity
         else None,
         "groups": len(dataset.group_names) if dataset.train_groups is not None else None,

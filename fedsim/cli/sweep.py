@@ -159,7 +159,7 @@ class _Follower:
         if progress.failed:
             text += f", {progress.failed} failed"
         left_s = self._pace.left_s(progress.share)
-        return text if left_s is None else f"{text}, about {format_duration(left_s)} left"
+        return f"{text}, about {format_duration(left_s)} left" if left_s else text
 
 
 def _snapshot(folder: Path) -> Snapshot | None:

@@ -466,8 +466,9 @@ class _Execution:
         simulated_s = end_ns / NS_PER_S
         scenario = assembly.loaded.resolved()
         own = self._learner.client_metrics() if self._learner is not None else None
+        run = Run(folder, scenario)
         write_population(
-            Run(folder, scenario),
+            run,
             population,
             assembly.task.samples,
             end_ns,
@@ -480,9 +481,8 @@ class _Execution:
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
         # A run may go on after its last event, so its end is not in the tables.
-        folder.update_info(simulated_s=simulated_s)
+        run.info = folder.update_info(simulated_s=simulated_s)
         began = time.perf_counter()
-        run = Run(folder, scenario)
         verify_run(run)
         wall_s = time.perf_counter() - self._began
         down_bytes, up_bytes = assembly.rules.traffic_bytes

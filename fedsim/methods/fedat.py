@@ -92,16 +92,16 @@ class FedAT(Method):
         if len(made) < count:
             # The first version: all tiers' models are still the initial one.
             models = models.repeat(count, 1)
-            made = torch.zeros(count, dtype=torch.int64)
+            made = torch.zeros(count, dtype=torch.int64, device=made.device)
         models, made = models.clone(), made.clone()
         models[tier] = updates.weighted_sum(
             "model", averaging_weights(updates, self.params.weights)
         )
         made[tier] += 1
-        counted = torch.arange(count)
+        counted = torch.arange(count, device=made.device)
         if self.params.silent_tiers == "skip":
             counted = counted[made > 0]
-        weights = torch.zeros(count, dtype=models.dtype)
+        weights = torch.zeros(count, dtype=models.dtype, device=made.device)
         if self.params.cross_tier == "reversed":
             weights[counted] = made[counted].flip(0).to(models.dtype) / int(made.sum())
         else:

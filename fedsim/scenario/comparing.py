@@ -149,5 +149,6 @@ def _piece(path: str, short: str, value: Any) -> str:
         return f"{short}={value:g}"
     written = json.dumps(value)
     if len(written) > _LONGEST_VALUE:
-        written = f"{written[: _LONGEST_VALUE - 1]}…"
+        # Both ends, because either may distinguish it.
+        written = f"{written[: _LONGEST_VALUE // 2 - 1]}…{written[-_LONGEST_VALUE // 2 :]}"
     return f"{short}={written}"

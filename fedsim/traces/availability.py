@@ -551,7 +551,7 @@ class OnlineSampler:
     _AT_ONCE = 1 << 5
     _MOST_DRAWS_AHEAD = 1 << 10
     # A sweep of everybody costs about as much as looking up one client in so many.
-    _SWEEP_WORTH = 32
+    _SWEEP_WORTH = 16
 
     def __init__(self, index: AvailabilityIndex, stream: Stream) -> None:
         self._index = index
@@ -693,7 +693,7 @@ class OnlineSampler:
             at = 0
         busy = self._busy_view
         for place in range(self._starts[at], self._starts[at + 1]):
-            client = self._ahead[place]
+            client: int = self._ahead[place]
             if busy[client]:
                 continue
             until_ns = self._ahead_until[place]
@@ -705,7 +705,8 @@ class OnlineSampler:
             return client
         for first in range(self._attempted[at], self._ATTEMPTS_ON_ALL, self._AT_ONCE):
             last = min(first + self._AT_ONCE, self._ATTEMPTS_ON_ALL)
-            for client in self._attempts(draw, first, last).tolist():
+            attempts: list[int] = self._attempts(draw, first, last).tolist()
+            for client in attempts:
                 if not busy[client]:
                     until_ns = self._index.online_until(client, t_ns)
                     if until_ns > t_ns:
@@ -731,7 +732,7 @@ class OnlineSampler:
         attempted = np.full(count, self._ATTEMPTS_ON_ALL)
         rows, first = np.arange(count), 0
         # A call costs as much as a few hundred look-ups.
-        last = max(int(1 / self._share), 512 // count)
+        last = max(int(0.5 / self._share) + 1, 512 // count)
         met = []
         while len(rows) and first < last:
             last = min(last, self._ATTEMPTS_ON_ALL)
@@ -748,8 +749,8 @@ class OnlineSampler:
             met.append(np.stack([row, clients[useful], until_ns]))
             done = row[until_ns >= end_ns]
             attempted[done] = last
-            rows = rows[np.isin(rows, done, invert=True)]
-            first, last = last, min(2 * last, self._ATTEMPTS_ON_ALL)
+            rows = rows[attempted[rows] != last]
+            first, last = last, min(last + last // 2 + 1, self._ATTEMPTS_ON_ALL)
         row, clients, until_ns = np.concatenate(met, axis=1)
         order = np.argsort(row, kind="stable")
         self._ahead, self._ahead_until = clients[order].tolist(), until_ns[order].tolist()

@@ -354,7 +354,7 @@ class Normed(nn.Module):
 
 class Unrepeatable(Normed):
     def forward(self, x):
-        return nn.functional.dropout(self.layers(x), 0.5, self.training)
+        return self.layers(x) * torch.rand(1)
 """
 
 

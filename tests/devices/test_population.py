@@ -39,7 +39,7 @@ def test_power_of_a_kind_that_no_device_is_of_is_refused(tmp_path: Path) -> None
     known = {"trace": phones(tmp_path, kinds=["phone"] * 4), **devices}
     with pytest.raises(UserError, match="no device of the kind 'fridge'"):
         fedsim.run(timing(known), tmp_path / "run")
-    with pytest.raises(UserError, match="needs a trace bundle that tells the kinds"):
+    with pytest.raises(UserError, match="needs a trace bundle that gives the kinds"):
         fedsim.run(timing(devices), tmp_path / "run")
 
 

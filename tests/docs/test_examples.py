@@ -85,7 +85,8 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+# test_extending.py runs the examples of its page in the scenario at its top.
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "extending"], ids=str)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, workshop: Path) -> None:
     if page.stem == "flower" and not HAS_FLOWER:
         pytest.skip('needs Flower: pip install "fedsim-des[flower]"')
@@ -276,10 +277,13 @@ def test_options_of_a_paper_are_options(page: Path) -> None:
 
 
 def test_every_figure_of_the_report_is_explained(tmp_path: Path) -> None:
-    scenario = quick(CHECKOUT / "scenarios" / "fedcompass.yaml", rounds=12)
+    # Clients contribute unequally often, or their evenness would be left out.
+    scenario = quick(CHECKOUT / "scenarios" / "fedcompass.yaml", rounds=13)
     scenario["task"]["partition"]["test"] = "split"
     page = render(fedsim_run(scenario, tmp_path / "run"))
     titles = set(map(html.unescape, re.findall(r'<h3 id="title-.*?">(.*?)</h3>', page)))
-    assert len(titles) == 14
+    assert len(titles) == 15
     text = (CHECKOUT / "docs" / "runs.md").read_text(encoding="utf-8")
-    assert titles == set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))
+    explained = set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))
+    assert "### The life of clients\n" in text
+    assert titles == explained | {"The life of clients"}

@@ -61,7 +61,15 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read_everything(path: Path) -> None:
     run = fedsim.load(path)
-    tables = (run.dispatches, run.aggregations, run.metrics, run.clients, run.online, run.partition)
+    tables = (
+        run.dispatches,
+        run.aggregations,
+        run.metrics,
+        run.clients,
+        run.online,
+        run.presence,
+        run.partition,
+    )
     assert all(table is not None for table in tables)
     assert run.scenario
     assert run.model()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,18 @@ def toy_dataset(
         train_groups=group_ids(len(train_y)),
         test_groups=group_ids(tests),
         group_names=tuple(f"g{number}" for number in range(groups)),
+    )
+
+
+def quantities(dataset: Dataset) -> Dataset:
+    """The data set with its labels as numbers to be predicted."""
+    return dataclasses.replace(
+        dataset,
+        kind="regression",
+        classes=1,
+        class_names=(),
+        train_y=dataset.train_y.astype(np.float32),
+        test_y=dataset.test_y.astype(np.float32),
     )
 
 

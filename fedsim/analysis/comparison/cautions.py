@@ -106,4 +106,5 @@ def _not_measured(comparison: ComparisonTables) -> Iterator[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join([*names[:_SHOWN], *(["…"] if len(names) > _SHOWN else [])])
+    shown = [f"'{name}'" if "," in name else name for name in names[:_SHOWN]]
+    return ", ".join([*shown, *(["…"] if len(names) > _SHOWN else [])])

@@ -97,7 +97,8 @@ class Replay:
 
     def _give_up(self, error: Exception) -> None:
         self.records = False
-        self.failure = (str(error).splitlines() or [type(error).__name__])[0]
+        text = error.message if isinstance(error, UserError) else str(error)
+        self.failure = (text.splitlines() or [type(error).__name__])[0]
         self._recordings.clear()
         _LOGGER.warning("CUDA graphs are off for the rest of the run: %s", self.failure)
 

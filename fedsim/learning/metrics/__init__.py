@@ -28,11 +28,15 @@ _DEFAULT: Mapping[Kind, tuple[str, ...]] = {
 QUADRATIC_METRICS = tuple(METRICS[name] for name in ("loss", "gradient_norm", "distance"))
 """Exact metrics of the quadratic task; see :meth:`fedsim.tasks.base.AnalyticTask.measure`."""
 
+
+def _of_clients(score: str) -> tuple[MetricDefinition, ...]:
+    names = (score, f"{score}_weighted", f"{score}_worst", "loss")
+    return tuple(METRICS[f"client_{name}"] for name in names)
+
+
 CLIENT_METRICS: Mapping[TargetKind, tuple[MetricDefinition, ...]] = {
-    target_kind: tuple(
-        METRICS[f"client_{name}"] for name in (score, f"{score}_weighted", f"{score}_worst", "loss")
-    )
-    for target_kind, score in (("class", "accuracy"), ("quantity", "mae"))
+    "class": _of_clients("accuracy"),
+    "quantity": _of_clients("mae"),
 }
 """Metrics on the clients' own test samples; see :class:`fedsim.learning.evaluation.ClientMetrics`."""
 

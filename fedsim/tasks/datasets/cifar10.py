@@ -75,4 +75,4 @@ class Cifar10(DatasetComponent):
             if not present:
                 raise
             hint = f"to use the batches that are there, give batches: [{', '.join(present)}]"
-            raise UserError(error.message, where=error.where, hint=hint) from error
+            raise type(error)(error.message, where=error.where, hint=hint) from error

@@ -121,7 +121,7 @@ def _check_samples(x: npt.NDArray[Any], path: Path) -> None:
         )
 
 
-def _check_labels(y: npt.NDArray[np.int64], path: Path) -> None:
+def _check_labels(y: npt.NDArray[Any], path: Path) -> None:
     """Refuse labels that are not numbered from 0, or all the same."""
     if len(y) and (y.min() < 0 or y.max() >= len(y)):
         raise UserError(

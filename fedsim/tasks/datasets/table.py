@@ -74,9 +74,11 @@ class Table(DatasetComponent):
         features = self._features(frame, path)
         _refuse_missing(frame[[*features, *self._not_features]], path)
         x = self._samples(frame[features], path)
-        classes: npt.NDArray[Any] | None = None
+        labels: npt.NDArray[Any]
+        described: dict[str, Any] = {"classes": 1, "kind": "regression"}
         if params.target_kind == "class":
             classes, labels = _classes(frame[params.target], path)
+            described = {"classes": len(classes), "class_names": tuple(map(str, classes))}
         else:
             labels = _quantities(frame[params.target], path)
         if params.is_test is None:
@@ -94,11 +96,7 @@ class Table(DatasetComponent):
             None if params.group is None else frame[params.group].to_numpy(),
             name=path.stem,
             tokens=params.tokens,
-            **(
-                {"classes": 1, "kind": "regression"}
-                if classes is None
-                else {"classes": len(classes), "class_names": tuple(map(str, classes))}
-            ),
+            **described,
         )
 
     def _samples(self, features: pd.DataFrame, path: Path) -> npt.NDArray[Any]:

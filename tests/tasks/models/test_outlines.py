@@ -56,14 +56,13 @@ PARAMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 }
 
 
-def described(shape: tuple[int, ...], classes: int) -> Dataset:
+def described(shape: tuple[int, ...], classes: int, kind: str) -> Dataset:
     """A data set whose samples cannot be read."""
 
     def read() -> np.ndarray:
         raise AssertionError("an outline needs no samples")
 
-    labels = np.arange(classes, dtype=np.int64)
-    kind = "next_character" if len(shape) == 1 else "classification"
+    labels = np.arange(classes, dtype=np.float32 if kind == "regression" else np.int64)
     samples = deferred((classes, *shape), np.uint8, read)
     return Dataset("described", samples, labels, samples, labels, classes, kind)  # type: ignore[arg-type]
 
@@ -79,7 +78,11 @@ def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> No
         least = 16 if name == "fedcompass_cnn" else 8
         side = st.integers(least, least + 9)
         shape = (data.draw(st.integers(1, 3)), data.draw(side), data.draw(side))
-    dataset = described(shape, data.draw(st.integers(2, 7)))
+    kind = "next_character" if len(shape) == 1 else "classification"
+    classes = data.draw(st.integers(2, 7))
+    if name == "linear_regression":
+        kind, classes = "regression", 1
+    dataset = described(shape, classes, kind)
     model = component(component.Params(**params))
     outline = model.outline(dataset)
     assert outline is not None
@@ -88,16 +91,18 @@ def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> No
     norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
     assert outline.batch_statistics == bool(norms)
     if outline.activations is not None:
-        inputs, labels = torch.rand(2, *shape), torch.arange(2)
+        inputs, labels = torch.rand(2, *shape), torch.arange(2) % classes
         assert outline.activations == count_activations(module, model.loss(dataset), inputs, labels)
 
 
 @pytest.mark.parametrize("name", sorted(set(models.registry()) - {"resnet18", "resnet20"}))
 def test_models_without_batch_statistics_are_trained_on_one_sample(name: str) -> None:
     from fedsim.tasks.modules.checks import refusal_of_one_sample
-    from tests.tasks.toys import characters
+    from tests.tasks.toys import characters, quantities
 
     dataset = characters() if name.startswith("char") else toy_dataset(shape=(3, 16, 16))
+    if name == "linear_regression":
+        dataset = quantities(dataset)
     problem = task(dataset, name)
     assert refusal_of_one_sample(problem.module, problem.loss, problem._probe) is None
 
@@ -121,7 +126,7 @@ def test_an_outline_refuses_what_the_module_refuses(
     model = component(component.Params(**params))
     for ask in (model.outline, model.build):
         with pytest.raises(UserError, match=message) as caught:
-            ask(described(shape, 3))
+            ask(described(shape, 3, "next_character" if len(shape) == 1 else "classification"))
         assert caught.value.where == "task.model"
 
 

@@ -13,7 +13,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.tasks import models
 from fedsim.tasks.dataset import Dataset
 from tests.tasks.models.shapes import COLOUR, GREY, START, dataset_of
-from tests.tasks.toys import characters, task, toy_dataset
+from tests.tasks.toys import characters, quantities, task, toy_dataset
 
 SIZES: list[tuple[str, dict[str, Any], tuple[int, ...], int]] = [
     ("logistic_regression", {}, GREY, 7_850),
@@ -46,8 +46,14 @@ def test_models_have_the_published_number_of_parameters(
     assert sum(value.numel() for value in module.parameters()) == size
 
 
+def dataset_for(name: str, shape: tuple[int, ...]) -> Dataset:
+    dataset = dataset_of(shape)
+    return quantities(dataset) if name == "linear_regression" else dataset
+
+
 CHEAP = [
     ("logistic_regression", {}, GREY),
+    ("linear_regression", {}, GREY),
     ("mlp", {}, GREY),
     ("linear", {"personal_features": 3}, GREY),
     ("cnn", {}, (1, 8, 8)),
@@ -75,7 +81,7 @@ def test_initial_models_are_a_function_of_the_stream_alone(
 ) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    problem = task(dataset_of(shape), name, **params)
+    problem = task(dataset_for(name, shape), name, **params)
     first = problem.initial(START)
     assert torch.equal(torch.get_rng_state(), before), "the global generator is left alone"
     torch.manual_seed(2)
