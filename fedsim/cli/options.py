@@ -30,9 +30,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON f
 
 
 def _refuse_user_code(ctx: click.Context, _: click.Parameter, refused: bool) -> None:
-    if refused and not os.environ.get(NO_USER_CODE):
+    if refused:
+        before = os.environ.get(NO_USER_CODE, "")
         os.environ[NO_USER_CODE] = "1"  # A variable, because processes that are started inherit it.
-        ctx.call_on_close(lambda: os.environ.pop(NO_USER_CODE, None))
+        ctx.call_on_close(lambda: os.environ.__setitem__(NO_USER_CODE, before))
     # Files of users are named on the terminal before they are imported.
     logger = logging.getLogger("fedsim")
     handler = logging.StreamHandler()

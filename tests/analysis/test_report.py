@@ -245,6 +245,7 @@ def test_charge_of_a_battery_is_that_of_a_calculation_by_hand(tmp_path: Path) ->
 
 def test_presence_of_the_shown_clients(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=6, hours=30)
+    run.presence = None
     assert embedded(render(run))["timeline"]["presence"] is None
     rows = pd.DataFrame(
         {"client_id": [2, 2, 4], "from_s": [0.0, 7200.0, 60.0], "to_s": [3600.0, 9000.0, 90.0]}

@@ -533,7 +533,7 @@ def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(tmp_p
     process = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         give_up = time.monotonic() + 120
-        while not list(out.glob("*/run.json")):
+        while not list(out.glob("*/scenario.yaml")):
             assert process.poll() is None
             assert time.monotonic() < give_up
             time.sleep(0.02)

@@ -26,12 +26,16 @@ class _LinearStack(ModelComponent):
         return LinearStack(self._widths(dataset))
 
     def outline(self, dataset: Dataset) -> Outline:
-        """Weight and bias of each layer, in order; kept are each layer's input, the log-softmax and the label."""
+        """Weight and bias of each layer, in order.
+
+        Kept are each layer's input, and the log-softmax and the label, or the error of a regression.
+        """
         tensors: NamedShapes = ()
         widths = self._widths(dataset)
         for number, (inputs, outputs) in enumerate(pairwise(widths)):
             tensors += linear(f"layers.{number}", inputs, outputs)
-        return Outline(tensors, activations=sum(widths) + 1)
+        kept = sum(widths) + (dataset.kind != "regression")
+        return Outline(tensors, activations=kept)
 
     def _widths(self, dataset: Dataset) -> list[int]:
         return [self.feature_count(dataset), *self._hidden(), dataset.classes]
