@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
 from fedsim.parameters import alternatives
-from fedsim.scenario.description import Parameter, parameters
+from fedsim.scenario.description import Parameter, parameters, prose
 from fedsim.scenario.model import CheckpointModels, Scenario
 from fedsim.scenario.training import Training
 
@@ -243,9 +242,7 @@ def _plain(text: str) -> str:
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
     """A docstring up to its Google-style sections, as Markdown."""
-    text = inspect.cleandoc(thing.__doc__ or "")
-    text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", text)[0]
-    text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
+    text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", prose(thing).replace("``", "`"))
     return _plain(text)
 
 

@@ -54,10 +54,15 @@ class UserErrors(UserError):
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
-def raise_all(errors: Sequence[UserError]) -> None:
+def combined(errors: Sequence[UserError]) -> UserError:
+    """One error for all of these, of which there is at least one."""
+    return errors[0] if len(errors) == 1 else UserErrors(errors)
+
+
+def raise_all(errors: Iterable[UserError]) -> None:
     """Raise the errors as one; return if there are none."""
-    if errors:
-        raise errors[0] if len(errors) == 1 else UserErrors(errors)
+    if errors := list(errors):
+        raise combined(errors)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

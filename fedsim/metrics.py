@@ -12,7 +12,7 @@ which more is better.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -111,6 +111,18 @@ METRICS: Mapping[str, MetricDefinition] = {
 def definition(name: str, custom: Mapping[str, MetricDefinition] | None = None) -> MetricDefinition:
     """The definition of a metric: the user's in ``custom``, else fedsim's, else a number of which more is better."""
     return (custom or {}).get(name) or METRICS.get(name) or MetricDefinition(name)
+
+
+def meets(
+    target: Mapping[str, float],
+    metrics: Mapping[str, float],
+    definition_of: Callable[[str], MetricDefinition] = definition,
+) -> bool:
+    """Whether every metric of a target has reached its value; one that was not measured has not."""
+    return all(
+        name in metrics and bool(definition_of(name).reached(metrics[name], value))
+        for name, value in target.items()
+    )
 
 
 def to_document(definitions: Iterable[MetricDefinition]) -> dict[str, dict[str, Any]]:

@@ -20,10 +20,12 @@ from fedsim.calibration.prediction import (
 from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
+from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
+from fedsim.scheduling.schedules.sync import Sync
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -105,7 +107,7 @@ def calibrate(
             def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
                 replicate = calibrated(scenario, folder, drawn, shares_links)
                 replicate["seed"] = seed
-                if scenario.scenario.server.schedule.name == "sync":
+                if issubclass(scenario.scenario.server.schedule.type, Sync):
                     replicate["server"]["selection"] = {"name": "scripted", "rounds": script}
                     # The last round of the log has no successor to measure it by.
                     replicate["stop"] = {"rounds": len(script)}
@@ -154,7 +156,7 @@ def known(
         float(up),
         assembly.world.work.steps.astype(float),
     )
-    return clients, assumptions, scenario.scenario.devices.network.name == "shared"
+    return clients, assumptions, isinstance(network, SharedNetwork)
 
 
 def calibrated(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.network.transport import Connection, Transport
+from fedsim.network.transports.fluid import Fluid
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 
@@ -239,7 +240,7 @@ def _latency(
     size, span = np.concatenate(sizes), np.concatenate(spans)
     way = np.repeat([0, 1], len(client))
     line = np.concatenate([client, client])
-    if assumptions.transport.name == "fluid" and all(
+    if isinstance(assumptions.transport, Fluid) and all(
         each.max() >= _SIZES_DIFFER * each.min() for each in sizes
     ):
         latency = np.full(count, np.nan)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError
+from fedsim.tasks.reading.tables import read_table
 
 _NAMES = {
     "client": ("client", "client_id", "device", "device_id"),
@@ -40,10 +41,8 @@ def read_log(path: Path) -> pd.DataFrame:
         from fedsim.analysis.run import load_run
 
         table = load_run(path).dispatches
-    elif path.suffix == ".parquet":
-        table = _read(path, pd.read_parquet)
-    elif path.suffix == ".csv":
-        table = _read(path, pd.read_csv)
+    elif path.suffix in (".parquet", ".csv"):
+        table = read_table(path, "repair the file, or write the log again")
     else:
         raise UserError(
             "is not a log",
@@ -51,16 +50,6 @@ def read_log(path: Path) -> pd.DataFrame:
             hint="give a .csv or .parquet file with one row per dispatch, or a run folder",
         )
     return _normalized(table, str(path))
-
-
-def _read(path: Path, reader: object) -> pd.DataFrame:
-    try:
-        table: pd.DataFrame = reader(path)  # type: ignore[operator]
-    except FileNotFoundError:
-        raise UserError("there is no such file", where=str(path)) from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot be read: {error}", where=str(path)) from error
-    return table
 
 
 def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:

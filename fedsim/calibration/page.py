@@ -11,7 +11,7 @@ import numpy as np
 
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.calibration.calibrating import QUANTILES, Calibration
-from fedsim.formatting import format_share
+from fedsim.formatting import ABSENT, format_interval, format_number, format_share
 
 _WIDTH, _HEIGHT = 300, 120
 _POINTS = 100
@@ -37,8 +37,8 @@ def view(calibration: Calibration) -> dict[str, Any]:
             {
                 "name": name,
                 "rows": [
-                    ("logged", *map(number, np.quantile(logged, QUANTILES))),
-                    ("simulated", *map(number, np.quantile(simulated, QUANTILES))),
+                    ("logged", *map(format_number, np.quantile(logged, QUANTILES))),
+                    ("simulated", *map(format_number, np.quantile(simulated, QUANTILES))),
                 ],
                 "curves": _curves(logged, simulated),
             }
@@ -49,8 +49,10 @@ def view(calibration: Calibration) -> dict[str, Any]:
             {
                 "name": each.name,
                 "count": len(each.logged),
-                "logged": number(float(np.mean(each.logged))),
-                "band": f"{number(float(np.mean(each.low)))} to {number(float(np.mean(each.high)))}",
+                "logged": format_number(float(np.mean(each.logged))),
+                "band": format_interval(
+                    float(np.mean(each.low)), float(np.mean(each.high)), format_number
+                ),
                 "coverage": format_share(each.coverage),
             }
             for each in calibration.predictions
@@ -75,7 +77,7 @@ def summary(calibration: Calibration) -> list[tuple[str, str]]:
     rows = [
         ("devices", str(len(estimates.clients))),
         ("completed dispatches", str(int(estimates.dispatches.sum()))),
-        ("median step time", f"{number(float(np.median(estimates.step_s)))} s"),
+        ("median step time", f"{format_number(float(np.median(estimates.step_s)))} s"),
         ("variation of a dispatch's step time", format_share(estimates.jitter_cv)),
     ]
     if estimates.knows_links:
@@ -89,22 +91,17 @@ def summary(calibration: Calibration) -> list[tuple[str, str]]:
                 )
             )
         rows.append(
-            ("median one-way latency", f"{number(float(np.median(estimates.latency_s)))} s")
+            ("median one-way latency", f"{format_number(float(np.median(estimates.latency_s)))} s")
         )
     return rows
 
 
-def number(value: float) -> str:
-    """Four significant digits."""
-    return "–" if math.isnan(value) else f"{value:.4g}"
-
-
 def _with_error(value: float, error: float) -> str:
-    return f"{number(value)} s ± {format_share(error)}"
+    return f"{format_number(value)} s ± {format_share(error)}"
 
 
 def _rate(value: float) -> str:
-    return "–" if math.isnan(value) else f"{number(value / 1e6)} Mbit/s"
+    return ABSENT if math.isnan(value) else f"{format_number(value / 1e6)} Mbit/s"
 
 
 def _curves(*samples: Sequence[float]) -> list[str]:

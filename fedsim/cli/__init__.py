@@ -145,7 +145,7 @@ def _show(errors: Iterable[UserError]) -> None:
 
 
 def _show_json(errors: Iterable[UserError]) -> None:
-    """Write errors to standard output, where a script that asked for JSON reads."""
+    """Write errors as JSON to standard output, for scripts that use ``--json``."""
     rows = [{key: getattr(error, key) for key in ("where", "message", "hint")} for error in errors]
     click.echo(json.dumps({"errors": rows}, indent=2))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from pathlib import Path
@@ -15,7 +14,7 @@ from fedsim.catalog import CATALOG
 from fedsim.cli.options import json_option, user_code_option
 from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
-from fedsim.scenario.description import example, parameters, section_of
+from fedsim.scenario.description import example, parameters, prose, section_of
 
 
 @click.command(name="describe")
@@ -114,10 +113,7 @@ def _titles(papers: list[references.Reference]) -> str:
 
 def _prose(component: type[Component]) -> str:
     """The docstring up to its sections, without markup."""
-    text = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", inspect.getdoc(component) or "")[
-        0
-    ]
-    return re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", prose(component)).replace("``", "")
 
 
 def _print(described: dict[str, Any], *, first: bool) -> None:

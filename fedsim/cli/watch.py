@@ -15,12 +15,11 @@ from rich.table import Table
 from fedsim.cli.progress import LINE_S
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.progress import KILLED, Pace, Snapshot, progress_text, snapshot
+from fedsim.runs.progress import KILLED, WAITING, Pace, Snapshot, progress_text, snapshot
 from fedsim.runs.sweep import is_sweep, read_sweep
 
 _LOOK_S = 2.0
-_WAITING = "waiting"
-_BEING_WORKED_ON = (_WAITING, Status.RUNNING)
+_BEING_WORKED_ON = (WAITING, Status.RUNNING)
 
 
 @click.command(name="watch")
@@ -29,8 +28,8 @@ _BEING_WORKED_ON = (_WAITING, Status.RUNNING)
 def command(folder: Path, once: bool) -> None:
     """Follow a run or a sweep by its folder, until it has ended.
 
-    It reads the folder alone, so it also follows what another terminal or another machine runs, if both see the folder.
-    What it shows is as of the last rows on the disk, a few seconds ago. Ctrl-C ends the watching, not the run.
+    Only the folder is read, so the run may be in another terminal or, on a shared file system, on another machine. The
+    display is a few seconds old, because rows reach the disk in batches. Ctrl-C stops watching, not the run.
     """
     paces: dict[str, Pace] = {}
     console = Console()
@@ -72,7 +71,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
 
 
 def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
-    if one.status == _WAITING:
+    if one.status == WAITING:
         return "", ""
     left_s = paces.setdefault(one.name, Pace()).left_s(one.progress.share)
     text = progress_text(

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.composition.feasibility import Feasibility
-from fedsim.composition.requirements import doubts, population_doubts, refuse
+from fedsim.composition.requirements import doubts, population_doubts
 from fedsim.composition.rules import Rules, build_rules
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World, build_world
 from fedsim.devices.population import Population
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
@@ -127,7 +127,7 @@ def check_server(assembly: Assembly, least_share: float = 0.0) -> list[UserError
     feasibility = Feasibility(
         assembly.scenario, assembly.population, assembly.world.work, assembly.rules.traffic_bytes
     )
-    refuse(feasibility.errors())
+    raise_all(feasibility.errors())
     return [
         *doubts(assembly.method, assembly.scenario.server),
         *population_doubts(assembly.method, assembly.population.availability),

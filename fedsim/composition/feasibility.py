@@ -1,4 +1,4 @@
-"""What the clients of a run can never do: take part, make up a cohort, or finish in time.
+"""Checks whether the clients of a run can participate, fill a cohort, and finish in time.
 
 An error is certain for every client and every draw. Everything else is a warning with the number of clients affected.
 """
@@ -26,12 +26,12 @@ from fedsim.units import NEVER, NS_PER_S, to_ns
 Seconds = npt.NDArray[np.float64]
 _HOUR_S = 3600.0
 _RARELY = 1e-3
-"""Clients of whose dispatches fewer survive than this are named."""
+"""Clients are reported if the share of their dispatches that survive is below this."""
 
 
 @dataclass(frozen=True)
 class Feasibility:
-    """Compares what a scenario asks of its clients with what they can do.
+    """Compares the demands of a scenario with its clients' devices.
 
     Args:
         scenario: the scenario.
@@ -46,7 +46,7 @@ class Feasibility:
     traffic_bytes: tuple[float, float]
 
     def errors(self) -> Iterator[UserError]:
-        """What is certain to go wrong."""
+        """Mistakes that are certain for every client and draw."""
         yield from self._counts()
         if not self._usable.any():
             yield UserError(
@@ -108,11 +108,10 @@ class Feasibility:
                 )
 
     def warnings(self, least_share: float = 0.0) -> Iterator[UserError]:
-        """What is likely to go wrong, or concerns only some clients.
+        """Mistakes that are likely, or that affect only some clients.
 
         Args:
-            least_share: share of the clients that must be too slow to be worth a warning; a deadline is there to leave
-                some behind.
+            least_share: share of the clients that must be too slow for a warning; some stragglers are usually intended.
         """
         server, failures = self.scenario.server, self.scenario.devices.failures
         cohort = getattr(server.selection.params, "cohort", None)

@@ -7,7 +7,7 @@ its ``Params`` or its constructor; what the clients cannot do, by :mod:`fedsim.c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fedsim.errors import UserError, nearest, raise_all
@@ -34,15 +34,6 @@ class _Need(NamedTuple):
 
     def error(self) -> UserError:
         return UserError(self.message, where=self.where, hint=self.hint)
-
-
-def refuse(errors: Iterable[UserError]) -> None:
-    """Raise these errors as one, if there are any.
-
-    Raises:
-        UserError: there are.
-    """
-    raise_all(list(errors))
 
 
 def unmet_requirements(
@@ -223,13 +214,11 @@ def require_tables(params: Any, bundle: TraceBundle | None, where: str) -> None:
     if not isinstance(params, TraceParameters):
         return
     raise_all(
-        [
-            UserError(
-                f"there is no {table} table to read",
-                where=where,
-                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
-            )
-            for table, instead in params.needs_tables().items()
-            if bundle is None or table not in bundle.tables
-        ]
+        UserError(
+            f"there is no {table} table to read",
+            where=where,
+            hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+        )
+        for table, instead in params.needs_tables().items()
+        if bundle is None or table not in bundle.tables
     )

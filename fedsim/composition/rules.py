@@ -15,11 +15,10 @@ from fedsim.formatting import format_bytes
 from fedsim.learning.metrics import Metric, definitions
 from fedsim.learning.rates import learning_rate
 from fedsim.methods.base import Method, MethodContext, Prologue
-from fedsim.metrics import MetricDefinition
+from fedsim.metrics import MetricDefinition, meets
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import ITEM_BYTES, Task
-from fedsim.tasks.kinds.supervised import SupervisedTask
 
 if TYPE_CHECKING:
     import torch
@@ -94,10 +93,7 @@ class Rules:
                     if metrics
                     else "the data set has no test samples, which every metric needs",
                 )
-            return all(
-                bool(self.measured[name].reached(metrics[name], value))
-                for name, value in target.items()
-            )
+            return meets(target, metrics, self.measured.__getitem__)
 
         return reached
 
@@ -147,21 +143,12 @@ def build_rules(scenario: Scenario, world: World, *, timing_only: bool = False) 
                 scenario.server,
                 world.task.clients,
                 learns=not timing,
-                client_accuracies=_has_client_accuracies(world.task),
+                client_accuracies=world.task.has_client_accuracies,
             ),
             *unmet_target(target, measured),
         ]
     )
     return Rules(scenario, not timing, method, metrics, measured, fixed * item)
-
-
-def _has_client_accuracies(task: Task) -> bool:
-    """Whether clients have test samples of their own, and labels to be right about."""
-    return (
-        isinstance(task, SupervisedTask)
-        and task.client_test_offsets is not None
-        and task.dataset.kind != "regression"
-    )
 
 
 def _check_model_fits(model_bytes: int) -> None:

@@ -144,13 +144,9 @@ class SimulatedClock:
 
     @contextlib.contextmanager
     def enter(self) -> Iterator[None]:
-        """Let the calling thread live in simulated time."""
-        before = getattr(_current, "clock", None)
-        _current.clock = self
-        try:
+        """Run the calling thread on simulated time."""
+        with _thread_on(self):
             yield
-        finally:
-            _current.clock = before
 
 
 _IDS = frozenset(map(id, _STAND_INS))
@@ -158,9 +154,15 @@ _IDS = frozenset(map(id, _STAND_INS))
 
 @contextlib.contextmanager
 def host_time() -> Iterator[None]:
-    """Let the calling thread live in the time of the host, for work that is not the ServerApp's."""
+    """Run the calling thread on the time of the host, for work that is not the ServerApp's."""
+    with _thread_on(None):
+        yield
+
+
+@contextlib.contextmanager
+def _thread_on(clock: SimulatedClock | None) -> Iterator[None]:
     before = getattr(_current, "clock", None)
-    _current.clock = None
+    _current.clock = clock
     try:
         yield
     finally:

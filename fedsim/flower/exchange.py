@@ -11,7 +11,7 @@ way, but are no rows of ``dispatches``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, cast
@@ -164,7 +164,7 @@ class _PlannedParcels(Dispatches):
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        workload = self._parcels.workload(dispatch)
+        workload = self._parcels.of(dispatch)
         self._under_way[dispatch.dispatch_id] = one = _UnderWay(dispatch, workload)
         workload.only_download = True
         plan = Planner(workload).live(dispatch, None)
@@ -200,12 +200,6 @@ class _PlannedParcels(Dispatches):
         plan = Planner(one.workload).live(dispatch, None, stop_ns=self._engine.now_ns)
         return plan._replace(arrives=False)
 
-    @override
-    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
-        for dispatch_id in sorted(self._under_way):
-            dispatch = self._under_way[dispatch_id].dispatch
-            yield dispatch, self.stop(dispatch)
-
 
 class _Parcels:
     """The messages at work, and the workload of each; stands in for the workloads of a scenario."""
@@ -218,17 +212,15 @@ class _Parcels:
         self.of_dispatch: dict[int, Parcel] = {}
         self._workloads: dict[int, _ParcelWorkload] = {}
 
-    def workload(self, dispatch: Dispatch) -> _ParcelWorkload:
+    def of(self, dispatch: Dispatch) -> _ParcelWorkload:
         """The workload of a message."""
-        found = self._workloads.get(dispatch.dispatch_id)
-        if found is None:
+        workload = self._workloads.get(dispatch.dispatch_id)
+        if workload is None:
             parcel = self.of_dispatch[dispatch.dispatch_id]
             population = self._populations.get(parcel.kind, self._training)
-            found = _ParcelWorkload(population, self._failures, self._seed, parcel)
-            self._workloads[dispatch.dispatch_id] = found
-        return found
-
-    of = workload
+            workload = _ParcelWorkload(population, self._failures, self._seed, parcel)
+            self._workloads[dispatch.dispatch_id] = workload
+        return workload
 
     def remove(self, dispatch: Dispatch) -> Parcel:
         """Forget a message that has ended."""

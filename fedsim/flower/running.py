@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import write_population
+from fedsim.composition.execution import default_folder
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
@@ -33,7 +34,7 @@ from fedsim.flower.turns import Turns
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.formatting import format_duration
 from fedsim.methods.fedavg import FedAvg
-from fedsim.metrics import DEFINITIONS_KEY, definition, to_document
+from fedsim.metrics import DEFINITIONS_KEY, meets, to_document
 from fedsim.randomness import Purpose, Stream
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
@@ -103,13 +104,13 @@ def run(
 
     Args:
         server_app, client_app: the app.
-        devices: the file of devices, or nested mappings as it would hold them; ten nodes that are always online when
+        devices: the file of devices, or nested mappings with the same content; ten nodes that are always online if
             None.
         run_config: the app's configuration.
-        output: the run folder; ``runs/<name>-seed<seed>`` when None.
+        output: the run folder; ``runs/<name>-seed<seed>`` if None.
         name: of the run, if ``devices`` gives none.
         overrides: values by dotted path, such as ``"task.clients=100"``.
-        overwrite: replace a run that is there.
+        overwrite: replace an existing run.
 
     Returns:
         The finished run.
@@ -128,7 +129,7 @@ def run(
 
 
 def mark_version(replies: Iterable[fl.Message] | None = None) -> None:
-    """Tell fedsim that a ServerApp with its own loop has made a new model version; does nothing outside a run.
+    """Record that a ServerApp with its own loop has made a new model version; does nothing outside a run.
 
     Without this, a version is inferred when such a loop sends a model that differs from the last one.
 
@@ -159,7 +160,7 @@ def execute(
         else app.server
     )
     nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
-    folder = RunFolder(output or Path("runs") / f"{scenario.name}-seed{scenario.seed}")
+    folder = RunFolder(output or default_folder(loaded))
     workers = make_workers(params.workers, app.client, params.threads)
     with contextlib.closing(workers), folder.claimed(overwrite=overwrite):
         versions = environment()
@@ -184,7 +185,9 @@ def execute(
                 detection_ns=None if detection == "never" else to_ns(detection),
                 waits_for_offline=params.offline == "wait",
             )
-            recording = Recording(exchange, writer, _target_test(stop.target))
+            recording = Recording(
+                exchange, writer, lambda metrics: bool(stop.target) and meets(stop.target, metrics)
+            )
             # The grid needs the clock's threads, and the clock sleeps through the grid.
             clock = SimulatedClock(lambda: exchange.now_ns, lambda span_ns: grid.sleep_ns(span_ns))
             turns = Turns(exchange, clock)
@@ -344,13 +347,3 @@ def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
         return Work(units(parcel, answer), size)
 
     return work
-
-
-def _target_test(target: Mapping[str, float]) -> Callable[[Mapping[str, float]], bool]:
-    def reached(metrics: Mapping[str, float]) -> bool:
-        return bool(target) and all(
-            name in metrics and bool(definition(name).reached(metrics[name], value))
-            for name, value in target.items()
-        )
-
-    return reached

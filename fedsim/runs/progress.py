@@ -18,6 +18,8 @@ from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 
 _WINDOW_S = 60.0
+WAITING = "waiting"
+"""Status of a run of a sweep that has not been started."""
 KILLED = "killed"
 """Status of a run that says it is running, although no process works in its folder."""
 
@@ -112,7 +114,7 @@ class Snapshot:
     @classmethod
     def waiting(cls, name: str) -> Snapshot:
         """Of a run that has not begun."""
-        return cls(name, "waiting", "", Progress(0.0, 0, 0, 0, 0.0, {}), {})
+        return cls(name, WAITING, "", Progress(0.0, 0, 0, 0, 0.0, {}), {})
 
 
 def snapshot(folder: RunFolder) -> Snapshot:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,6 +132,11 @@ def _example_value(row: Parameter) -> str:
     if row.kind.startswith("list of lists"):
         return "[[0, 1]]"
     return _EXAMPLES.get(row.kind.split()[0], "...")
+
+
+def prose(thing: type[Any]) -> str:
+    """A class's docstring up to its sections (attributes, arguments, ...), with its markup."""
+    return re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", inspect.getdoc(thing) or "")[0]
 
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:

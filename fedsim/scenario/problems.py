@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from fedsim.errors import UserError, UserErrors, nearest
+from fedsim.errors import UserError, combined, nearest
 from fedsim.scenario.source import KeyPath, Source
 
 
@@ -62,8 +62,7 @@ def all_errors(found: Iterable[Problem], source: Source) -> UserError:
         dict.fromkeys(found),
         key=lambda problem: order.get(problem.path, order.get(problem.path[:-1], len(order))),
     )
-    errors = [problem.to_error(source) for problem in ranked]
-    return errors[0] if len(errors) == 1 else UserErrors(errors)
+    return combined([problem.to_error(source) for problem in ranked])
 
 
 def shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -81,12 +81,6 @@ class ContendedDispatches(Dispatches):
             except StopIteration:
                 one.ended = True
         return one.life.plan()._replace(arrives=False)
-
-    @override
-    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
-        for dispatch_id in sorted(self._under_way):
-            dispatch = self._under_way[dispatch_id].dispatch
-            yield dispatch, self.stop(dispatch)
 
     # -- one dispatch ---------------------------------------------------------------------------------------------
 

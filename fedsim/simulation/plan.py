@@ -31,6 +31,9 @@ _NEW_TUPLE = tuple.__new__
 class Dispatches(Protocol):
     """The dispatches under way: downloading, computing, uploading, or waiting for their client."""
 
+    _under_way: dict[int, Any]
+    """By number; each value has an attribute ``dispatch``."""
+
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """Start a dispatch now; its client is online until ``online_until_ns``."""
 
@@ -43,7 +46,9 @@ class Dispatches(Protocol):
 
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
         """Stop all dispatches under way, in order of dispatching."""
-        ...
+        for dispatch_id in sorted(self._under_way):
+            dispatch = self._under_way[dispatch_id].dispatch
+            yield dispatch, self.stop(dispatch)
 
 
 class Planner:
@@ -251,9 +256,3 @@ class PlannedDispatches(Dispatches):
         end = self._under_way.pop(dispatch.dispatch_id)
         plan = self._planner(dispatch).live(dispatch, end.deadline_ns, stop_ns=int(self._env.now))
         return plan._replace(arrives=False)
-
-    @override
-    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
-        for dispatch_id in sorted(self._under_way):
-            dispatch = self._under_way[dispatch_id].dispatch
-            yield dispatch, self.stop(dispatch)

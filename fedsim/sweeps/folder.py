@@ -22,6 +22,7 @@ from fedsim.durable import remove_temporaries, replacing, write_text
 from fedsim.errors import UserError
 from fedsim.locks import is_owned, locked
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.progress import WAITING
 from fedsim.runs.sweep import SweepEntry, SweepRecord, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
@@ -35,8 +36,6 @@ INDEX = "index"
 SCENARIO = "scenario.yaml"
 _SUMMARY = ("simulated_s", "wall_s", "rounds", "versions_made", "dispatches")
 _SHOWN_DIFFERENCES = 3
-WAITING = "waiting"
-"""Status of a run that has not been started."""
 
 
 class Sweep:

@@ -153,6 +153,11 @@ class Task(Component, ABC):
         """Whether a kernel must be built to know that the scenario's training section is supported."""
         return False
 
+    @property
+    def has_client_accuracies(self) -> bool:
+        """Whether accuracy can be measured on the clients' own test samples."""
+        return False
+
     def partition_rows(self) -> dict[str, IntArray] | None:
         """Columns client_id, label and count of the clients' training samples, for the report; None without labels."""
         return None

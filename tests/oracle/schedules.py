@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -37,16 +38,16 @@ def make_schedule(scenario: dict[str, Any], server: Simulation) -> Schedule:
 # ------------------------------------------------------------------------------------------- selections
 
 
-class Selection:
-    """Whom to ask."""
+class Selection(ABC):
+    """Which clients get work."""
 
     def __init__(self, section: dict[str, Any], server: Simulation) -> None:
         self.section, self.server = section, server
         self.cohort = section.get("cohort")
 
+    @abstractmethod
     def draw(self, count: int, among: list[int]) -> list[int]:
         """At most so many of these clients."""
-        raise NotImplementedError
 
 
 class RoundRobin(Selection):
@@ -88,7 +89,7 @@ class Cyclic(Selection):
 # -------------------------------------------------------------------------------------------- schedules
 
 
-class Schedule:
+class Schedule(ABC):
     """When to hand out work, and what makes a version."""
 
     def __init__(self, section: dict[str, Any], server: Simulation) -> None:
@@ -100,17 +101,17 @@ class Schedule:
         value = self.section.get(key)
         return None if value is None else nanoseconds(value)
 
+    @abstractmethod
     def start(self) -> None:
         """At time 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrival(self, dispatch: Dispatch) -> None:
         """An update arrives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gone(self, dispatch: Dispatch) -> None:
         """The server learns that a client at work is gone."""
-        raise NotImplementedError
 
     def watch(self, dispatch: Dispatch, given_up: Callable[[Dispatch], None]) -> None:
         """Give a dispatch up after the schedule's timeout."""

@@ -269,6 +269,11 @@ class SupervisedTask(Task):
             passes += FORWARD_PASSES_PER_STEP * int(self.samples.sum())
         return passes
 
+    @property
+    def has_client_accuracies(self) -> bool:
+        """Whether clients have their own test samples, with classes."""
+        return self.client_test_offsets is not None and self.dataset.kind != "regression"
+
     def partition_rows(self) -> dict[str, IntArray] | None:
         """Clients and labels with the number of training samples, if any; None for characters and quantities."""
         if self.dataset.kind in ("next_character", "regression"):
