@@ -135,6 +135,7 @@ class Page:
                 text=text if kind == "keyDown" else "",
                 windowsVirtualKeyCode=codes.get(key, 0),
             )
+        self.settle()
 
     def drag(self, begin: tuple[float, float], end: tuple[float, float]) -> None:
         """Press the mouse at a place, and let it go at another."""

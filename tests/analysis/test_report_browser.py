@@ -252,13 +252,11 @@ def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: 
     views = [page.run(VIEW)]
     for key in ("ArrowRight", "+", "0"):
         page.press(key)
-        page.settle()
         assert page.run(VIEW) != views[-1], key
         views.append(page.run(VIEW))
     assert views[-1][0] == [0, round(run.simulated_s)]
     for key in ("ArrowDown", "Enter"):
         page.press(key)
-        page.settle()
     said = page.run("document.getElementById('live').textContent")
     number = int(said.split("dispatch ")[1].split(",")[0])
     assert run.dispatches.loc[number, "outcome"] in said
