@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import population
+from fedsim.analysis.figures.base import population, sentence
 from fedsim.analysis.figures.learning import metric_names, targets
 from fedsim.formatting import (
     format_bytes,
@@ -20,7 +20,6 @@ from fedsim.formatting import (
     format_watt_hours,
 )
 from fedsim.runs import Run, Status
-
 
 _ENDED = {
     Status.RUNNING: "in progress or killed",
@@ -79,7 +78,7 @@ def tiles(run: Run) -> list[Tile]:
         note = f"best {metric.format(best)}" if best != values[-1] else "the best value of the run"
         label = f"Final {metric.label}"
         if run.status is not Status.COMPLETE:
-            label = f"{metric.label[0].upper()}{metric.label[1:]} so far"
+            label = f"{sentence(metric.label)} so far"
             note = f"{_ENDED[run.status]} at {format_duration(run.simulated_s)}; {note}"
         shown.append(Tile(label, metric.format(values[-1]), note))
     shown.append(_simulated(run))

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim import bundled
-from fedsim.composition.requirements import require_tables
+from fedsim.composition.requirements import missing_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method
 from fedsim.network.base import NetworkContext
 from fedsim.randomness import Purpose, Stream
@@ -101,8 +101,13 @@ class World:
         rows = self._device_rows(main)
         memory = _memory_of(main, rows, devices)
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
-        for part in get_args(_PartName):
-            require_tables(getattr(devices, part).params, self._bundle(part), f"devices.{part}")
+        raise_all(
+            problem
+            for part in get_args(_PartName)
+            for problem in missing_tables(
+                getattr(devices, part).params, self._bundle(part), f"devices.{part}"
+            )
+        )
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
         )
