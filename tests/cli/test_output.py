@@ -108,6 +108,9 @@ def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, num
         ("fedsim run quick", "plain,quickstart"),
         ("fedsim run mine", "file,mine"),
         ("fedsim init -t own-da", "plain,own-data"),
+        ("fedsim calibrate log.csv --scenario quick", "plain,quickstart"),
+        ("fedsim traces inspect builtin:phones_w", "plain,builtin:phones_week"),
+        ("fedsim traces inspect builtin : phones_w", "plain,phones_week"),
     ],
 )
 def test_the_shell_completes_names(words: str, expected: str) -> None:
