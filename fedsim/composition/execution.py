@@ -510,6 +510,7 @@ class _Execution:
             assembly.task.samples,
             end_ns,
             None if own is None else own.accuracy,
+            assembly.world.names(),
         )
         labels = assembly.task.partition_rows()
         if labels is not None:
@@ -534,6 +535,7 @@ class _Execution:
             prologue=assembly.rules.prologue_bytes is not None,
             **_flows(assembly.population.network),
             metrics=dict(self._metrics),
+            label_names=list(assembly.task.label_names),
             **{**self._wall(), "wall_time_plane_s": time_plane_s},
             learning=None if self._learner is None else self._learner.describe(),
             **{LEARNED_VALUES: self._plane is not None and self._plane.was_asked},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,18 @@ class World:
         period_s = float(device_periods(bundle, end - start).max(initial=0)) / 1e6
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
+    def names(self) -> dict[str, Any]:
+        """What the data set and the main trace call the clients: the columns name, device and kind, as far as known."""
+        names: dict[str, Any] = {}
+        if self.task.client_names:
+            names["name"] = self.task.client_names
+        bundle = self._main_bundle()
+        if bundle is not None:
+            rows = self._device_rows(bundle)
+            names["device"] = bundle.device_ids.take(rows)
+            names["kind"] = bundle.texts("devices", "kind")[rows]
+        return names
+
     def trace_doubts(self) -> list[UserError]:
         """A warning if the times of the availability's trace were probably read in the wrong unit."""
         params: AvailabilityParams = self.scenario.devices.availability.params
@@ -96,8 +108,7 @@ class World:
         """
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
-        given = (self._bundle(part) for part in get_args(_PartName))
-        main = next((bundle for bundle in given if bundle is not None), None)
+        main = self._main_bundle()
         rows = self._device_rows(main)
         memory = _memory_of(main, rows, devices)
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
@@ -178,6 +189,11 @@ class World:
         memories = method.memories().values()
         kept = sum(memory.elements for memory in memories if memory.keeper != "server")
         return self.task.memory_bytes(self.scenario.training, kept)
+
+    def _main_bundle(self) -> TraceBundle | None:
+        """The first bundle of the parts, for tables that all parts share."""
+        given = (self._bundle(part) for part in get_args(_PartName))
+        return next((bundle for bundle in given if bundle is not None), None)
 
     def _bundle(self, part: _PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
