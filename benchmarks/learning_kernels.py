@@ -62,7 +62,7 @@ def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> Sup
         classes=10,
     )
     offsets = np.arange(clients + 1, dtype=np.int64) * samples
-    part = CATALOG.kinds["model"].registry()[model]
+    part = CATALOG.parts("model")[model]
     return SupervisedTask(dataset, Partition(offsets, np.arange(total)), part(part.Params()))
 
 

@@ -27,10 +27,7 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the data sets that a scenario can name."""
-    rows = {
-        name: summary(dataset)
-        for name, dataset in sorted(CATALOG.kinds["dataset"].registry().items())
-    }
+    rows = {name: summary(dataset) for name, dataset in sorted(CATALOG.parts("dataset").items())}
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -40,9 +37,7 @@ def list_(as_json: bool) -> None:
 
 
 @command.command()
-@click.argument(
-    "name", shell_complete=completing(lambda: CATALOG.kinds["dataset"].registry(), files=True)
-)
+@click.argument("name", shell_complete=completing(lambda: CATALOG.parts("dataset"), files=True))
 @click.option(
     "-s",
     "--set",

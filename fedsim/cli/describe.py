@@ -64,7 +64,7 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
     kinds = [kind] if kind is not None else list(CATALOG.kinds)
     if is_user_reference(part):
         return [_of_user(part, kinds)]
-    registries = {one: CATALOG.kinds[one].registry() for one in kinds}
+    registries = {one: CATALOG.parts(one) for one in kinds}
     found = [
         _described(one, part, registry[part])
         for one, registry in registries.items()

@@ -25,9 +25,7 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the methods that ship with fedsim."""
-    rows = {
-        name: summary(method) for name, method in sorted(CATALOG.kinds["method"].registry().items())
-    }
+    rows = {name: summary(method) for name, method in sorted(CATALOG.parts("method").items())}
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -37,9 +35,7 @@ def list_(as_json: bool) -> None:
 
 
 @command.command()
-@click.argument(
-    "name", shell_complete=completing(lambda: CATALOG.kinds["method"].registry(), files=True)
-)
+@click.argument("name", shell_complete=completing(lambda: CATALOG.parts("method"), files=True))
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Describe the method NAME: parameters, what it sends and keeps, its paper.
@@ -104,7 +100,7 @@ def describe(name: str) -> dict[str, Any]:
 
     method = CATALOG.find("method", name, Path.cwd())
     assert issubclass(method, Method)
-    schedules = CATALOG.kinds["schedule"].registry()
+    schedules = CATALOG.parts("schedule")
     traffic = _traffic(method)
     return {
         "name": name,

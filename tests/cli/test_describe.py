@@ -39,7 +39,7 @@ def test_every_part_is_described_and_its_example_is_accepted(
 
 
 def test_every_method_has_a_paper_with_a_link_and_bibtex() -> None:
-    for name in CATALOG.names("method"):
+    for name in CATALOG.parts("method"):
         assert of_part("method", name), name
 
 
@@ -53,7 +53,7 @@ def test_every_reference_names_existing_parts_and_can_be_found() -> None:
         assert "keywords" not in one.bibtex
         for part in one.parts:
             kind, _, name = part.partition("/")
-            assert name in CATALOG.kinds[kind].registry(), f"{one.key}: {part}"
+            assert name in CATALOG.parts(kind), f"{one.key}: {part}"
 
 
 def test_the_reference_of_a_part_is_printed_as_bibtex(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim.methods import registry
+from fedsim.catalog import CATALOG
 from tests.learning.problems import Timeline, make_learner, supervised_task
 from tests.methods.descent import LOG, START, FloatArray, descend, gradient, played, share
 
@@ -63,7 +63,7 @@ def test_running_statistics_are_averaged_plainly(method: str) -> None:
     """Buffers of batch normalization after one round are those of FedAvg."""
     buffers = []
     for name in (method, "fedavg"):
-        kind = registry()[name]
+        kind = CATALOG.parts("method")[name]
         uniform = {"weights": "uniform"} if "weights" in kind.Params.model_fields else {}
         timeline = Timeline()
         timeline.aggregate(*[timeline.dispatch(client, 1) for client in (0, 3, 5)])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
-from fedsim.methods import registry
 from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
 
 VARIANTS: list[dict[str, Any]] = [
@@ -62,7 +62,7 @@ def rounds(count: int = 7, clients: int = 8) -> Timeline:
 
 def learner_of(variant: dict[str, Any], task: Any, **options: Any) -> Learner:
     given = dict(variant)
-    kind = registry()[given.pop("name")]
+    kind = CATALOG.parts("method")[given.pop("name")]
     threads = options.pop("threads", 1)
     training = make_training(optimizer={"name": "sgd", "lr": 0.05}, threads=threads)
     return make_learner(task, training, kind, kind.Params.model_validate(given), **options)
@@ -168,7 +168,7 @@ def test_full_batches_make_wait_full() -> None:
     task = supervised_task("mlp", sizes=(20, 7, 33))
     timeline = Timeline()
     timeline.aggregate(*[timeline.dispatch(client, 2) for client in range(3)])
-    kind = registry()["wait"]
+    kind = CATALOG.parts("method")["wait"]
     training = make_training(batch_size=64, threads=1, dtype="float64")
     learner = timeline.play(make_learner(task, training, kind, kind.Params()))
     learner.close()

@@ -82,7 +82,7 @@ def test_tables_are_asked_for_where_there_are_none(
         bundle = context_of(tables).bundle
         with pytest.raises(UserError, match=f"there is no {table} table to read"):
             require_tables(
-                CATALOG.kinds["network"].registry()[name].Params(**params),
+                CATALOG.parts("network")[name].Params(**params),
                 bundle,
                 "devices.network",
             )
@@ -109,4 +109,4 @@ def test_what_the_bundle_does_not_know_is_named() -> None:
 )
 def test_parameters_are_checked(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        CATALOG.kinds["network"].registry()["static"].Params(**params)
+        CATALOG.parts("network")["static"].Params(**params)

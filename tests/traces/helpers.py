@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import import_bundle, registry
+from fedsim.traces.importers import import_bundle
 from fedsim.traces.validation import validate_bundle
 
 
 def import_(format_: str, *paths: Path, **options: Any) -> TraceBundle:
     """Import files and check that the bundle is sound."""
-    importer = registry()[format_]
+    importer = CATALOG.parts("importer")[format_]
     bundle = import_bundle(importer, list(paths), importer.Params(**options))
     assert validate_bundle(bundle) == []
     return bundle
@@ -24,7 +25,7 @@ def import_(format_: str, *paths: Path, **options: Any) -> TraceBundle:
 
 def refused(format_: str, *paths: Path, **options: Any) -> str:
     """Message of the import of files that must be refused; it must name the file and say how to fix it."""
-    importer = registry()[format_]
+    importer = CATALOG.parts("importer")[format_]
     with pytest.raises(UserError) as caught:
         import_bundle(importer, list(paths), importer.Params(**options))
     message = str(caught.value)

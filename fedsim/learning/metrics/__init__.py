@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fedsim.components import discover
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
@@ -47,11 +47,6 @@ OBJECTIVE_METRICS = tuple(
 """What training minimizes; see :class:`fedsim.learning.objective.Objective`."""
 
 
-def registry() -> Mapping[str, type[Metric]]:
-    """The metrics that ship with fedsim, by name."""
-    return discover("fedsim.learning.metrics", Metric)
-
-
 def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     """The metrics that every run with test samples measures, then the others; each once.
 
@@ -62,7 +57,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     Raises:
         UserError: one of ``others`` cannot be computed for the dataset's labels.
     """
-    parts = registry()
+    parts = CATALOG.parts("metric")
     defaults: list[Metric] = [parts[name](parts[name].Params()) for name in _DEFAULT[kind]]
     others = list(others)
     wrong = "class" if kind == "regression" else "quantity"

@@ -67,10 +67,10 @@ def described(shape: tuple[int, ...], classes: int, kind: str) -> Dataset:
     return Dataset("described", samples, labels, samples, labels, classes, kind)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", sorted(CATALOG.kinds["model"].registry()))
+@pytest.mark.parametrize("name", sorted(CATALOG.parts("model")))
 @given(data=st.data())
 def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> None:
-    component = CATALOG.kinds["model"].registry()[name]
+    component = CATALOG.parts("model")[name]
     params = data.draw(PARAMS.get(name, st.just({})))
     if name.startswith("char"):
         shape: tuple[int, ...] = (data.draw(st.integers(1, 9)),)
@@ -95,9 +95,7 @@ def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> No
         assert outline.activations == count_activations(module, model.loss(dataset), inputs, labels)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(CATALOG.kinds["model"].registry()) - {"resnet18", "resnet20"})
-)
+@pytest.mark.parametrize("name", sorted(set(CATALOG.parts("model")) - {"resnet18", "resnet20"}))
 def test_models_without_batch_statistics_are_trained_on_one_sample(name: str) -> None:
     from fedsim.tasks.modules.checks import refusal_of_one_sample
     from tests.tasks.toys import characters, quantities
@@ -124,7 +122,7 @@ def test_models_without_batch_statistics_are_trained_on_one_sample(name: str) ->
 def test_an_outline_refuses_what_the_module_refuses(
     name: str, params: dict[str, Any], shape: tuple[int, ...], message: str
 ) -> None:
-    component = CATALOG.kinds["model"].registry()[name]
+    component = CATALOG.parts("model")[name]
     model = component(component.Params(**params))
     for ask in (model.outline, model.build):
         with pytest.raises(UserError, match=message) as caught:
