@@ -84,6 +84,11 @@ class Catalog:
         return component
 
 
+def summaries(parts: Mapping[str, type[Component]]) -> dict[str, str]:
+    """The first sentence of the description of each part, by name."""
+    return {name: summary(part) for name, part in sorted(parts.items())}
+
+
 def summary(component: type[Component]) -> str:
     """The first sentence of a part's description."""
     paragraph = " ".join((component.__doc__ or "").partition("\n\n")[0].split())

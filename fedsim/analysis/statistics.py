@@ -176,25 +176,20 @@ class Weights:
     weight: Floats
 
 
-def participation_weights(
-    dispatches: pd.DataFrame, clients: int, updates: int, samples: Integers | None = None
-) -> Weights:
-    """The realized weights of the clients in each server update, summing to 1 (0 without contributions).
+def participation_weights(dispatches: pd.DataFrame, clients: int, updates: int) -> Weights:
+    """Equal weights of the contributions to each server update, summing to 1 (0 without contributions).
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
         clients: N.
         updates: T.
-        samples: samples of each client, shape (N,), to weigh its contributions by; equal weights if None.
     """
     t = aggregated_versions(dispatches) - 1
     rows = t >= 0
     t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
     order = np.argsort(client_ids * max(updates, 1) + t, kind="stable")
     t, client_ids = t[order], client_ids[order]
-    weights = np.ones(len(t)) if samples is None else samples[client_ids].astype(np.float64)
-    totals = np.bincount(t, weights, minlength=updates)
-    return Weights((updates, clients), client_ids, t, weights / totals[t])
+    return Weights((updates, clients), client_ids, t, 1.0 / np.bincount(t, minlength=updates)[t])
 
 
 def participation_term(weights: Weights, window: int) -> Floats:

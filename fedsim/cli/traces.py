@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim import bundled
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import json_option, user_code_option
+from fedsim.cli.options import json_option, print_parameters, print_rows, user_code_option
 from fedsim.errors import UserError
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
@@ -141,13 +141,7 @@ def _print_counts(counts: dict[str, int]) -> None:
 
 
 def _print_names(parts: Mapping[str, Any], as_json: bool) -> None:
-    descriptions: dict[str, str] = {name: part.description for name, part in parts.items()}
-    if as_json:
-        click.echo(json.dumps(descriptions, indent=2))
-        return
-    width = max(map(len, descriptions))
-    for name, description in descriptions.items():
-        click.echo(f"{name:<{width}}  {description}")
+    print_rows({name: part.description for name, part in parts.items()}, as_json)
 
 
 def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
@@ -351,16 +345,12 @@ def export(
 def _describe_format(importer: type[Importer], as_json: bool) -> None:
     from fedsim.scenario.description import parameters
 
-    known = list(parameters(importer.Params))
+    rows = list(map(vars, parameters(importer.Params)))
     if as_json:
-        click.echo(json.dumps([vars(parameter) for parameter in known], indent=2))
+        click.echo(json.dumps(rows, indent=2))
         return
     click.echo(inspection.cleandoc(importer.__doc__ or "").replace("``", "`"))
-    click.secho("\nparameters (-s KEY=VALUE)", bold=True)
-    for parameter in known:
-        default = "" if parameter.default in (None, "null") else f", default {parameter.default}"
-        click.echo(f"  {parameter.key}: {parameter.kind}{default}")
-        click.echo(f"      {parameter.meaning}")
+    print_parameters(rows, "parameters (-s KEY=VALUE)")
 
 
 @command.command()

@@ -116,13 +116,21 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def section(run: Run, *keys: str) -> dict[str, Any]:
+    """A section of a run's scenario; empty if it is absent or damaged."""
+    value: Any = run.scenario
+    for key in keys:
+        value = value.get(key)
+        if not isinstance(value, dict):
+            return {}
+    return dict(value)
+
+
 def population(run: Run) -> int:
     """Number of clients: from the table of clients, the scenario, or the largest id in the dispatches."""
     if run.has_clients:
         return len(run.clients)
-    task = run.scenario.get("task")
-    partition = task.get("partition") if isinstance(task, dict) else None
-    stated = partition.get("clients") if isinstance(partition, dict) else None
+    stated = section(run, "task", "partition").get("clients")
     seen = int(run.dispatches["client_id"].max()) + 1 if len(run.dispatches) else 0
     return max(seen, stated) if isinstance(stated, int) else seen
 

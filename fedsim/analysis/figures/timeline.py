@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.figures.base import Columns, Figure, columns_of, population, thin
+from fedsim.analysis.figures.base import Columns, Figure, columns_of, population, section, thin
 from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
 from fedsim.outcomes import Outcome
@@ -130,11 +130,8 @@ def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any]
 
 def _battery(run: Run) -> Energy | None:
     """The batteries of the scenario, if it has any."""
-    devices = run.scenario.get("devices")
-    energy = devices.get("energy") if isinstance(devices, dict) else None
-    if not isinstance(energy, dict) or not energy.get("battery_j"):
-        return None
-    return Energy.model_validate(energy)
+    energy = section(run, "devices", "energy")
+    return Energy.model_validate(energy) if energy.get("battery_j") else None
 
 
 def _charges(rows: pd.DataFrame, energy: Energy, clients: int) -> dict[str, list[float]]:
