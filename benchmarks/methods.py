@@ -1,4 +1,4 @@
-"""What a method's own arithmetic costs: 12 methods on 3 models, processor milliseconds per round.
+"""The cost of a method's own arithmetic: 12 methods on 3 models, processor milliseconds per round.
 
     python -m benchmarks.methods [--methods fedavg fedprox ...] [--models linear mlp cnn] [--repeats 5]
 
