@@ -27,9 +27,9 @@ class Tile:
     """One figure at the head of the page.
 
     Attributes:
-        label: what it is.
-        value: the figure, ready to read.
-        note: what it consists of, or compares with.
+        label: its name.
+        value: the figure as text.
+        note: its parts, or a value to compare it with.
     """
 
     label: str

@@ -45,8 +45,8 @@ class Execution:
         """The execution that a scenario's training section requests, on this machine.
 
         Raises:
-            UserError: the section requests CUDA without a CUDA device, bfloat16 autocast on a CPU without such
-                products, more devices than are visible, or Ray, which is not installed.
+            UserError: the section requests CUDA without a CUDA device, bfloat16 autocast on a CPU without
+                instructions for it, more devices than are visible, or Ray, which is not installed.
         """
         cuda = torch.cuda.is_available()
         if training.device == "cuda" and not cuda:

@@ -28,7 +28,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
     Args:
         comparison: the runs.
         folder: where to write.
-        style: of the figure, and what the page shows first.
+        style: style of the figure and initial view of the page.
 
     Raises:
         UserError: no run measured a metric of the figure; or the folder has other files of these names or cannot be

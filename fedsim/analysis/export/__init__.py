@@ -30,7 +30,7 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
         path: file or folder; the default one in the run folder if None.
 
     Returns:
-        Where it was written.
+        The path of the file or folder.
 
     Raises:
         UserError: there is no such format, or the path exists.

@@ -56,7 +56,7 @@ class Figure:
 
     Attributes:
         id: name in the page.
-        finding: one sentence on what it shows for this run.
+        finding: one sentence about its numbers.
         columns: its numbers.
         extra: further values for the chart or the template.
     """
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:
 
 
 def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.float64]:
-    """Numbers with so many significant digits, which take less room in a page."""
+    """The numbers rounded to this many significant digits, so that they take less space in a page."""
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.floor(np.log10(np.abs(values)))
     step = 10.0 ** np.clip(digits - 1 - np.where(np.isfinite(size), size, 0.0), -300, 300)
@@ -112,7 +112,7 @@ def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.fl
 
 
 def sentence(text: str) -> str:
-    """A text with a capital letter at its beginning, and the rest as it is: ``Macro F1``."""
+    """The text with its first letter capitalized and the rest unchanged: ``Macro F1``."""
     return text[:1].upper() + text[1:]
 
 
@@ -136,7 +136,7 @@ def population(run: Run) -> int:
 
 
 def thin(count: int, limit: int = MAX_POINTS, keep: Sequence[int] = ()) -> npt.NDArray[np.int64]:
-    """Row numbers of at most about ``limit`` evenly spaced rows, with first, last and ``keep``."""
+    """Row numbers of about ``limit`` evenly spaced rows, including the first, the last and ``keep``."""
     if count <= limit:
         return np.arange(count)
     return np.unique(
@@ -185,7 +185,7 @@ def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[
 def histogram(
     values: npt.NDArray[Any], edges: npt.NDArray[Any], kind: Kind, key: str, start: str = "from"
 ) -> tuple[Column, ...]:
-    """Columns of a histogram: where each bin begins, where it ends, and how many values it holds.
+    """Columns of a histogram: start and end of each bin, and the number of values in it.
 
     Bins of counts end with their last whole number.
     """

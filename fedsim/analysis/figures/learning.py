@@ -101,7 +101,7 @@ def target_levels(
 
 
 def time_to_targets(run: Run) -> Figure | None:
-    """When the main metric first reached several levels, and at what cost; None for a timing-only run."""
+    """When the main metric first reached several levels, and at which cost; None for a timing-only run."""
     names = metric_names(run)
     if not names:
         return None
@@ -121,7 +121,7 @@ def time_to_targets(run: Run) -> Figure | None:
     costs = _costs(run, np.where(reached, times, 0.0))
     return Figure(
         "targets",
-        f"First evaluation at which {main.label} reached each level, and what it had cost.",
+        f"First evaluation at which {main.label} reached each level, and the cost until then.",
         (
             Column("level", main.label, main.unit, levels),
             Column("time_s", "simulated time", "time", times),

@@ -1,4 +1,4 @@
-"""The life of a sample of clients: when they were online, what they worked on, and how charged they were."""
+"""A sample of clients over time: when they were online, their dispatches, and the charge of their batteries."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def timeline(run: Run) -> Figure:
 
 
 def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """What the rows can be sorted by, one value per client: contribution, lateness, and speed in its own work."""
+    """Values per client by which the rows can be sorted: updates, lost dispatches, and seconds per local step."""
     codes = outcome_codes(table)
     clients = table["client_id"].to_numpy()
 
@@ -135,7 +135,7 @@ def _battery(run: Run) -> Energy | None:
 
 
 def _charges(rows: pd.DataFrame, energy: Energy, clients: int) -> dict[str, list[float]]:
-    """Charge as a share of the capacity before and after each dispatch, replayed from what the dispatches used."""
+    """Charge as a share of the capacity before and after each dispatch, replayed from the energy of the dispatches."""
     batteries = Batteries(energy, clients)
     capacity_j = energy.battery_j or 1.0
     before, after = [], []

@@ -44,7 +44,7 @@ OBJECTIVE_METRICS = tuple(
     METRICS[name]
     for name in ("objective_loss", "gradient_norm_squared", "personal_gradient_norm_squared")
 )
-"""What training minimizes; see :class:`fedsim.learning.objective.Objective`."""
+"""Metrics of the training objective; see :class:`fedsim.learning.objective.Objective`."""
 
 
 def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
@@ -71,7 +71,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
                     else "quantities, not of classes"
                 ),
                 where="evaluation.metrics",
-                hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} without being asked",
+                hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} anyway",
             )
     by_column: dict[str, Metric] = {}
     for metric in (*defaults, *others):
@@ -85,10 +85,10 @@ def definitions(
     """The metrics that a run may measure, by name.
 
     Args:
-        task: what is learned.
-        evaluation: what the scenario asks for.
-        metrics: measured on test samples besides those of every run.
-        personal: whether the method gives clients models of their own.
+        task: the task.
+        evaluation: the scenario's evaluation section.
+        metrics: metrics on test samples in addition to those of every run.
+        personal: whether the method gives clients personal models.
     """
     if isinstance(task, AnalyticTask):
         return {definition.name: definition for definition in QUADRATIC_METRICS}

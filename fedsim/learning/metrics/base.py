@@ -33,7 +33,7 @@ class Predictions:
             empty for a regression.
         outputs: outputs of the model (logits for classifiers), (n, width) on the CPU; None unless a metric
             :attr:`Metric.needs_outputs`.
-        labels: labels of the samples, (n,) int64 or, for a regression, float32 on the CPU; None likewise.
+        labels: labels of the samples, (n,) int64 (float32 for a regression) on the CPU; None in the same case.
     """
 
     loss: float

@@ -64,7 +64,7 @@ def test_other_weights_are_a_caution_if_clients_hold_unequal_numbers_of_samples(
 def test_other_data_are_told_of() -> None:
     (caution,) = cautions(of(run("fedavg", task=data("digits")), run("mifa", task=data("cifar10"))))
     assert caution == (
-        "Variants learn different data: task.dataset.name is digits for fedavg; cifar10 for mifa."
+        "Variants learn from different data: task.dataset.name is digits for fedavg; cifar10 for mifa."
     )
     # Also where nothing else differs.
     assert cautions(of(run("fedavg", task=data("digits")), run("fedavg", task=data("cifar10"))))
