@@ -15,6 +15,9 @@ from fedsim.cli import cli
         ("fedsim run quick", "plain,quickstart"),
         ("fedsim run mine", "file,mine"),
         ("fedsim init -t own-da", "plain,own-data"),
+        ("fedsim calibrate log.csv --scenario quick", "plain,quickstart"),
+        ("fedsim traces inspect builtin:phones_w", "plain,builtin:phones_week"),
+        ("fedsim traces inspect builtin : phones_w", "plain,phones_week"),
     ],
 )
 def test_the_shell_completes_names(words: str, expected: str) -> None:
