@@ -82,7 +82,7 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
         raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
-# -- what is drawn ---------------------------------------------------------------------------------------------------
+# -- panels ----------------------------------------------------------------------------------------------------------
 
 
 def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:

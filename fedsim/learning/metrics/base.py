@@ -51,7 +51,7 @@ class Predictions:
 class Metric(Component, ABC):
     """A metric of a model on the shared test samples.
 
-    Direction and unit of the metrics in :data:`fedsim.metrics.METRICS` are defined there alone; others declare them.
+    Direction and unit of the metrics in :data:`fedsim.metrics.METRICS` are defined only there; others declare them.
 
     Attributes:
         higher_is_better: whether larger values are better.

@@ -20,7 +20,7 @@ class RateSchedule(Component, ABC):
 
 
 class CountingSchedule(RateSchedule):
-    """A function of t alone, which is in rounds or seconds, as the parameter ``by`` says."""
+    """A function of t only, in rounds or seconds according to the parameter ``by``."""
 
     def factor(self, round_number: int, time_s: float) -> float:
         """:meth:`factor_at` the round or the time."""
