@@ -1,4 +1,4 @@
-"""Arrival groups of FedCompass on drawn step times, beside the table of its card (section 9.4). Timing only.
+"""Arrival groups of FedCompass on drawn step times, compared with the table of its card (section 9.4). Timing only.
 
 python benchmarks/fedcompass_groups.py [--seeds 20]
 """

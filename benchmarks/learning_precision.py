@@ -1,4 +1,4 @@
-"""bfloat16 products on a CPU beside float32: processor time per round, and accuracy over seeds.
+"""bfloat16 products on a CPU compared with float32: processor time per round, and accuracy over seeds.
 
     python -m benchmarks.learning_precision [--models cnn mlp] [--seeds 3] [--rounds 25]
 

@@ -3,7 +3,7 @@
     python -m benchmarks.papers run [--long] [--jobs N]     # resumable; one seed of every sweep, then the next seed
     python -m benchmarks.papers tables                      # no runs: only the tables, from finished runs
 
-A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``. Every number in it comes from a run folder, so that
+A table is between ``<!-- table NAME -->`` and ``<!-- end -->``. Every number in it comes from a run folder, so that
 text and data cannot drift apart; the sentences around it are written by hand. Tables of sweeps without any finished run
 stay as they are.
 """

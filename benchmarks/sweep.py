@@ -1,4 +1,4 @@
-"""A sweep of 30 short runs on N processes: its wall time beside the sum of its runs' times divided by N.
+"""A sweep of 30 short runs on N processes: its wall time compared with the sum of its runs' times divided by N.
 
     python -m benchmarks.sweep [--jobs 2] [--runs 30] [--rounds 48]
 

@@ -1,4 +1,4 @@
-"""Cost of the Flower bridge per message, beside the app's own work.
+"""Cost of the Flower bridge per message, compared with the app's own work.
 
 Usage: python -m benchmarks.flower.cost [--nodes 1000] [--cohort 50] [--rounds 20] [--megabytes 1]
 

@@ -1,4 +1,4 @@
-"""Makes ``import torchvision`` possible beside torch's CPU build; nothing of it is used here."""
+"""Lets ``import torchvision`` succeed with torch's CPU build; none of it is used here."""
 
 from __future__ import annotations
 

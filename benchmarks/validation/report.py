@@ -330,7 +330,7 @@ def write_report() -> int:
 
 
 def replace_marked(page: Path, marks: tuple[str, str], text: str) -> None:
-    """Replace what stands between two marks of a page."""
+    """Replace the text between two marks of a page."""
     begin, end = marks
     before, _, rest = page.read_text().partition(begin)
     page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")

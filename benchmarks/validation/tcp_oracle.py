@@ -123,7 +123,7 @@ def _grid() -> Iterator[Case]:
                         round(2 * total / flows * (i + 0.5) / flows) for i in range(flows)
                     )
                     yield Case("shared", congestion, rate, same, mixed, together)
-                    # One short transfer beside long ones, which have the link to themselves for two seconds.
+                    # One short transfer next to long ones, which have the link to themselves for two seconds.
                     short = (*equal[:-1], 200_000)
                     yield Case("shared", congestion, rate, same, short, apart)
                     unequal = tuple(rtt * (0.25 + 1.5 * i / (flows - 1)) for i in range(flows))
