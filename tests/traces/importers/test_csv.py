@@ -10,14 +10,9 @@ import pytest
 from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.traces.importers import import_bundle
-from tests.traces.helpers import import_, intervals, refused
+from tests.traces.helpers import import_, intervals, put, refused
 
 US = 1_000_000
-
-
-def put(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 UNITS: dict[str, Any] = {

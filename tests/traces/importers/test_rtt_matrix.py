@@ -14,18 +14,13 @@ import pytest
 from pydantic import ValidationError
 
 from fedsim.catalog import CATALOG
-from tests.traces.helpers import import_, refused
+from tests.traces.helpers import import_, put, refused
 
 
 def pairs(bundle: Any) -> dict[tuple[str, str], float]:
     return {
         (row["src"], row["dst"]): row["rtt_s"] for row in bundle.tables["rtt_matrix"].to_pylist()
     }
-
-
-def put(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 def test_rtt_units_must_be_said(tmp_path: Path) -> None:
