@@ -79,7 +79,7 @@ def scenario_page() -> str:
         if section == "evaluation":
             lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]
-    for name, task in sorted(CATALOG.kinds["task"].registry().items()):
+    for name, task in sorted(CATALOG.parts("task").items()):
         params = task.Params
         tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(params)}\n", *_table(params)]
     tasks += _parts("dataset", "partition", "model")
@@ -109,7 +109,7 @@ def methods_page() -> str:
         "`fedsim methods show NAME` prints the same.\n",
     ]
     lines += _weights_table()
-    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+    for name, method in sorted(CATALOG.parts("method").items()):
         described = describe(name)
         lines += [
             f"## {described['title']}\n",
@@ -157,7 +157,7 @@ def papers_page() -> str:
 def _weights_table() -> list[str]:
     """Default weights of clients' updates, by method."""
     names: dict[str, list[str]] = {}
-    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+    for name, method in sorted(CATALOG.parts("method").items()):
         field = method.Params.model_fields.get("weights")
         names.setdefault("always equal" if field is None else str(field.default), []).append(
             f"`{name}`"
@@ -237,7 +237,7 @@ def _parts(*kinds: str) -> list[str]:
     lines: list[str] = []
     for kind in kinds:
         lines.append(f"### {KINDS[kind]}\n")
-        for name, component in sorted(CATALOG.kinds[kind].registry().items()):
+        for name, component in sorted(CATALOG.parts(kind).items()):
             lines += [f"#### `{name}`\n", f"{_prose(component)}\n", *_table(component.Params)]
     return lines
 

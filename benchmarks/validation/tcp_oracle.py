@@ -46,7 +46,7 @@ MARKS = "<!-- transfers -->", "<!-- end of transfers -->"
 PACKET_BYTES = 1500
 LONGEST_S = 60.0
 RELAY_BPS = (
-    120e6  # well below what the relay carries; concurrent repetitions stay below it in total
+    120e6  # well below the capacity of the relay; concurrent repetitions stay below it in total
 )
 REPETITIONS = 24
 TRIES = 4
@@ -56,15 +56,15 @@ LATE_S, LATE_SHARE = 0.002, 0.005
 
 @dataclass(frozen=True)
 class Case:
-    """Uploads that start together, on links of their own or through the server's link.
+    """Uploads that start together, on separate links or through the server's link.
 
     Attributes:
         series: single, loss or shared.
         congestion: reno or cubic.
-        rate_bps: of each client's link, or of the server's if it is shared.
+        rate_bps: rate of each client's link, or of the server's if it is shared.
         rtt_s: base round-trip time of each flow.
-        size_bytes: of each flow.
-        start_s: when each flow starts.
+        size_bytes: size of each flow.
+        start_s: start of each flow.
         loss: share of packets lost, each way.
     """
 
@@ -123,7 +123,7 @@ def _grid() -> Iterator[Case]:
                         round(2 * total / flows * (i + 0.5) / flows) for i in range(flows)
                     )
                     yield Case("shared", congestion, rate, same, mixed, together)
-                    # One short transfer beside long ones, which have the link to themselves for two seconds.
+                    # One short transfer next to long ones, which have the link to themselves for two seconds.
                     short = (*equal[:-1], 200_000)
                     yield Case("shared", congestion, rate, same, short, apart)
                     unequal = tuple(rtt * (0.25 + 1.5 * i / (flows - 1)) for i in range(flows))
@@ -199,7 +199,7 @@ def measure(case: Case) -> list[list[float]]:
 
 
 def _undisturbed(make: Callable[[], Net], case: Case) -> list[float]:
-    """The durations of the flows, tried again if the host kept the relay from its work; of several tries the best."""
+    """The durations of the flows, repeated if the host delayed the relay; the best of several attempts counts."""
     best: tuple[float, list[float]] = (float("inf"), [])
     for _ in range(TRIES):
         net = make()
@@ -216,7 +216,7 @@ def _undisturbed(make: Callable[[], Net], case: Case) -> list[float]:
 def _transfers(net: Net, case: Case) -> list[float]:
     """Upload all flows at once; returns their durations."""
     count = len(case.size_bytes)
-    # The number of the flow, then zeros: one write, so that no segment is short but the last.
+    # The number of the flow, then zeros: one write, so that only the last segment is short.
     payloads = [
         flow.to_bytes(4, "big") + bytes(size - 4) for flow, size in enumerate(case.size_bytes)
     ]

@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
-from fedsim.traces.importers import import_bundle, registry
-from tests.traces.helpers import import_, intervals, refused
+from fedsim.traces.importers import import_bundle
+from tests.traces.helpers import import_, intervals, put, refused
 
 US = 1_000_000
-
-
-def put(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 UNITS: dict[str, Any] = {
@@ -226,6 +222,6 @@ def test_bad_timestamps_are_named(
 @pytest.mark.parametrize("options", [{"time_zone": "Mars/Olympus"}, {"epoch": "yesterday"}])
 def test_bad_time_zones_and_epochs(tmp_path: Path, options: dict[str, Any]) -> None:
     put(tmp_path / "a.csv", TIMESTAMPS)
-    importer = registry()["csv"]
+    importer = CATALOG.parts("importer")["csv"]
     with pytest.raises(UserError, match=next(iter(options.values()))):
         import_bundle(importer, [tmp_path / "a.csv"], importer.Params(**options))
