@@ -231,15 +231,15 @@ class _Transfer:
 
     def _mean_s(self, segment_s: float, least_s: float) -> float:
         """Mean time per segment that takes ``segment_s`` on average as the window varies, but at least ``least_s``."""
-        terms = _squared_window(self._beta)
-        inverse = sum(weight * math.sqrt(math.pi * rate) for weight, rate in terms)
+        inverse, terms = _squared_window(self._beta)
         bound = (segment_s / (least_s * inverse)) ** 2
-        longer = sum(
-            weight * math.sqrt(math.pi * rate) * math.erf(math.sqrt(rate * bound))
-            for weight, rate in terms
-        )
-        at_least = sum(weight * math.exp(-rate * bound) for weight, rate in terms)
-        return segment_s * longer / inverse + least_s * at_least
+        if bound > _NEVER_FULL:
+            return segment_s
+        mean_s = 0.0
+        for weight, rate in terms:
+            longer = math.sqrt(math.pi * rate) * math.erf(math.sqrt(rate * bound)) / inverse
+            mean_s += weight * (segment_s * longer + least_s * math.exp(-rate * bound))
+        return mean_s
 
     def _windows(self, segments: float) -> Iterator[float]:
         """The windows of slow start."""
@@ -298,15 +298,22 @@ def _more_losses(mean: float) -> Iterator[float]:
         exactly *= mean / count
 
 
+_NEVER_FULL = 40.0
+"""Scaled square of the window that fills a link, beyond which it is never reached."""
+
+
 @functools.lru_cache
-def _squared_window(beta: float) -> tuple[tuple[float, float], ...]:
-    """Weights and rates of the exponentials whose sum is the density of ``sum_i beta^(2 i) E_i``, E_i of mean 1."""
+def _squared_window(beta: float) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """The distribution of ``U = sum_i beta^(2 i) E_i``, E_i exponential of mean 1: the mean of 1 / sqrt(U), and the
+    weights and rates of the exponentials that add up to the density.
+    """
     shrink = beta**2
 
     def weight(term: int) -> float:
         return 1 / math.prod(1 - shrink ** (other - term) for other in range(60) if other != term)
 
-    return tuple((weight(term), shrink**-term) for term in range(12))
+    terms = tuple((weight(term), shrink**-term) for term in range(9))
+    return sum(weight * math.sqrt(math.pi * rate) for weight, rate in terms), terms
 
 
 def steady_segments_per_s(congestion: str, rtt_s: float, loss: float) -> float:
