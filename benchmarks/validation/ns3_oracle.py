@@ -40,9 +40,9 @@ LIBRARIES = "core", "network", "internet", "point-to-point", "applications", "tr
 
 _CONDITIONS = """\
 Errors are predicted over measured time, minus one. Written by `python -m benchmarks.validation.ns3_oracle table` from
-`ns3_measured.jsonl`: ns-3 {version}, `TcpLinuxReno` and `TcpCubic`, initial window of 10 segments, SACK, PRR, delayed
-acknowledgments (2 segments, 40 ms), least timeout 0.2 s, a point-to-point link whose queue holds one bandwidth-delay
-product and at least 32 packets; with loss, the mean over {seeds} seeds.
+`ns3_measured.jsonl`: ns-3 {version}, `TcpLinuxReno` and `TcpCubic`, initial window of 10 segments, SACK, PRR, one
+acknowledgment per segment, least timeout 0.2 s, a point-to-point link whose queue holds one bandwidth-delay product and
+at least 32 packets; with loss, the mean over at least {seeds} seeds.
 
 What differs from Linux: `TcpCubic` of this version has no Reno-friendly region (RFC 9438, section 4.3); with loss it
 is slower than Linux and the model where that region applies, by factors at short round trips. There is no RACK-TLP
@@ -90,7 +90,9 @@ def run_missing() -> None:
             packets = math.ceil(case.buffer_bytes / PACKET_BYTES)
             line = f"{case.congestion} {case.rate_bps:.0f} {case.rtt_s[0]} {case.size_bytes[0]} {case.loss}"
             print(
-                f"{line} {packets} 1 {SEEDS if case.loss else 1}", file=simulator.stdin, flush=True
+                f"{line} {packets} 1 {max(SEEDS, case.repetitions()) if case.loss else 1}",
+                file=simulator.stdin,
+                flush=True,
             )
             seconds = [[float(word)] for word in simulator.stdout.readline().split()]
             row = {"case": asdict(case), "seconds": seconds, "ns3": version()}

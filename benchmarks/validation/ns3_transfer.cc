@@ -86,8 +86,8 @@ main()
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(SEGMENT_BYTES));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
     Config::SetDefault("ns3::TcpSocket::ConnTimeout", TimeValue(Seconds(1)));
-    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(2));
-    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", TimeValue(MilliSeconds(40)));
+    // Windows grow per acknowledgment here and per acknowledged segment in Linux.
+    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(1));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 25));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 25));
     Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(true));

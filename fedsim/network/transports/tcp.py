@@ -8,10 +8,11 @@ seconds on the link, initial window w0, and N segments in total:
   A transfer that is never limited by the window thus takes ``N s + sum_k max(0, R - w0 2^k s)`` plus one latency
   (Kurose and Ross, *Computer Networking*, section 3.7, latency with static windows).
 - **The first loss** at rate p comes after a geometric number d of segments (Cardwell, Savage and Anderson, *Modeling
-  TCP latency*, INFOCOM 2000, section 2.3); a transfer has one with probability ``P = 1 - (1 - p)^N``. By the time that
-  the sender notices, the window is ``w0 + d``, as each acknowledged segment adds one, but cubic leaves slow start when
-  the link is full (HyStart, RFC 9406), reno when the queue in front of it is full. The duration is the mean over the
-  distribution of d; the course is that of the largest of its quantiles, or of no loss, that takes no longer than the
+  TCP latency*, INFOCOM 2000, initial slow start); a transfer has one with probability ``P = 1 - (1 - p)^N``. By the
+  time that the sender notices, each acknowledged segment has added one to the window, which is thus ``w0 + d``. But
+  cubic leaves slow start when the link is full (HyStart, RFC 9406), and reno with half the window that overflows the
+  queue in front of it; from there on, the window grows by its congestion control. The duration is the mean over the
+  distribution of d; the course is the slowest of those of its quantiles and of no loss that takes no longer than the
   mean, and the difference is added as a pause.
 - **Queues** of shared links make a round longer by up to ``buffer`` R, and by all of it while other transfers fill the
   queue.
