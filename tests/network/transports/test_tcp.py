@@ -148,18 +148,21 @@ def test_a_link_as_fast_as_the_law_is_not_always_full(
     assert 8000 / course.stages[-1][1] == pytest.approx(expected_s, rel=0.01)
 
 
-def test_more_bytes_loss_or_latency_never_make_a_transfer_shorter() -> None:
+@pytest.mark.parametrize("window", [None, 30_000])
+def test_more_bytes_loss_or_latency_never_make_a_transfer_shorter(window: int | None) -> None:
     rng = np.random.default_rng(1)
 
     def seconds(control: str, bps: float, size_bytes: float, loss: float, rtt_s: float) -> float:
         connection = Connection(round(rtt_s * 1e9), bps, bps, loss, loss)
-        return tcp(congestion=control).course(int(size_bytes), connection).alone_s(bps)
+        transport = tcp(congestion=control, window=window)
+        return transport.course(int(size_bytes), connection).alone_s(bps)
 
-    for control in ("cubic", "reno") * 30:
+    for control in ("cubic", "reno") * 15:
         bps, size_bytes = 10 ** rng.uniform(5.5, 9), 10 ** rng.uniform(3.5, 7.7)
         loss, rtt_s = 10 ** rng.uniform(-4.5, -1.3), 10 ** rng.uniform(-3, -0.5)
         more = 1 + 10 ** rng.uniform(-3, 0)
         least = seconds(control, bps, size_bytes, loss, rtt_s) * (1 - 1e-9)
+        assert seconds(control, bps, size_bytes, 0.0, rtt_s) <= least
         assert seconds(control, bps, size_bytes * more, loss, rtt_s) >= least
         assert seconds(control, bps, size_bytes, loss * more, rtt_s) >= least
         assert seconds(control, bps, size_bytes, loss, rtt_s * more) >= least
