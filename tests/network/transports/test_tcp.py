@@ -148,6 +148,25 @@ def test_a_link_as_fast_as_the_law_is_not_always_full(
     assert 8000 / course.stages[-1][1] == pytest.approx(expected_s, rel=0.01)
 
 
+def test_the_mean_of_transfers_whose_segments_are_lost_at_random() -> None:
+    """1000 segments over reno, 1 % of them lost, on a fast link: segment after segment, in round trips."""
+    rng = np.random.default_rng(1)
+    durations = []
+    for first in rng.geometric(0.01, size=400):
+        window = 10.0 + first
+        sent = first + window
+        rounds = math.ceil(math.log2(min(sent, 1000) / 10 + 1))
+        window /= 2
+        lost = rng.random(1000) < 0.01
+        for segment in range(int(min(sent, 1000)), 1000):
+            rounds += 1 / window
+            window = window / 2 if lost[segment] else window + 1 / window
+        durations.append(rounds)
+    lossy = Connection(rtt_ns=100 * MS, rate_bps=1e12, back_bps=1e12, loss=0.01)
+    course = tcp(congestion="reno", connection="reuse").course(1_000_000, lossy)
+    assert course.alone_s(1e12) == pytest.approx(0.1 * np.mean(durations), rel=0.03)
+
+
 @pytest.mark.parametrize("window", [None, 30_000])
 def test_more_bytes_loss_or_latency_never_make_a_transfer_shorter(window: int | None) -> None:
     rng = np.random.default_rng(1)
