@@ -204,7 +204,7 @@ class _Transfer:
             return self.course(slow_start, ((0.0, self._link),), round(late_s * NS_PER_S))
         least_s = max(1 / self._link, round_s / self._largest)
         segment_s = 1 / self._link
-        stages = []
+        stages: list[tuple[float, float]] = []
         epochs = self._epochs(window, min(pipe * (1 + buffer), self._largest))
         for more, segment_s in zip(_more_losses(rest * loss), epochs, strict=False):
             # The window at the first loss is known; later ones vary.
