@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.validation.netns import Link, Net, inside, tcp_socket, unavailable
+from benchmarks.validation.page import replace_table
 from benchmarks.validation.relay import raise_priority
 from fedsim.components import Parameters
 from fedsim.network.base import Direction
@@ -42,7 +43,6 @@ from fedsim.units import NEVER, to_ns
 HERE = Path(__file__).parent
 MEASURED = HERE / "tcp_measured.jsonl"
 TABLE = HERE / "tcp_oracle.md"
-PAGE = HERE.parent.parent / "docs" / "validation.md"
 MARK = "transfers"
 HELD_OUT = "held out, "
 """Before the names of series with parameters between those of the grid, which nothing in the model was chosen on."""
@@ -70,15 +70,15 @@ HYSTART_S = 0.004, 0.016
 
 @dataclass(frozen=True)
 class Case:
-    """Uploads that start together, on links of their own or through the server's link.
+    """Uploads that start together, on separate links or through the server's link.
 
     Attributes:
         series: single, loss, shared or unequal; or one of them held out.
         congestion: reno or cubic.
-        rate_bps: of each client's link, or of the server's if it is shared.
+        rate_bps: rate of each client's link, or of the server's if it is shared.
         rtt_s: base round-trip time of each flow.
-        size_bytes: of each flow.
-        start_s: when each flow starts.
+        size_bytes: size of each flow.
+        start_s: start of each flow.
         loss: share of packets lost, each way.
     """
 
@@ -163,7 +163,7 @@ def _grid() -> Iterator[Case]:
                         round(2 * total / flows * (i + 0.5) / flows) for i in range(flows)
                     )
                     yield Case("shared", congestion, rate, same, mixed, together)
-                    # One short transfer beside long ones, which have the link to themselves for two seconds.
+                    # One short transfer next to long ones, which have the link to themselves for two seconds.
                     short = (*equal[:-1], 200_000)
                     yield Case("shared", congestion, rate, same, short, apart)
                     unequal = tuple(rtt * (0.25 + 1.5 * i / (flows - 1)) for i in range(flows))
@@ -240,7 +240,7 @@ def measure(case: Case) -> list[list[float]]:
 
 
 def _undisturbed(make: Callable[[], Net], case: Case) -> list[float]:
-    """The durations of the flows, tried again if the host kept the relay from its work; of several tries the best."""
+    """The durations of the flows, repeated if the host delayed the relay; the best of several attempts counts."""
     best: tuple[float, list[float]] = (float("inf"), [])
     hystart_s = min(max(min(case.rtt_s) / 8, HYSTART_S[0]), HYSTART_S[1])
     for _ in range(TRIES):
@@ -258,7 +258,7 @@ def _undisturbed(make: Callable[[], Net], case: Case) -> list[float]:
 def _transfers(net: Net, case: Case) -> list[float]:
     """Upload all flows at once; returns their durations."""
     count = len(case.size_bytes)
-    # The number of the flow, then zeros: one write, so that no segment is short but the last.
+    # The number of the flow, then zeros: one write, so that only the last segment is short.
     payloads = [
         flow.to_bytes(4, "big") + bytes(size - 4) for flow, size in enumerate(case.size_bytes)
     ]
@@ -433,9 +433,7 @@ def write(text: str, path: Path, mark: str) -> None:
     """Write the page, and its summary into the documentation."""
     path.write_text(text)
     summary = text.partition("## Summary\n")[2].partition("## Cases")[0].strip()
-    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
-    before, _, rest = PAGE.read_text().partition(begin)
-    PAGE.write_text(f"{before}{begin}\n\n{summary}\n\n{end}{rest.partition(end)[2]}")
+    replace_table(mark, summary)
     print(summary)
 
 
