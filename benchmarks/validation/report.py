@@ -16,12 +16,11 @@ import numpy as np
 
 from benchmarks.validation.configurations import load
 from benchmarks.validation.deployment import Log, simulate
+from benchmarks.validation.page import DOCS, replace_table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 NUMBERS = HERE / "validation.json"
-DOCS = HERE.parent.parent / "docs"
-PAGE = DOCS / "validation.md"
 FIGURE = DOCS / "images" / "validation.svg"
 GOALS = {"alone": 0.01, "shared": 0.03, "training": 0.05}
 LINKS = {
@@ -29,7 +28,6 @@ LINKS = {
     "shared": "Links shared",
     "training": "Torch under CPU quotas, calibrated on the first fifth",
 }
-MARKS = "<!-- results -->", "<!-- end of results -->"
 RANKED_BY = 20
 """Configurations are ranked by the time until this many updates have arrived."""
 Work = dict[tuple[int, int], dict[str, Any]]
@@ -324,16 +322,9 @@ def write_report() -> int:
     NUMBERS.write_text(json.dumps(rows, indent=1) + "\n")
     draw(comparisons)
     text = results_text(comparisons)
-    replace_marked(PAGE, MARKS, text)
+    replace_table("results", text)
     print(text)
     return 0
-
-
-def replace_marked(page: Path, marks: tuple[str, str], text: str) -> None:
-    """Replace the text between two marks of a page."""
-    begin, end = marks
-    before, _, rest = page.read_text().partition(begin)
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
 
 
 __all__ = [
@@ -342,6 +333,5 @@ __all__ = [
     "collect",
     "compare",
     "kendall_tau",
-    "replace_marked",
     "write_report",
 ]

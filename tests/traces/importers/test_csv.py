@@ -86,7 +86,7 @@ def test_rates_in_bits_bytes_and_1024s(tmp_path: Path, unit: str, bps: float) ->
 
 
 def test_profiles_in_a_second_file(tmp_path: Path) -> None:
-    first = put(tmp_path / "a.csv", "device,start,end\na,0,10\nb,0,5\n")
+    first = put(tmp_path / "a.csv", "device,start,end,kind\na,0,10,pc\nb,0,5,\n")
     second = put(
         tmp_path / "p.csv",
         "Device, model ,sample_time,step_time,ram_bytes,down,up,rtt,loss,radio\n"
@@ -99,6 +99,7 @@ def test_profiles_in_a_second_file(tmp_path: Path) -> None:
     bundle = import_("csv", first, second, **units)
     assert bundle.device_ids.to_pylist() == ["a", "b", "c"]
     assert bundle.devices.column("model").to_pylist() == [None, "M1", "M2"]
+    assert bundle.devices.column("kind").to_pylist() == ["pc", None, None]
     assert bundle.manifest.counts["never_available"] == 1
     assert [
         (r["device_id"], r["sample_s"], r["step_fixed_s"], r["ram_bytes"], r["phase"])
