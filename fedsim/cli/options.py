@@ -98,11 +98,15 @@ def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = 
         click.echo(f"{indent}{name:<{width}}  {line}".rstrip())
 
 
-def print_parameters(rows: Iterable[Mapping[str, Any]], title: str = "parameters") -> None:
+def print_parameters(
+    rows: Iterable[Mapping[str, Any]], title: str = "parameters", *, shows_null: bool = True
+) -> None:
     """Print the attributes of :class:`fedsim.scenario.description.Parameter` objects."""
     rows = list(rows)
     click.secho(f"\n{title}" if rows else "\nno parameters", bold=True)
     for row in rows:
         default = row["default"]
-        given = "must be given" if default is None else f"default {default or 'see below'}"
-        click.echo(f"  {row['key']}: {row['kind']}, {given}\n      {row['meaning']}")
+        given = ", must be given" if default is None else f", default {default or 'see below'}"
+        if default == "null" and not shows_null:
+            given = ""
+        click.echo(f"  {row['key']}: {row['kind']}{given}\n      {row['meaning']}")

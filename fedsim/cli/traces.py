@@ -363,7 +363,7 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     click.echo(inspection.cleandoc(importer.__doc__ or "").replace("``", "`"))
-    print_parameters(rows, "parameters (-s KEY=VALUE)")
+    print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
 
 
 @command.command()

@@ -50,7 +50,11 @@ def test_without_a_mistake_it_runs(tmp_path: Path) -> None:
             "return {'delta': delta}",
             "returns dict, not a LocalUpdate",
         ),
-        ('return {"model"', 'return {"modle"', "aggregate: returns no 'model', which clients are"),
+        (
+            'return {"model"',
+            'return {"modle"',
+            "aggregate: returns no 'model', which clients receive",
+        ),
         ('return {"model"', '{"model"', "aggregate: returns NoneType, not the server's tensors"),
         ("def aggregate", "def agregate", "Mine in {folder}/mine.py lacks aggregate"),
     ],

@@ -85,7 +85,7 @@ def test_an_inset_hides_neither_the_curves_nor_its_region() -> None:
     ("region", "message"),
     [
         ("2min:3min", "outside the data\n  the curves go from 0 s to 1 min 40 s"),
-        ("10s:10.5s", "below 1 % of the axis"),
+        ("10s:10.5s", "less than 1 % of the axis"),
         ("10s:90s,1%:2%", "no curve has a value in this region"),
     ],
 )
