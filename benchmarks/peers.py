@@ -53,6 +53,8 @@ BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 CLIENTS, SAMPLES, TEST_SAMPLES, CLASSES = 100, 200, 1000, 10
 TORCH = "torch==2.13.0"
 TIMEOUT_S, ORPHANS_S = 1800.0, 30.0
+REPEATS = 5
+ALONE = 0.9  # share of the CPU that a process has if nothing else runs; it also waits for files
 REFERENCES = ("fedsim", "bare_loop")
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -228,7 +230,7 @@ def measure(
     peer: Peer, python: Path, method: str, model: str, data: Path, folder: Path, cores: int
 ) -> Repeat:
     """A repeat: a process of one round and one of all rounds."""
-    repeat: Repeat = {"load": os.getloadavg()[0]}
+    repeat: Repeat = {}
     for length, rounds in (("short", 1), ("long", ROUNDS[method, model])):
         with tempfile.TemporaryDirectory(prefix=f"{peer.name}-", dir=folder) as name:
             working, report = Path(name), Path(name) / "report.json"
@@ -357,32 +359,44 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
-def page(results: dict[Work, dict[str, list[Repeat]]], cpus: list[int]) -> str:
-    """The tables, with the machine, the versions and the statistic."""
-    clock = "cpu_s" if len(cpus) == 1 else "wall_s"
-    tables, verdicts, versions, counts, loads = [], [], {}, set(), []
+def page(results: dict[Work, dict[str, list[Repeat]]], cpus: int) -> str:
+    """The tables, with the machine, the versions and the statistic, and whether they are to be taken again."""
+    clock = "cpu_s" if cpus == 1 else "wall_s"
+    tables: list[str] = []
+    verdicts: list[str] = []
+    versions: dict[str, str] = {}
+    counts: set[int] = set()
+    shares: list[float] = []
     for work, by_peer in results.items():
         rows: dict[str, Row | str] = {}
         for name, repeats in by_peer.items():
             reasons = [each["reason"] for each in repeats if "reason" in each]
-            rows[name] = reasons[0] if reasons else summarize(repeats, ROUNDS[work], clock)
-            if isinstance(row := rows[name], Row):
-                versions |= row.versions
-                counts.add(row.repeats)
-                loads += [each["load"] for each in repeats]
+            if reasons:
+                rows[name] = reasons[0]
+                continue
+            row = summarize(repeats, ROUNDS[work], clock)
+            rows[name] = row
+            versions |= row.versions
+            counts.add(row.repeats)
+            shares += [each["long"]["cpu_s"] / each["long"]["wall_s"] for each in repeats]
         tables.append(table(rows, TITLES[work], ROUNDS[work]))
         verdicts.append(f"- {verdict(rows, TITLES[work])}")
     if not counts:
         return "\n\n".join(tables)
-    unit = "Processor seconds" if len(cpus) == 1 else "Seconds of the clock"
-    pinned = f"pinned to {len(cpus)} CPU{'s' if len(cpus) > 1 else ''}"
-    repeats = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+    share = statistics.median(shares) / cpus
+    unit = "Processor seconds" if cpus == 1 else "Seconds of the clock"
+    repeats_text = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     named = ", ".join(f"{package} {versions[package]}" for package in sorted(versions))
     head = (
-        f"{unit} of whole processes and all of their children, {pinned}; lowest / median of {repeats} interleaved "
-        f"repeats. {machine()}; load average while measured {min(loads):.1f} to {max(loads):.1f}. {named}."
+        f"{unit} of whole processes with all of their children, pinned to {cpus} CPU{'s' if cpus > 1 else ''}: lowest / median of {repeats_text} interleaved repeats. "
+        f"{machine()}; the runs had {share:.0%} of the CPU (median). {named}."
     )
-    return "\n\n".join([head, *tables, "\n".join(verdicts)])
+    if min(counts) < REPEATS or (cpus == 1 and share < ALONE):
+        head = (
+            f"**Provisional**: other work went on, or there are fewer than {REPEATS} repeats. Differences of a quarter "
+            f"mean little here.\n\n{head}"
+        )
+    return "\n\n".join([head, "\n".join(verdicts), *tables])
 
 
 def write_page(text: str) -> None:
@@ -463,7 +477,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="for environments and results")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--works", nargs="+", choices=works, default=works, metavar="METHOD-MODEL")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument(
         "--cpus", nargs="+", type=int, default=[0], help="numbers of the CPUs to be used"
     )
@@ -483,7 +497,7 @@ def main() -> None:
     complete = measure_missing(
         peers, chosen, folder, options.repeats, len(options.cpus), options.seconds
     )
-    text = page(collect(peers, chosen, folder, options.repeats), options.cpus)
+    text = page(collect(peers, chosen, folder, options.repeats), len(options.cpus))
     print(f"\n{text}")
     if not complete:
         print("\nNot all was measured; the same command goes on.")

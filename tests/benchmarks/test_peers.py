@@ -14,7 +14,6 @@ from benchmarks import peers
 def repeat(short_s: float, long_s: float, **report: object) -> peers.Repeat:
     work = {"parameters": 10, "accuracy": 0.5, "versions": {"a": "1"}} | report
     return {
-        "load": 1.0,
         "short": {"cpu_s": short_s, "wall_s": 9.0, "steps": 100} | work,
         "long": {"cpu_s": long_s, "wall_s": 99.0, "steps": 1100} | work,
     }
@@ -52,6 +51,22 @@ def test_different_work_is_said() -> None:
         "fedlab": peers.summarize([repeat(1.0, 4.0, parameters=11)], 11, "cpu_s"),
     }
     assert "not the same work" in peers.verdict(rows, "T")
+
+
+@pytest.mark.parametrize(("repeats", "wall_s"), [(5, 100.0), (4, 2.0)])
+def test_a_table_of_few_or_disturbed_repeats_is_provisional(repeats: int, wall_s: float) -> None:
+    def head(repeats: int, wall_s: float) -> str:
+        one = repeat(1.0, 2.0)
+        one["long"]["wall_s"] = wall_s
+        return peers.page({("fedavg", "cnn"): {"fedsim": [one] * repeats}}, 1)
+
+    assert head(repeats, wall_s).startswith("**Provisional**")
+    assert head(5, 2.0).startswith("Processor seconds")
+
+
+def test_the_documentation_has_the_markers_of_the_tables() -> None:
+    text = peers.PAGE.read_text(encoding="utf-8")
+    assert 0 < text.index(peers.BEGIN) < text.index(peers.END)
 
 
 def test_time_of_descendants_that_outlive_their_parents_counts(tmp_path: Path) -> None:
