@@ -242,7 +242,7 @@ def measure(
             except subprocess.TimeoutExpired:
                 return {"reason": f"took longer than {TIMEOUT_S:g} s"}
             if not report.exists():
-                return {"reason": last_line(text)}
+                return {"reason": f"failed: {last_line(text)}"}
             repeat[length] = seconds | json.loads(report.read_text(encoding="utf-8"))
     return repeat
 
@@ -317,9 +317,7 @@ def table(rows: dict[str, Row | str], title: str, rounds: int) -> str:
             f"{pair(row.run_s, 1)} | {row.accuracy:.3f} |"
         )
     lines += [
-        f"| {titles[name]} | not run: {row} | | | | |"
-        for name, row in rows.items()
-        if isinstance(row, str)
+        f"| {titles[name]} | {row} | | | | |" for name, row in rows.items() if isinstance(row, str)
     ]
     return "\n".join(lines)
 
@@ -370,26 +368,26 @@ def page(results: dict[Work, dict[str, list[Repeat]]], cpus: int) -> str:
     for work, by_peer in results.items():
         rows: dict[str, Row | str] = {}
         for name, repeats in by_peer.items():
+            counts.add(len(repeats))
             reasons = [each["reason"] for each in repeats if "reason" in each]
-            if reasons:
-                rows[name] = reasons[0]
+            if reasons or not repeats:
+                rows[name] = reasons[0] if reasons else "not measured yet"
                 continue
             row = summarize(repeats, ROUNDS[work], clock)
             rows[name] = row
             versions |= row.versions
-            counts.add(row.repeats)
             shares += [each["long"]["cpu_s"] / each["long"]["wall_s"] for each in repeats]
         tables.append(table(rows, TITLES[work], ROUNDS[work]))
         verdicts.append(f"- {verdict(rows, TITLES[work])}")
-    if not counts:
+    if not shares:
         return "\n\n".join(tables)
     share = statistics.median(shares) / cpus
     unit = "Processor seconds" if cpus == 1 else "Seconds of the clock"
     repeats_text = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     named = ", ".join(f"{package} {versions[package]}" for package in sorted(versions))
     head = (
-        f"{unit} of whole processes with all of their children, pinned to {cpus} CPU{'s' if cpus > 1 else ''}: lowest / median of {repeats_text} interleaved repeats. "
-        f"{machine()}; the runs had {share:.0%} of the CPU (median). {named}."
+        f"{unit} of whole processes with all of their children, pinned to {cpus} CPU{'s' if cpus > 1 else ''}: lowest / "
+        f"median of {repeats_text} interleaved repeats. {machine()}; the runs had {share:.0%} of the CPU (median). {named}."
     )
     if min(counts) < REPEATS or (cpus == 1 and share < ALONE):
         head = (
@@ -452,19 +450,19 @@ def result_path(folder: Path, work: Work, peer: Peer, repeat: int) -> Path:
     return folder / "results" / f"{'-'.join(work)}-{peer.name}-{repeat}.json"
 
 
-def collect(
-    peers: list[Peer], works: list[Work], folder: Path, repeats: int
-) -> dict[Work, dict[str, list[Repeat]]]:
-    """The measured repeats by work and peer; what has none is left out."""
+def collect(folder: Path, repeats: int) -> dict[Work, dict[str, list[Repeat]]]:
+    """The measured repeats by work and peer; a work of which nothing is measured is left out."""
     results: dict[Work, dict[str, list[Repeat]]] = {}
-    for work in works:
-        for peer in peers:
-            paths = [result_path(folder, work, peer, repeat) for repeat in range(repeats)]
-            measured = [
-                json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()
-            ]
-            if measured:
-                results.setdefault(work, {})[peer.name] = measured
+    for work in ROUNDS:
+        by_peer: dict[str, list[Repeat]] = {}
+        for peer in PEERS:
+            if work[0] in peer.methods:
+                paths = [result_path(folder, work, peer, repeat) for repeat in range(repeats)]
+                by_peer[peer.name] = [
+                    json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()
+                ]
+        if any(by_peer.values()):
+            results[work] = by_peer
     return results
 
 
@@ -497,7 +495,7 @@ def main() -> None:
     complete = measure_missing(
         peers, chosen, folder, options.repeats, len(options.cpus), options.seconds
     )
-    text = page(collect(peers, chosen, folder, options.repeats), len(options.cpus))
+    text = page(collect(folder, options.repeats), len(options.cpus))
     print(f"\n{text}")
     if not complete:
         print("\nNot all was measured; the same command goes on.")
