@@ -23,7 +23,7 @@ is that of the run of all rounds less that of the run of one round, over the rou
 round less a round. With one CPU, processor seconds are compared; with more, seconds of the clock, and each simulator
 may use the CPUs in the way it has for that. What cannot be installed or run stands in the table with the reason.
 
-Every repeat is a file in DIR/results; those that exist are not measured again.
+Every repeat is a file in DIR/results. Those that exist are not measured again; delete what is to be repeated.
 """
 
 from __future__ import annotations
@@ -386,8 +386,9 @@ def page(results: dict[Work, dict[str, list[Repeat]]], cpus: int) -> str:
     repeats_text = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     named = ", ".join(f"{package} {versions[package]}" for package in sorted(versions))
     head = (
-        f"{unit} of whole processes with all of their children, pinned to {cpus} CPU{'s' if cpus > 1 else ''}: lowest / "
-        f"median of {repeats_text} interleaved repeats. {machine()}; the runs had {share:.0%} of the CPU (median). {named}."
+        f"{unit} of whole processes with all of their children, pinned to {cpus} CPU{'s' if cpus > 1 else ''}: "
+        f"lowest / median of {repeats_text} interleaved repeats. {machine()}; the runs had {share:.0%} of the CPU "
+        f"(median). {named}."
     )
     if min(counts) < REPEATS or (cpus == 1 and share < ALONE):
         head = (
