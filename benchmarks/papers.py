@@ -35,6 +35,7 @@ SMALL = (
     "fedsum/patterns_small",
     "fedlga/drawn_work_small",
     "fedlga/tau_max_small",
+    "fedlga/deadline_small",
     "partial_personalization/steps_small",
     "fedcompass/table1_small",
 )
@@ -566,6 +567,32 @@ def tau_table(results: Results) -> str:
     return markdown(["tau_max", "paper, FedLGA", *labels], rows) + footnote(results)
 
 
+def deadline_table(results: Results) -> str:
+    """Simulated time to 85 and 90 %, and the last accuracy, where partial work results from a deadline."""
+
+    def label(scenario: Scenario) -> str:
+        server = scenario["server"]
+        if server["partial_work"] == "send":
+            return lga_label(scenario)
+        waits = server["schedule"]["deadline"] is None
+        return "FedAvg, waits for all" if waits else "FedAvg, late clients left out"
+
+    rows = []
+    for row in [*LGA_ROWS, "FedAvg, late clients left out", "FedAvg, waits for all"]:
+        runs = results.where(lambda s, row=row: label(s) == row)
+        if runs:
+            rows.append(
+                [
+                    row,
+                    spread([run.first("accuracy", 0.85, "time_s") for run in runs], 4),
+                    spread([run.first("accuracy", 0.9, "time_s") for run in runs], 4),
+                    spread([run.metrics["accuracy"].iloc[-1] for run in runs]),
+                ]
+            )
+    header = ["", "seconds to 85 %", "seconds to 90 %", "accuracy after 2 h"]
+    return markdown(header, rows) + footnote(results) if rows else ""
+
+
 def fashion_table(results: Results) -> str:
     """Fashion-MNIST at the paper's size, by optimizer."""
     rows = []
@@ -990,6 +1017,7 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "fedsum-patterns": ("fedsum/patterns_small", pattern_table),
     "fedlga-drawn-work": ("fedlga/drawn_work_small", lga_table),
     "fedlga-tau-max": ("fedlga/tau_max_small", tau_table),
+    "fedlga-deadline": ("fedlga/deadline_small", deadline_table),
     "fedlga-fashion": ("fedlga/fashion_long", fashion_table),
     "partial-steps": ("partial_personalization/steps_small", steps_table),
 }

@@ -77,7 +77,7 @@ BUNDLED: Mapping[str, tuple[str, ...]] = {
     "fedlga": ("stop={rounds: 12}",),
     "fedsum": ("stop={rounds: 40}",),
     "generalized_fedavg": ("stop={simulated_time: 2d}",),
-    "partial_personalisation": ("stop={rounds: 15}",),
+    "partial_personalization": ("stop={rounds: 15}",),
 }
 
 # How the sweeps of the papers are cut short: by folder, then by the beginning of the file's name.

@@ -29,10 +29,20 @@ def completing(names: Callable[[], Iterable[str]], *, files: bool = False) -> Co
     return complete
 
 
+complete_scenario = completing(bundled.scenarios, files=True)
+
+
+def trace_names() -> list[str]:
+    """The bundled traces, as a shell is to complete them."""
+    # Bash completes what follows a colon as a word of its own.
+    after_colon = os.environ.get("COMP_WORDS", "").split()[-2:-1] == [":"]
+    return [name if after_colon else f"{bundled.PREFIX}{name}" for name in bundled.traces()]
+
+
 scenario_argument = click.argument(
     "scenario",
     type=click.Path(path_type=Path),
-    shell_complete=completing(bundled.scenarios, files=True),
+    shell_complete=complete_scenario,
 )
 """The scenario file; missing files are reported by the loader, with what lies beside them."""
 

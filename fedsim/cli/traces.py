@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim import bundled
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import json_option, user_code_option
+from fedsim.cli.options import completing, json_option, trace_names, user_code_option
 from fedsim.errors import UserError
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
@@ -37,6 +38,11 @@ class _BundlePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(bundled.resolved(value), param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return completing(trace_names, files=True)(ctx, param, incomplete)
 
 
 bundle_type = _BundlePath(path_type=Path)

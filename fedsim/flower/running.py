@@ -162,7 +162,7 @@ def execute(
     folder = RunFolder(output or default_folder(loaded))
     folder.require_free(overwrite)
     with loaded.locating_errors():
-        population, evaluating = _populations(loaded, params)
+        population, evaluating, names = _populations(loaded, params)
     server_app = (
         load_component(app.server.reference, app.server.folder, fl.ServerApp)
         if isinstance(app.server, AppSource)
@@ -228,7 +228,7 @@ def execute(
             writer.finish()
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
-            write_population(Run(folder), population, samples, exchange.now_ns)
+            write_population(Run(folder), population, samples, exchange.now_ns, names=names)
         model = recording.model()
         if model:
             save_model(folder.model, model, {})
@@ -314,8 +314,10 @@ class _UnitOfWork(FedAvg):
         return self._factor
 
 
-def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Population, Population]:
-    """The nodes' devices, with the time of a unit of training and with that of a unit of evaluation."""
+def _populations(
+    loaded: LoadedScenario, params: FlowerParams
+) -> tuple[Population, Population, dict[str, Any]]:
+    """The nodes' devices, with the time of a unit of training and with that of one of evaluation; and their names."""
     scenario = loaded.scenario
     if scenario.devices.availability.params.on_disconnect == "send_partial":
         raise UserError(
@@ -337,7 +339,7 @@ def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Populati
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
     population = world.population(_UnitOfWork(training))
     compute = world.population(_UnitOfWork(evaluating)).compute
-    return population, replace(population, compute=compute)
+    return population, replace(population, compute=compute), world.names()
 
 
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:

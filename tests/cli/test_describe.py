@@ -82,6 +82,11 @@ def mine(tmp_path: Path) -> Path:
         "from fedsim.scheduling.base import CohortParams, Selection\n"
         'class First(Selection):\n    """The first clients."""\n    Params = CohortParams\n'
         "    def draw(self, count):\n        return self.available()[:count].tolist()\n"
+        "from fedsim.scheduling.schedules.sync import Sync, SyncParams\n"
+        "from fedsim.units import Duration, Rate, Size\n"
+        "class SlowParams(SyncParams):\n"
+        "    nap: Duration = 90.0\n    cap: Rate = 2e6\n    packet: Size = 1500\n    most: Size = 2**31\n"
+        'class Slow(Sync):\n    """Slow rounds."""\n    Params = SlowParams\n'
         'def top(outputs, labels):\n    """A share."""\n    return 1.0\n'
     )
     return tmp_path
@@ -97,6 +102,12 @@ def test_a_part_of_the_users_is_described_after_its_file_was_named(
         assert "First (selection)" in printed.out
         assert exit_code("fedsim describe mine.py:top") == 0
         assert "top (metric)" in capsys.readouterr().out
+        assert exit_code("fedsim describe mine.py:Slow") == 0
+        printed = capsys.readouterr()
+    for words in ("pause: duration, default 0s", "nap: duration, default 90s"):
+        assert words in printed.out, "the parameters of SyncParams, and those of the file"
+    for words in ("rate, default 2Mbps", "size, default 1500B", "size, default 2GiB"):
+        assert words in printed.out
 
 
 def test_user_code_can_be_refused(mine: Path) -> None:

@@ -189,6 +189,10 @@ def timing(**sections: Any) -> dict[str, Any]:
         (timing(server={"schedule": {"min_cohort": 2, "min_updates": 0}}), "lets a round begin"),
         (timing(devices={"network": "traced"}), "there is no network_series table to read"),
         (timing(devices={"availability": "trace"}), "there is no availability table to read"),
+        (
+            timing(devices={"availability": "trace", "network": "traced"}),
+            "(?s)no availability table to read.*no network_series table to read",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(scenario: dict[str, Any], message: str) -> None:

@@ -88,6 +88,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             settings=settings,
             points=curves["points"],
             figures=drawn,
+            keys_shown=figures.KEYS_SHOWN,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
             references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
             data=embedded(data),

@@ -127,6 +127,20 @@ def population(run: Run) -> int:
     return max(seen, stated) if isinstance(stated, int) else seen
 
 
+def names_of(run: Run, clients: npt.NDArray[np.int64]) -> list[str] | None:
+    """Names of clients: in the data set, otherwise of their devices; None if the run has none that say more than a
+    number does."""
+    if not run.has_clients:
+        return None
+    table = run.clients.iloc[clients]
+    names = table["name"].fillna(table["device"]).fillna("")
+    if names.str.fullmatch(r"\D?\d*").all():
+        return None
+    # Several clients may be the same device.
+    shared = names.duplicated(keep=False) | (names == "")
+    return list(np.where(shared, (names + " #" + clients.astype(str)).str.strip(), names))
+
+
 def thin(count: int, limit: int = MAX_POINTS, keep: Sequence[int] = ()) -> npt.NDArray[np.int64]:
     """Row numbers of at most about ``limit`` evenly spaced rows, with first, last and ``keep``."""
     if count <= limit:

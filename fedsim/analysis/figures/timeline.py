@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.figures.base import Columns, Figure, columns_of, population, thin
+from fedsim.analysis.figures.base import Columns, Figure, columns_of, names_of, population, thin
 from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
 from fedsim.outcomes import Outcome
@@ -67,6 +67,10 @@ def timeline(run: Run) -> Figure:
     rounds = run.aggregations["time_s"].to_numpy()
     columns = _COLUMNS if battery is None else (*_COLUMNS, *_CHARGE)
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
+    names = names_of(run, chosen)
+    if names is not None:
+        columns = (columns[0], ("name", "name", "text"), *columns[1:])
+        shown = shown.assign(name=np.array(names)[place[rows["client_id"]].to_numpy()])
     shown = shown.round({key: 3 for key, _, _ in columns if key.endswith("_s") or "charge" in key})
     return Figure(
         "timeline",
@@ -75,6 +79,8 @@ def timeline(run: Run) -> Figure:
         {
             "order": place[rows["client_id"]].to_numpy(),
             "clients": chosen,
+            "names": names,
+            "kinds": _kinds(run, chosen),
             "people": _people(table, chosen),
             "presence": _presence(run, place, until),
             "rounds": np.round(
@@ -88,6 +94,14 @@ def timeline(run: Run) -> Figure:
             "until_s": until,
         },
     )
+
+
+def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
+    """Kind of each client's device; None if the trace names fewer than two."""
+    if not run.has_clients:
+        return None
+    kinds = run.clients["kind"].iloc[chosen].fillna("unknown kind")
+    return list(kinds) if kinds.nunique() > 1 else None
 
 
 def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
