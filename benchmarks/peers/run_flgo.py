@@ -77,7 +77,6 @@ runner = flgo.init(
         "no_tqdm": True,
         "log_level": "WARNING",
         "torch_num_threads": CORES,
-        "load_mode": "mem",
     },
     Logger=Quiet,
 )
