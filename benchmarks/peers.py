@@ -383,11 +383,12 @@ def page(results: dict[Work, dict[str, list[Repeat]]], cpus: int) -> str:
         return "\n\n".join(tables)
     share = statistics.median(shares) / cpus
     unit = "Processor seconds" if cpus == 1 else "Seconds of the clock"
-    repeats_text = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+    measured = counts - {0}
+    repeats_text = " to ".join(str(count) for count in sorted({min(measured), max(measured)}))
     named = ", ".join(f"{package} {versions[package]}" for package in sorted(versions))
     head = (
         f"{unit} of whole processes with all of their children, pinned to {cpus} CPU{'s' if cpus > 1 else ''}: "
-        f"lowest / median of {repeats_text} interleaved repeats. {machine()}; the runs had {share:.0%} of the CPU "
+        f"lowest / median of {repeats_text} interleaved repeats each. {machine()}; the runs had {share:.0%} of the CPU "
         f"(median). {named}."
     )
     if min(counts) < REPEATS or (cpus == 1 and share < ALONE):
