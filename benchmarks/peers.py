@@ -393,8 +393,8 @@ def page(results: dict[Work, dict[str, list[Repeat]]], cpus: int) -> str:
     )
     if min(counts) < REPEATS or (cpus == 1 and share < ALONE):
         head = (
-            f"**Provisional**: other work went on, or there are fewer than {REPEATS} repeats. Do not quote these tables; "
-            f"the same command on an idle machine replaces them.\n\n{head}"
+            f"**Provisional**: other work went on, or there are fewer than {REPEATS} repeats. Do not quote these "
+            f"tables; the same command on an idle machine replaces them.\n\n{head}"
         )
     return "\n\n".join([head, "\n".join(verdicts), *tables])
 

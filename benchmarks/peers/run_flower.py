@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
@@ -13,16 +12,12 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from torch_work import accuracy_of, batches_of_file, build, parameters_of, train
+from torch_work import accuracy_of, batches_of_file, build, build_once, parameters_of, train
 from work import COHORT, CORES, read_work
 
 work = read_work()
 data, model_name = str(work.data), work.model
 client_app, server_app = ClientApp(), ServerApp()
-
-
-# A worker process keeps its model.
-build_once = lru_cache(build)
 
 
 @client_app.train()

@@ -51,6 +51,12 @@ def build(model: str) -> nn.Module:
     )
 
 
+@lru_cache
+def build_once(model: str) -> nn.Module:
+    """The model that a worker process keeps."""
+    return build(model)
+
+
 def parameters_of(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
