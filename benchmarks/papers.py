@@ -1,9 +1,9 @@
 """The papers' sweeps: runs them, and writes the tables of the READMEs and of docs/papers/index.md from the runs.
 
     python -m benchmarks.papers run [--long] [--jobs N]     # resumable; one seed of every sweep, then the next seed
-    python -m benchmarks.papers tables                      # no runs: only the tables, from what is finished
+    python -m benchmarks.papers tables                      # no runs: only the tables, from finished runs
 
-A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``. Every number in it comes from a run folder, so that
+A table is between ``<!-- table NAME -->`` and ``<!-- end -->``. Every number in it comes from a run folder, so that
 text and data cannot drift apart; the sentences around it are written by hand. Tables of sweeps without any finished run
 stay as they are.
 """
@@ -150,12 +150,12 @@ class Results:
 
     @property
     def seeds(self) -> int:
-        """Seeds of which at least one run is finished."""
+        """Seeds with at least one finished run."""
         return len({run.seed for run in self.runs})
 
     @property
     def cpu_minutes(self) -> float:
-        """CPU time of all finished runs: that per measured run, times their number; NaN if none was measured."""
+        """CPU time of all finished runs: the mean of the measured runs times their number; NaN if none was measured."""
         path = self.root / CPU_TIMES
         measured = json.loads(path.read_text()).get(self.sweep) if path.exists() else None
         if not measured:
@@ -675,7 +675,7 @@ class Claim:
         text: the paper's claim.
         verdict: confirmed, refuted, conditional or open.
         sweep: the sweep that shows it, below ``scenarios/papers``.
-        figure: the number that decides, from the runs, or written here for sweeps that ``make papers`` does not run.
+        figure: the decisive number, from the runs, or written here for sweeps that ``make papers`` does not run.
         seeds: seeds of a figure that is written here.
     """
 
@@ -1021,7 +1021,7 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "fedlga-fashion": ("fedlga/fashion_long", fashion_table),
     "partial-steps": ("partial_personalization/steps_small", steps_table),
 }
-"""Name of a table to the sweep it is made from and the function that writes it."""
+"""By name of a table, the sweep that it is made from and the function that writes it."""
 
 
 def write_tables(runs: Path, pages: Iterable[Path] = PAGES) -> None:
@@ -1045,7 +1045,9 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("command", choices=["run", "tables"])
-    parser.add_argument("--long", action="store_true", help="the sweeps of hours, not minutes")
+    parser.add_argument(
+        "--long", action="store_true", help="the sweeps that take hours, not minutes"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "papers")
     options = parser.parse_args()

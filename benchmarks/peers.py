@@ -21,7 +21,7 @@ repeat is one process of one round and one of all rounds, and repeats go around 
 the machine's speed meets all. A figure's two statistics are the lowest and the median of the repeats: a round's time
 is that of the run of all rounds less that of the run of one round, over the rounds between; start-up is the run of one
 round less a round. With one CPU, processor seconds are compared; with more, seconds of the clock, and each simulator
-may use the CPUs in the way it has for that. What cannot be installed or run stands in the table with the reason.
+may use the CPUs in the way it has for that. A peer that cannot be installed or run is in the table with the reason.
 
 Every repeat is a file in DIR/results. Those that exist are not measured again; delete what is to be repeated.
 """
@@ -91,11 +91,11 @@ class Peer:
     """A simulator and what pip installs for it.
 
     Attributes:
-        name: of its adapter.
+        name: name of its adapter.
         title: its name in the table.
-        requirements: for pip; without any it runs in this interpreter.
-        alone: a package to be installed after them without its own requirements, and whatever Python it asks for.
-        methods: that its adapter runs.
+        requirements: requirements for pip; without any, it runs in this interpreter.
+        alone: a package that is installed after them without its requirements, even if it requires another Python.
+        methods: methods that its adapter runs.
     """
 
     name: str
@@ -111,7 +111,7 @@ PEERS = (
     Peer("fedjax", "FedJAX", ("fedjax==0.0.17", "jax==0.10.2")),
     Peer("pfl", "pfl-research", (TORCH, "pfl==0.6.0")),
     Peer("fedlab", "FedLab", (TORCH, "fedlab==1.3.0")),
-    # It asks for Python 3.12 (later versions for 3.14) and works on 3.11.
+    # It requires Python 3.12 (later versions 3.14), but works on 3.11.
     Peer("blazefl", "BlazeFL", (TORCH, "numpy", "tqdm"), alone="blazefl==2.0.3"),
     Peer("flgo", "FLGo", (TORCH, "flgo==0.4.4")),
     Peer(
@@ -142,7 +142,7 @@ def write_data(path: Path) -> None:
 
 
 def interpreter(peer: Peer, folder: Path) -> Path:
-    """The Python that has this peer, installed where it is not yet.
+    """The Python that has this peer, which is installed if necessary.
 
     Raises:
         subprocess.CalledProcessError: pip failed.
@@ -160,7 +160,7 @@ def interpreter(peer: Peer, folder: Path) -> Path:
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     steps = [[*pip, *peer.requirements]]
     if TORCH in peer.requirements:
-        # It comes first and by itself, so that nothing that follows can pull another build of it.
+        # torch comes first and by itself, so that no later package installs another build of it.
         steps.insert(0, [*pip, TORCH])
     if peer.alone:
         steps.append([*pip, "--no-deps", "--ignore-requires-python", peer.alone])

@@ -17,13 +17,12 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.validation.configurations import configurations, load
-from benchmarks.validation.report import PAGE, replace_marked
+from benchmarks.validation.page import replace_table
 from benchmarks.validation.series import result_path
 from fedsim.calibration.calibrating import calibrate
 from fedsim.calibration.prediction import Prediction
 from fedsim.errors import UserError
 
-MARKS = "<!-- coverage -->", "<!-- end of coverage -->"
 Counts = dict[str, tuple[int, int]]
 """Values within their band, and all values, by quantity."""
 
@@ -91,7 +90,7 @@ def main() -> None:
     text = table(counts)
     print(text)
     if not only:
-        replace_marked(PAGE, MARKS, text)
+        replace_table("coverage", text)
 
 
 if __name__ == "__main__":

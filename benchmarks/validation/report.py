@@ -16,12 +16,11 @@ import numpy as np
 
 from benchmarks.validation.configurations import load
 from benchmarks.validation.deployment import Log, simulate
+from benchmarks.validation.page import DOCS, replace_table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 NUMBERS = HERE / "validation.json"
-DOCS = HERE.parent.parent / "docs"
-PAGE = DOCS / "validation.md"
 FIGURE = DOCS / "images" / "validation.svg"
 GOALS = {"alone": 0.01, "shared": 0.03, "training": 0.05}
 LINKS = {
@@ -29,9 +28,8 @@ LINKS = {
     "shared": "Links shared",
     "training": "Torch under CPU quotas, calibrated on the first fifth",
 }
-MARKS = "<!-- results -->", "<!-- end of results -->"
 RANKED_BY = 20
-"""Configurations are ranked by the time until so many updates have arrived."""
+"""Configurations are ranked by the time until this many updates have arrived."""
 Work = dict[tuple[int, int], dict[str, Any]]
 """Rows of dispatches, by client and number of the client's dispatch."""
 
@@ -41,7 +39,7 @@ class Comparison:
     """One configuration: its simulation against the repetitions of its deployment.
 
     Attributes:
-        round_mape: mean absolute relative error of the durations of rounds (sync), else of the times of versions.
+        round_mape: mean absolute relative error of the durations of rounds (sync), otherwise of the times of versions.
         arrival_error: median absolute error of the times from dispatch to arrival, relative.
         arrival_p95: its 95th percentile.
         round_spread: the error of rounds of one repetition as the prediction of another; NaN with a single one.
@@ -72,7 +70,7 @@ class Comparison:
 
     @property
     def links(self) -> str:
-        """alone or shared; training for series ii."""
+        """``alone`` or ``shared``; ``training`` for series ii."""
         if self.name.startswith("ii-"):
             return "training"
         return "shared" if "shared" in self.name else "alone"
@@ -105,7 +103,7 @@ class Comparison:
 
     @property
     def time_to_updates_text(self) -> str:
-        """Simulated time until so many updates, and the range of the deployments."""
+        """Simulated time until that many updates, and the range of the deployments."""
         ours, real = self.time_to_updates_s
         low, high = min(real), max(real)
         return f"{ours:.1f} / {low:.1f}" + (f" to {high:.1f}" if high > low else "")
@@ -324,16 +322,9 @@ def write_report() -> int:
     NUMBERS.write_text(json.dumps(rows, indent=1) + "\n")
     draw(comparisons)
     text = results_text(comparisons)
-    replace_marked(PAGE, MARKS, text)
+    replace_table("results", text)
     print(text)
     return 0
-
-
-def replace_marked(page: Path, marks: tuple[str, str], text: str) -> None:
-    """Replace what stands between two marks of a page."""
-    begin, end = marks
-    before, _, rest = page.read_text().partition(begin)
-    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
 
 
 __all__ = [
@@ -342,6 +333,5 @@ __all__ = [
     "collect",
     "compare",
     "kendall_tau",
-    "replace_marked",
     "write_report",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import population, sentence
+from fedsim.analysis.figures.base import population, section, sentence
 from fedsim.analysis.figures.learning import metric_names, targets
 from fedsim.formatting import (
     format_bytes,
@@ -33,9 +33,9 @@ class Tile:
     """One figure at the head of the page.
 
     Attributes:
-        label: what it is.
-        value: the figure, ready to read.
-        note: what it consists of, or compares with.
+        label: its name.
+        value: the figure as text.
+        note: its parts, or a value to compare it with.
     """
 
     label: str
@@ -129,16 +129,11 @@ def _simulated(run: Run) -> Tile:
 def subtitle(run: Run) -> str:
     """The scenario in one line: method, schedule, data, number of clients and seed, if it states them."""
     parts = (("server", "method"), ("server", "schedule"), ("task", "dataset"), ("task", "model"))
-    words = [_name(_section(run.scenario, section).get(key)) for section, key in parts]
+    words = [_name(section(run, where).get(key)) for where, key in parts]
     words.append(f"{format_count(population(run))} clients")
     if "seed" in run.scenario:
         words.append(f"seed {run.scenario['seed']}")
     return " · ".join(word for word in words if word)
-
-
-def _section(scenario: dict[str, Any], key: str) -> dict[str, Any]:
-    section = scenario.get(key)
-    return section if isinstance(section, dict) else {}
 
 
 def _name(part: Any) -> str:

@@ -1,11 +1,13 @@
-"""Arguments and options that several commands share."""
+"""Arguments, options and forms of output that several commands share."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -84,3 +86,23 @@ user_code_option = click.option(
     help=f"Refuse to import code that a scenario names (file.py:Class); also {NO_USER_CODE}=1.",
 )
 """For the commands that import users' files."""
+
+
+def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:
+    """Print names, each with a line about it."""
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(map(len, rows))
+    for name, line in rows.items():
+        click.echo(f"{indent}{name:<{width}}  {line}".rstrip())
+
+
+def print_parameters(rows: Iterable[Mapping[str, Any]], title: str = "parameters") -> None:
+    """Print the attributes of :class:`fedsim.scenario.description.Parameter` objects."""
+    rows = list(rows)
+    click.secho(f"\n{title}" if rows else "\nno parameters", bold=True)
+    for row in rows:
+        default = row["default"]
+        given = "must be given" if default is None else f"default {default or 'see below'}"
+        click.echo(f"  {row['key']}: {row['kind']}, {given}\n      {row['meaning']}")

@@ -138,7 +138,7 @@ def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
     model: type[BaseModel] = Scenario
     for kind, section in _SECTIONS.items():
         name = flat.get(f"{section}.name")
-        if path.startswith(f"{section}.") and name in CATALOG.names(kind):
+        if name and path.startswith(f"{section}.") and name in CATALOG.parts(kind):
             model, path = CATALOG.find(kind, name, Path()).Params, path.removeprefix(f"{section}.")
             break
     return next((row.kind for row in parameters(model) if row.key == path), "unknown")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from fedsim.bundled.references import of_part, references
 from fedsim.catalog import CATALOG
 from fedsim.cli.describe import describe
 from fedsim.errors import UserError
@@ -36,24 +35,6 @@ def test_every_part_is_described_and_its_example_is_accepted(
         assert part["name"] == name
     else:
         assert load_part(kind, part, tmp_path).name == name
-
-
-def test_every_method_has_a_paper_with_a_link_and_bibtex() -> None:
-    for name in CATALOG.names("method"):
-        assert of_part("method", name), name
-
-
-def test_every_reference_names_existing_parts_and_can_be_found() -> None:
-    keys = [one.key for one in references()]
-    assert len(keys) == len(set(keys))
-    for one in references():
-        assert one.link.startswith("https://")
-        assert {"author", "title", "year"} <= set(one.fields)
-        assert one.bibtex.count("{") == one.bibtex.count("}")
-        assert "keywords" not in one.bibtex
-        for part in one.parts:
-            kind, _, name = part.partition("/")
-            assert name in CATALOG.kinds[kind].registry(), f"{one.key}: {part}"
 
 
 def test_the_reference_of_a_part_is_printed_as_bibtex(capsys: pytest.CaptureFixture[str]) -> None:

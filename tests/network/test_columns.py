@@ -80,7 +80,7 @@ def test_tables_are_asked_for_where_there_are_none(
 ) -> None:
     for tables in (None, {}):
         bundle = context_of(tables).bundle
-        parameters = CATALOG.kinds["network"].registry()[name].Params(**params)
+        parameters = CATALOG.parts("network")[name].Params(**params)
         problems = missing_tables(parameters, bundle, "devices.network")
         assert f"there is no {table} table to read" in [problem.message for problem in problems]
 
@@ -106,4 +106,4 @@ def test_what_the_bundle_does_not_know_is_named() -> None:
 )
 def test_parameters_are_checked(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        CATALOG.kinds["network"].registry()["static"].Params(**params)
+        CATALOG.parts("network")["static"].Params(**params)

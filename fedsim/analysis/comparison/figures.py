@@ -297,7 +297,7 @@ def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind 
 
 
 def time_spent(comparison: ComparisonTables) -> Figure:
-    """Client time by what it was spent on."""
+    """Client time by activity."""
     key = ["setting", "label"]
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
     wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")

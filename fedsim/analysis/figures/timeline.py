@@ -1,4 +1,4 @@
-"""The life of a sample of clients: when they were online, what they worked on, and how charged they were."""
+"""A sample of clients over time: when they were online, their dispatches, and the charge of their batteries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.figures.base import Columns, Figure, columns_of, names_of, population, thin
+from fedsim.analysis.figures.base import (
+    Columns,
+    Figure,
+    columns_of,
+    names_of,
+    population,
+    section,
+    thin,
+)
 from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
 from fedsim.outcomes import Outcome
@@ -105,7 +113,7 @@ def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
 
 
 def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """What the rows can be sorted by, one value per client: contribution, lateness, and speed in its own work."""
+    """Values per client by which the rows can be sorted: updates, lost dispatches, and seconds per local step."""
     codes = outcome_codes(table)
     clients = table["client_id"].to_numpy()
 
@@ -144,15 +152,12 @@ def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any]
 
 def _battery(run: Run) -> Energy | None:
     """The batteries of the scenario, if it has any."""
-    devices = run.scenario.get("devices")
-    energy = devices.get("energy") if isinstance(devices, dict) else None
-    if not isinstance(energy, dict) or not energy.get("battery_j"):
-        return None
-    return Energy.model_validate(energy)
+    energy = section(run, "devices", "energy")
+    return Energy.model_validate(energy) if energy.get("battery_j") else None
 
 
 def _charges(rows: pd.DataFrame, energy: Energy, clients: int) -> dict[str, list[float]]:
-    """Charge as a share of the capacity before and after each dispatch, replayed from what the dispatches used."""
+    """Charge as a share of the capacity before and after each dispatch, replayed from the energy of the dispatches."""
     batteries = Batteries(energy, clients)
     capacity_j = energy.battery_j or 1.0
     before, after = [], []

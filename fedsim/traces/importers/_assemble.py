@@ -13,8 +13,7 @@ from fedsim.errors import UserError
 from fedsim.traces.arrays import Ints
 from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
-
-DAY_US = 86_400_000_000
+from fedsim.units import DAY_US
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
 STATIC_HORIZON_US = DAY_US
