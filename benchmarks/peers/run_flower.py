@@ -1,4 +1,4 @@
-"""Flower: its simulation engine on Ray, with a worker process of one thread for each core."""
+"""Flower: its simulation engine on Ray, with one single-threaded worker process per core."""
 
 from __future__ import annotations
 

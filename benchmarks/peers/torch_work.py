@@ -62,7 +62,7 @@ def parameters_of(model: nn.Module) -> int:
 
 
 class Batches:
-    """A client's mini-batches, in a new order at every pass: those of a DataLoader, gathered a batch at a time."""
+    """A client's mini-batches in a new order at every pass: like a DataLoader, without its cost per sample."""
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
         self.x, self.y = x, y
@@ -78,7 +78,7 @@ class Batches:
 
 
 def client_batches(x: FloatArray, y: IntArray) -> list[Batches]:
-    """Of every client, from images (clients, samples, ...) and labels (clients, samples)."""
+    """Batches of every client, from images (clients, samples, ...) and labels (clients, samples)."""
     return [
         Batches(torch.from_numpy(own_x), torch.from_numpy(own_y))
         for own_x, own_y in zip(x, y, strict=True)

@@ -1,4 +1,4 @@
-"""The common work as every adapter sees it: the clients' data, and the report that it hands in."""
+"""The common work as every adapter sees it: the clients' data, and the report that it writes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ IntArray = npt.NDArray[np.int64]
 
 COHORT, BATCH, RATE = 10, 20, 0.1
 
-# Cores of the machine that the work may use.
+# Number of the machine's cores that the work may use.
 CORES = int(os.environ["OMP_NUM_THREADS"])
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is trained, and for how long.
+    """The method, the model, the data and the number of rounds.
 
     Attributes:
         method: fedavg, fedbuff or fedasync.
@@ -50,13 +50,13 @@ class Work:
     report: Path
 
     def hand_in(self, *, steps: int, parameters: int, accuracy: float, packages: list[str]) -> None:
-        """Write what shows that it was the common work.
+        """Write the facts that show that it was the common work.
 
         Args:
             steps: local steps of all clients in all rounds, as the peer's training loop did them.
             parameters: parameters of the model.
-            accuracy: of the last global model on the test images.
-            packages: whose versions to name.
+            accuracy: accuracy of the last global model on the test images.
+            packages: packages whose versions are reported.
         """
         values = {
             "steps": steps,
