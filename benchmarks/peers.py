@@ -1,29 +1,41 @@
 """The common work on fedsim and on other simulators of federated learning, side by side.
 
-    python benchmarks/peers.py --folder DIR [--only NAME ...] [--models linear mlp cnn] [--repeats 3] [--cores 1]
+    python benchmarks/peers.py --folder DIR                       measure, then print the tables
+    python benchmarks/peers.py --folder DIR --write               ... and put them into docs/performance.md
+    python benchmarks/peers.py --folder DIR --seconds 80          measure for so long; the same command goes on
 
-100 clients with 200 synthetic images of 28 x 28 in 10 classes, 10 clients per round drawn at random, 20 rounds, one
-local epoch of plain SGD (rate 0.1, batches of 20: 10 steps per client), federated averaging, evaluation only after
-the last round. Models: ``linear`` 784-10; ``mlp`` 784-200-200-10 with ReLU; ``cnn`` conv 5x5 (32) - ReLU - pool 2 -
-conv 5x5 (64) - ReLU - pool 2 - linear 512 - ReLU - linear 10, without padding.
+100 clients with 200 synthetic images of 28 x 28 in 10 classes; a round is 10 updates, each one local epoch of plain SGD
+(rate 0.1, batches of 20: 10 steps). ``fedavg``: 10 clients drawn at random per round, equal weights. ``fedbuff`` and
+``fedasync``: 10 clients always at work, a version per 10 updates or per update. Models: ``linear`` 784-10; ``mlp``
+784-200-200-10 with ReLU; ``cnn`` conv 5x5 (32) - ReLU - pool 2 - conv 5x5 (64) - ReLU - pool 2 - linear 512 - ReLU -
+linear 10, without padding.
 
-Each peer gets a separate environment in the folder (created once, several gigabytes in total) and an adapter in
-``benchmarks/peers``: a script that does the work through the peer's own interface, in the single-process mode that a
-user who cares about speed would choose. If a peer leaves local training or the batches to its users, it gets the
-fastest that torch offers. Runs take place one after the other, peer by peer within a repeat, and the lowest of the
-repeats counts. The time of a round is the mean over rounds 2 to 20, in processor seconds of the process and its
-children (other work on the machine hardly counts) and in wall-clock seconds. Everything up to the end of the first
-round is start-up. A peer that cannot be installed or run is in the table with the reason.
+Each peer gets its own environment in the folder (made once, some gigabytes in all) and an adapter in
+``benchmarks/peers``: a script that does the work through the peer's own interface, in the form in which it is fastest
+among those that its documentation shows. Where a peer leaves local training or the batches to its users, they are the
+fastest that torch offers, the same for all; convolutions get channels-last images. fedsim runs as ``fedsim run`` does,
+on phones of a bundled trace.
 
-With one core, processor seconds are compared. With more, every simulator uses them in its own way (threads for
-clients, worker processes; torch's own threads if it has neither), and wall-clock seconds are compared.
+Every measurement is a whole process, from its start to its end, with all of its children, pinned to ``--cpus``. A
+repeat is one process of one round and one of all rounds, and repeats go around all simulators, so that a change of
+the machine's speed meets all. A figure's two statistics are the lowest and the median of the repeats: a round's time
+is that of the run of all rounds less that of the run of one round, over the rounds between; start-up is the run of one
+round less a round. With one CPU, processor seconds are compared; with more, seconds of the clock, and each simulator
+may use the CPUs in the way it has for that. A peer that cannot be installed or run is in the table with the reason.
+
+Every repeat is a file in DIR/results. Those that exist are not measured again; delete what is to be repeated.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
+import platform
+import resource
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,11 +48,42 @@ from typing import Any
 import numpy as np
 
 ADAPTERS = Path(__file__).resolve().parent / "peers"
-CLIENTS, SAMPLES, TEST_SAMPLES, CLASSES, ROUNDS = 100, 200, 1000, 10, 20
+PAGE = ADAPTERS.parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
+CLIENTS, SAMPLES, TEST_SAMPLES, CLASSES = 100, 200, 1000, 10
 TORCH = "torch==2.13.0"
-TIMEOUT_S = 1800
-MODELS = ("linear", "mlp", "cnn")
+TIMEOUT_S, ORPHANS_S = 1800.0, 30.0
+REPEATS = 5
+ALONE = 0.9  # share of the CPU that a process has if nothing else runs; it also waits for files
 REFERENCES = ("fedsim", "bare_loop")
+PR_SET_CHILD_SUBREAPER = 36
+
+ROUNDS: dict[Work, int] = {
+    ("fedavg", "linear"): 201,
+    ("fedavg", "mlp"): 101,
+    ("fedavg", "cnn"): 21,
+    ("fedbuff", "linear"): 201,
+    ("fedbuff", "mlp"): 101,
+    ("fedasync", "linear"): 201,
+    ("fedasync", "mlp"): 101,
+}
+"""Rounds of the longer run, by method and model."""
+
+TITLES: dict[Work, str] = {
+    ("fedavg", "linear"): "FedAvg, linear 784-10",
+    ("fedavg", "mlp"): "FedAvg, MLP 784-200-200-10",
+    ("fedavg", "cnn"): "FedAvg, CNN",
+    ("fedbuff", "linear"): "FedBuff, linear",
+    ("fedbuff", "mlp"): "FedBuff, MLP",
+    ("fedasync", "linear"): "FedAsync, linear",
+    ("fedasync", "mlp"): "FedAsync, MLP",
+}
+
+Work = tuple[str, str]
+"""A method and a model."""
+
+Repeat = dict[str, Any]
+"""``short`` and ``long``: seconds and report of a process; or ``reason``, why there are none."""
 
 
 @dataclass(frozen=True)
@@ -49,26 +92,35 @@ class Peer:
 
     Attributes:
         name: name of its adapter.
+        title: its name in the table.
         requirements: requirements for pip; without any, it runs in this interpreter.
         alone: a package that is installed after them without its requirements, even if it requires another Python.
+        methods: methods that its adapter runs.
     """
 
     name: str
+    title: str
     requirements: tuple[str, ...] = ()
     alone: str = ""
+    methods: tuple[str, ...] = ("fedavg",)
 
 
 PEERS = (
-    Peer("fedsim"),
-    Peer("bare_loop"),
-    Peer("fedjax", ("fedjax==0.0.17", "jax==0.10.2")),
-    Peer("pfl", (TORCH, "pfl==0.6.0")),
-    Peer("fedlab", (TORCH, "fedlab==1.3.0")),
+    Peer("fedsim", "**fedsim**", methods=("fedavg", "fedbuff", "fedasync")),
+    Peer("bare_loop", "bare loop"),
+    Peer("fedjax", "FedJAX", ("fedjax==0.0.17", "jax==0.10.2")),
+    Peer("pfl", "pfl-research", (TORCH, "pfl==0.6.0")),
+    Peer("fedlab", "FedLab", (TORCH, "fedlab==1.3.0")),
     # It requires Python 3.12 (later versions 3.14), but works on 3.11.
-    Peer("blazefl", (TORCH, "numpy", "tqdm"), alone="blazefl==2.0.3"),
-    Peer("flgo", (TORCH, "flgo==0.4.4")),
-    Peer("appfl", (TORCH, "appfl==1.12.0")),
-    Peer("flower", (TORCH, "flwr[simulation]==1.41.0", "psutil")),
+    Peer("blazefl", "BlazeFL", (TORCH, "numpy", "tqdm"), alone="blazefl==2.0.3"),
+    Peer("flgo", "FLGo", (TORCH, "flgo==0.4.4")),
+    Peer(
+        "appfl",
+        "APPFL, virtual time",
+        (TORCH, "appfl==1.12.0"),
+        methods=("fedavg", "fedbuff", "fedasync"),
+    ),
+    Peer("flower", "Flower on Ray", (TORCH, "flwr[simulation]==1.41.0")),
 )
 
 
@@ -98,7 +150,7 @@ def interpreter(peer: Peer, folder: Path) -> Path:
     if not peer.requirements:
         return Path(sys.executable)
     home = folder / "environments" / peer.name
-    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    python = home / "bin" / "python"
     installed = home / "installed.txt"
     requested = f"{peer.requirements} {peer.alone}"
     if installed.exists() and installed.read_text(encoding="utf-8") == requested:
@@ -123,124 +175,334 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else "no output"
 
 
-def measure(
-    peer: Peer, python: Path, model: str, data: Path, folder: Path, cores: int
-) -> dict[str, Any]:
-    """The report of the peer's adapter, or the reason why there is none."""
-    own = Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=folder / "runs"))
-    report = own / "report.json"
-    command = [python, ADAPTERS / f"run_{peer.name}.py", "--data", data, "--model", model]
-    command += ["--rounds", ROUNDS, "--folder", own, "--report", report]
+def adopt_orphans() -> None:
+    """Make descendants whose parents end children of this process, which then counts their time (Linux)."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def await_orphans() -> None:
+    """Wait for adopted descendants; kill those that do not end."""
+    deadline = time.monotonic() + ORPHANS_S
+    while True:
+        try:
+            process, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if process:
+            continue
+        if time.monotonic() > deadline:
+            thread = f"/proc/self/task/{os.getpid()}/children"
+            for child in Path(thread).read_text(encoding="utf-8").split():
+                os.kill(int(child), signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def run_process(command: list[str], folder: Path, cores: int) -> tuple[dict[str, float], str]:
+    """The seconds of a process and all of its descendants, and what it wrote.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time.
+    """
     environment = os.environ | {"OMP_NUM_THREADS": str(cores), "MKL_NUM_THREADS": str(cores)}
-    begin_s = time.time()
-    with (own / "output.txt").open("w+", encoding="utf-8") as output:
+    before, begin_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    with (folder / "output.txt").open("w+", encoding="utf-8") as output:
         try:
             subprocess.run(
-                [str(part) for part in command],
-                cwd=own,
+                command,
+                cwd=folder,
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 timeout=TIMEOUT_S,
                 check=False,
             )
-        except subprocess.TimeoutExpired:
-            return {"reason": f"took longer than {TIMEOUT_S} s"}
+        finally:
+            wall_s = time.monotonic() - begin_s
+            await_orphans()
         output.seek(0)
-        if not report.exists():
-            return {"reason": last_line(output.read())}
-    measured: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    measured["startup_wall_s"] = measured.pop("startup_ends_s") - begin_s
-    return measured
+        text = output.read()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return {"cpu_s": cpu_s, "wall_s": wall_s}, text
 
 
-def lowest(repeats: list[dict[str, Any]]) -> dict[str, Any]:
-    """The lowest time of each kind; a peer that failed in any repeat has failed."""
-    for each in repeats:
-        if "reason" in each:
-            return each
-    times = [key for key in repeats[0] if key.endswith("_s")]
-    return repeats[0] | {key: min(each[key] for each in repeats) for key in times}
+def measure(
+    peer: Peer, python: Path, method: str, model: str, data: Path, folder: Path, cores: int
+) -> Repeat:
+    """A repeat: a process of one round and one of all rounds."""
+    repeat: Repeat = {}
+    for length, rounds in (("short", 1), ("long", ROUNDS[method, model])):
+        with tempfile.TemporaryDirectory(prefix=f"{peer.name}-", dir=folder) as name:
+            working, report = Path(name), Path(name) / "report.json"
+            command = [python, ADAPTERS / f"run_{peer.name}.py", "--data", data, "--report", report]
+            command += ["--method", method, "--model", model, "--rounds", rounds]
+            command += ["--folder", working]
+            try:
+                seconds, text = run_process([str(part) for part in command], working, cores)
+            except subprocess.TimeoutExpired:
+                return {"reason": f"took longer than {TIMEOUT_S:g} s"}
+            if not report.exists():
+                return {"reason": f"failed: {last_line(text)}"}
+            repeat[length] = seconds | json.loads(report.read_text(encoding="utf-8"))
+    return repeat
 
 
-def table(model: str, results: dict[str, dict[str, Any]], clock: str) -> str:
-    """One row per simulator, fastest first by ``clock``, a time per round."""
-    own_s = results.get("fedsim", {}).get(clock, float("nan"))
+@dataclass(frozen=True)
+class Row:
+    """What one simulator took for one method and model.
+
+    Attributes:
+        round_s: lowest and median seconds of a round.
+        startup_s: lowest and median seconds of a run of one round less the round.
+        run_s: lowest and median seconds of the run of all rounds.
+        repeats: number of repeats.
+        steps: local steps per round.
+        parameters: parameters of the model.
+        accuracy: median accuracy of the last model.
+        versions: of the packages.
+    """
+
+    round_s: tuple[float, float]
+    startup_s: tuple[float, float]
+    run_s: tuple[float, float]
+    repeats: int
+    steps: float
+    parameters: int
+    accuracy: float
+    versions: dict[str, str]
+
+
+def summarize(repeats: list[Repeat], rounds: int, clock: str) -> Row:
+    """The row of these repeats; ``rounds`` of the longer run, ``clock`` is cpu_s or wall_s."""
+    figures: list[tuple[float, float, float]] = []
+    for statistic in (min, statistics.median):
+        short, long = (
+            statistic([each[length][clock] for each in repeats]) for length in ("short", "long")
+        )
+        round_s = (long - short) / (rounds - 1)
+        figures.append((round_s, short - round_s, long))
+    lowest, median = figures
+    first = repeats[0]
+    return Row(
+        *zip(lowest, median, strict=True),
+        repeats=len(repeats),
+        steps=(first["long"]["steps"] - first["short"]["steps"]) / (rounds - 1),
+        parameters=first["long"]["parameters"],
+        accuracy=statistics.median(each["long"]["accuracy"] for each in repeats),
+        versions=first["long"]["versions"],
+    )
+
+
+def pair(values: tuple[float, float], decimals: int) -> str:
+    return " / ".join(f"{value:.{decimals}f}" for value in values)
+
+
+def table(rows: dict[str, Row | str], title: str, rounds: int) -> str:
+    """The rows of a method and a model, fastest first; a text in place of a row says why there is none."""
+    titles = {peer.name: peer.title for peer in PEERS}
+    ran = {name: row for name, row in rows.items() if isinstance(row, Row)}
     lines = [
-        f"| {model} | CPU ms per round | ms per round | x fedsim | start-up, CPU s "
-        "| accuracy | steps | parameters | versions |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
+        f"| {title} | ms per round | x fedsim | start-up, s | {rounds} rounds in all, s | accuracy |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
-    ran = [name for name, result in results.items() if "reason" not in result]
-    for name in sorted(ran, key=lambda name: results[name][clock]):
-        one = results[name]
-        versions = ", ".join(f"{package} {number}" for package, number in one["versions"].items())
+    for name in sorted(ran, key=lambda name: ran[name].round_s[0]):
+        row = ran[name]
+        ratio = "-"
+        if "fedsim" in ran:
+            pairs = zip(row.round_s, ran["fedsim"].round_s, strict=True)
+            ratio = " / ".join(f"{own / fedsim:.2f}" for own, fedsim in pairs)
+        milliseconds = tuple(1000 * value for value in row.round_s)
         lines.append(
-            f"| {name} | {1000 * one['round_cpu_s']:.1f} | {1000 * one['round_wall_s']:.1f} | "
-            f"{one[clock] / own_s:.2f} | {one['startup_cpu_s']:.1f} | {one['accuracy']:.3f} | "
-            f"{one['steps']} | {one['parameters']} | {versions} |"
+            f"| {titles[name]} | {pair(milliseconds, 1)} | {ratio} | {pair(row.startup_s, 1)} | "
+            f"{pair(row.run_s, 1)} | {row.accuracy:.3f} |"
         )
     lines += [
-        f"| {name} | not run: {one['reason']} |" for name, one in results.items() if name not in ran
+        f"| {titles[name]} | {row} | | | | |" for name, row in rows.items() if isinstance(row, str)
     ]
     return "\n".join(lines)
 
 
-def verdict(model: str, results: dict[str, dict[str, Any]], clock: str) -> str:
-    """Whether it was the same work, and how fedsim compares with the fastest peer by ``clock``."""
-    ran = {name: one for name, one in results.items() if "reason" not in one}
-    same = len({(one["steps"], one["parameters"]) for one in ran.values()}) == 1
-    accuracies = [one["accuracy"] for one in ran.values()]
-    text = f"{model}: same steps and parameters: {same}; accuracy {min(accuracies):.3f} to {max(accuracies):.3f}"
-    others = {name: one[clock] for name, one in ran.items() if name not in REFERENCES}
-    if "fedsim" in ran and others:
-        fastest = min(others, key=lambda name: others[name])
-        text += f"; fastest peer {fastest}: {others[fastest] / ran['fedsim'][clock]:.2f} x fedsim's time"
-    return text
+def verdict(rows: dict[str, Row | str], title: str) -> str:
+    """How fedsim compares with the fastest peer, and whether all did the same work."""
+    ran = {name: row for name, row in rows.items() if isinstance(row, Row)}
+    peers = {name: row for name, row in ran.items() if name not in REFERENCES}
+    text = f"{title}: "
+    if "fedsim" in ran and peers:
+        titles = {peer.name: peer.title for peer in PEERS}
+        parts = []
+        for index, statistic in enumerate(("lowest", "median")):
+            fastest = min(peers, key=lambda name: peers[name].round_s[index])
+            ratio = peers[fastest].round_s[index] / ran["fedsim"].round_s[index]
+            parts.append(f"{titles[fastest]} {ratio:.2f} x fedsim's round ({statistic})")
+        text += "fastest peer " + ", ".join(parts) + "; "
+    work = {(row.steps, row.parameters) for row in ran.values()}
+    return text + (
+        "all with the same steps per round and parameters."
+        if len(work) == 1
+        else f"not the same work: {sorted(work)} (steps per round, parameters)."
+    )
 
 
-def main() -> None:
-    names = [peer.name for peer in PEERS]
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def machine() -> str:
+    """The processor and the Python of this machine."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [
+            line
+            for line in cpuinfo.read_text(encoding="utf-8").splitlines()
+            if "model name" in line
+        ]
+        model = names[0].partition(":")[2].strip() if names else model
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def page(results: dict[Work, dict[str, list[Repeat]]], cpus: int) -> str:
+    """The tables, with the machine, the versions and the statistic, and whether they are to be taken again."""
+    clock = "cpu_s" if cpus == 1 else "wall_s"
+    tables: list[str] = []
+    verdicts: list[str] = []
+    versions: dict[str, str] = {}
+    counts: set[int] = set()
+    shares: list[float] = []
+    for work, by_peer in results.items():
+        rows: dict[str, Row | str] = {}
+        for name, repeats in by_peer.items():
+            counts.add(len(repeats))
+            reasons = [each["reason"] for each in repeats if "reason" in each]
+            if reasons or not repeats:
+                rows[name] = reasons[0] if reasons else "not measured yet"
+                continue
+            row = summarize(repeats, ROUNDS[work], clock)
+            rows[name] = row
+            versions |= row.versions
+            shares += [each["long"]["cpu_s"] / each["long"]["wall_s"] for each in repeats]
+        tables.append(table(rows, TITLES[work], ROUNDS[work]))
+        verdicts.append(f"- {verdict(rows, TITLES[work])}")
+    if not shares:
+        return "\n\n".join(tables)
+    share = statistics.median(shares) / cpus
+    unit = "Processor seconds" if cpus == 1 else "Seconds of the clock"
+    measured = counts - {0}
+    repeats_text = " to ".join(str(count) for count in sorted({min(measured), max(measured)}))
+    named = ", ".join(f"{package} {versions[package]}" for package in sorted(versions))
+    head = (
+        f"{unit} of whole processes with all of their children, pinned to {cpus} CPU{'s' if cpus > 1 else ''}: "
+        f"lowest / median of {repeats_text} interleaved repeats each. {machine()}; the runs had {share:.0%} of the CPU "
+        f"(median). {named}."
     )
-    parser.add_argument(
-        "--folder", type=Path, help="folder of the environments; a new temporary one by default"
-    )
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--cores", type=int, default=1, help="cores that a simulator may use")
-    options = parser.parse_args()
-    folder = (options.folder or Path(tempfile.mkdtemp(prefix="fedsim-peers-"))).resolve()
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
-    data = folder / "common_work.npz"
-    write_data(data)
-    clock = "round_cpu_s" if options.cores == 1 else "round_wall_s"
-    peers = [peer for peer in PEERS if peer.name in options.only]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    pythons: dict[str, Path] = {}
+    if min(counts) < REPEATS or (cpus == 1 and share < ALONE):
+        head = (
+            f"**Provisional**: other work went on, or there are fewer than {REPEATS} repeats. Do not quote these "
+            f"tables; the same command on an idle machine replaces them.\n\n{head}"
+        )
+    return "\n\n".join([head, "\n".join(verdicts), *tables])
+
+
+def write_page(text: str) -> None:
+    """Replace what stands between the markers in docs/performance.md."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def environments(peers: list[Peer], folder: Path) -> dict[str, Path | str]:
+    """The Python of each peer, or why there is none."""
+    pythons: dict[str, Path | str] = {}
     for peer in peers:
         try:
             pythons[peer.name] = interpreter(peer, folder)
         except subprocess.CalledProcessError as error:
-            reason = {"reason": f"pip: {last_line(error.stderr)}"}
-            found |= {(model, peer.name): [reason] for model in options.models}
-    for repeat in range(options.repeats):
-        for model in options.models:
+            pythons[peer.name] = f"pip: {last_line(error.stderr)}"
+    return pythons
+
+
+def measure_missing(
+    peers: list[Peer], works: list[Work], folder: Path, repeats: int, cores: int, seconds: float
+) -> bool:
+    """Measure what has no file in ``folder/results`` yet; whether all of it was measured within ``seconds``."""
+    end_s = time.monotonic() + seconds
+    data = folder / "common_work.npz"
+    if not data.exists():
+        write_data(data)
+    pythons = environments(peers, folder)
+    for repeat in range(repeats):
+        for method, model in works:
             for peer in peers:
-                if peer.name not in pythons:
+                path = result_path(folder, (method, model), peer, repeat)
+                if method not in peer.methods or path.exists():
                     continue
-                measured = measure(peer, pythons[peer.name], model, data, folder, options.cores)
-                found.setdefault((model, peer.name), []).append(measured)
-                outcome = measured.get("reason") or f"{1000 * measured[clock]:.1f} ms per round"
-                print(f"{repeat + 1} {model} {peer.name}: {outcome}", flush=True)
-    verdicts = []
-    for model in options.models:
-        results = {peer.name: lowest(found[model, peer.name]) for peer in peers}
-        print(f"\n{table(model, results, clock)}")
-        verdicts.append(verdict(model, results, clock))
-    print("\n" + "\n".join(verdicts))
+                if time.monotonic() > end_s:
+                    return False
+                python = pythons[peer.name]
+                if isinstance(python, str):
+                    result: Repeat = {"reason": python}
+                else:
+                    result = measure(peer, python, method, model, data, folder, cores)
+                path.write_text(json.dumps(result), encoding="utf-8")
+                text = (
+                    result.get("reason")
+                    or f"{result['short']['cpu_s']:.2f} and {result['long']['cpu_s']:.2f} CPU s"
+                )
+                print(f"{path.stem}: {text}", flush=True)
+    return True
+
+
+def result_path(folder: Path, work: Work, peer: Peer, repeat: int) -> Path:
+    return folder / "results" / f"{'-'.join(work)}-{peer.name}-{repeat}.json"
+
+
+def collect(folder: Path, repeats: int) -> dict[Work, dict[str, list[Repeat]]]:
+    """The measured repeats by work and peer; a work of which nothing is measured is left out."""
+    results: dict[Work, dict[str, list[Repeat]]] = {}
+    for work in ROUNDS:
+        by_peer: dict[str, list[Repeat]] = {}
+        for peer in PEERS:
+            if work[0] in peer.methods:
+                paths = [result_path(folder, work, peer, repeat) for repeat in range(repeats)]
+                by_peer[peer.name] = [
+                    json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()
+                ]
+        if any(by_peer.values()):
+            results[work] = by_peer
+    return results
+
+
+def main() -> None:
+    names = [peer.name for peer in PEERS]
+    works = {"-".join(work): work for work in ROUNDS}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, required=True, help="for environments and results")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--works", nargs="+", choices=works, default=works, metavar="METHOD-MODEL")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument(
+        "--cpus", nargs="+", type=int, default=[0], help="numbers of the CPUs to be used"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=np.inf, help="begin no repeat after so long"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into docs/performance.md"
+    )
+    options = parser.parse_args()
+    os.sched_setaffinity(0, options.cpus)
+    adopt_orphans()
+    folder = options.folder.resolve()
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    peers = [peer for peer in PEERS if peer.name in options.only]
+    chosen = [works[name] for name in options.works]
+    complete = measure_missing(
+        peers, chosen, folder, options.repeats, len(options.cpus), options.seconds
+    )
+    text = page(collect(folder, options.repeats), len(options.cpus))
+    print(f"\n{text}")
+    if not complete:
+        print("\nNot all was measured; the same command goes on.")
+    if options.write:
+        write_page(text)
 
 
 if __name__ == "__main__":

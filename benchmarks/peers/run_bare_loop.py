@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn, train
-from work import COHORT, StopWatch, read_work
+from work import COHORT, read_work
 
 work = read_work()
-watch = StopWatch()
 clients = client_batches(work.x, work.y)
 server, client = build(work.model), build(work.model)
 models, locals_ = list(server.parameters()), list(client.parameters())
@@ -22,9 +21,7 @@ for _ in range(work.rounds):
             torch._foreach_add_(sums, locals_, alpha=1 / COHORT)
     with torch.no_grad():
         torch._foreach_copy_(models, sums)
-    watch.mark()
 work.hand_in(
-    watch,
     steps=steps_drawn(clients),
     parameters=parameters_of(server),
     accuracy=accuracy_of(server, work),

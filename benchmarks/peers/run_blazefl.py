@@ -1,6 +1,13 @@
-"""BlazeFL: its own FedAvg, clients one after the other in one process, or on one thread per core."""
+"""BlazeFL: its own FedAvg, clients one after the other in one process, or on a thread for each core.
+
+Trainers with a ``train`` of the user's own are what its documentation shows.
+"""
 
 from __future__ import annotations
+
+import os
+
+os.environ["TQDM_DISABLE"] = "1"  # no progress bar per round
 
 import torch
 from blazefl.contrib import (
@@ -9,12 +16,12 @@ from blazefl.contrib import (
     FedAvgPartitionedDataset,
     FedAvgThreadPoolClientTrainer,
 )
-from blazefl.core import ModelSelector
-from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn
-from work import BATCH, COHORT, CORES, RATE, StopWatch, read_work
+from blazefl.contrib.fedavg import FedAvgUplinkPackage
+from blazefl.core import ModelSelector, deserialize_model, serialize_model
+from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn, train
+from work import BATCH, COHORT, CORES, RATE, read_work
 
 work = read_work()
-watch = StopWatch()
 batches = client_batches(work.x, work.y)
 
 
@@ -25,10 +32,17 @@ class Models(ModelSelector):
 
 class Clients(FedAvgPartitionedDataset):
     def get_dataset(self, type_, cid):
-        raise NotImplementedError  # required of every such class, but not called here
+        raise NotImplementedError  # every such class needs it, and nothing that runs here calls it
 
     def get_dataloader(self, type_, cid, batch_size=None, generator=None):
         return batches[cid]
+
+
+class Trainer(FedAvgBaseClientTrainer):
+    def train(self, model_parameters, train_loader, cid):
+        deserialize_model(self.model, model_parameters)
+        train(self.model, train_loader)
+        return FedAvgUplinkPackage(cid, serialize_model(self.model), len(train_loader.y))
 
 
 clients, models = Clients(), Models()
@@ -37,7 +51,7 @@ server = FedAvgBaseServerHandler(
 )
 local = (models, work.model, clients, "cpu", len(batches), 1, BATCH, RATE, 0)
 if CORES == 1:
-    trainer = FedAvgBaseClientTrainer(*local)
+    trainer = Trainer(*local)
 else:
     torch.set_num_threads(1)
     trainer = FedAvgThreadPoolClientTrainer(*local, CORES)
@@ -45,9 +59,7 @@ while not server.if_stop():
     trainer.local_process(server.downlink_package(), server.sample_clients())
     for package in trainer.uplink_package():
         server.load(package)
-    watch.mark()
 work.hand_in(
-    watch,
     steps=steps_drawn(batches),
     parameters=parameters_of(server.model),
     accuracy=accuracy_of(server.model, work),

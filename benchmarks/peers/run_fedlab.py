@@ -1,4 +1,7 @@
-"""FedLab: its stand-alone pipeline, clients one after the other in one process."""
+"""FedLab: its stand-alone pipeline, clients one after the other in one process.
+
+Its documentation leaves ``train`` and the batches to its users.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer
 from fedlab.contrib.algorithm.basic_server import SyncServerHandler
 from fedlab.contrib.dataset.basic_dataset import FedDataset
 from fedlab.core.standalone import StandalonePipeline
-from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn
-from work import BATCH, COHORT, RATE, StopWatch, read_work
+from torch_work import accuracy_of, build, client_batches, parameters_of, steps_drawn, train
+from work import BATCH, COHORT, RATE, read_work
 
 work = read_work()
-watch = StopWatch()
 batches = client_batches(work.x, work.y)
 
 
@@ -20,18 +22,24 @@ class Clients(FedDataset):
         return batches[id]
 
 
+class Trainer(SGDSerialClientTrainer):
+    def train(self, model_parameters, train_loader):
+        self.set_model(model_parameters)
+        train(self._model, train_loader)
+        return [self.model_parameters]
+
+
 class Pipeline(StandalonePipeline):
     def evaluate(self):
-        watch.mark()
+        pass
 
 
 server = SyncServerHandler(build(work.model), work.rounds, COHORT / len(batches))
-trainer = SGDSerialClientTrainer(build(work.model), len(batches))
+trainer = Trainer(build(work.model), len(batches))
 trainer.setup_dataset(Clients())
 trainer.setup_optim(epochs=1, batch_size=BATCH, lr=RATE)
 Pipeline(server, trainer).main()
 work.hand_in(
-    watch,
     steps=steps_drawn(batches),
     parameters=parameters_of(server.model),
     accuracy=accuracy_of(server.model, work),

@@ -1,32 +1,45 @@
-"""fedsim: the same work as a scenario, run as ``fedsim run`` runs it.
+"""fedsim: the common work as a scenario, run as ``fedsim run`` runs it, with everything that a user's run does.
 
-Its learning plane runs behind the time plane and trains all 200 contributions at the end, so that no moment in between
-is the end of a round. The time of a round is therefore the difference between a run of all rounds and a run of one,
-divided by the number of rounds between them; the lowest of three counts for each. Start-up is the first run of one
-round, with all imports and data.
+Clients are phones of a trace, which come and go, compute at different speeds and have different links. A phone that
+leaves goes on with its work when it is back, so that all updates arrive, as with the other simulators. An hour between
+rounds brings other phones. Log, tables, checks and report are part of the run.
 """
 
 from __future__ import annotations
 
-import time
-from importlib.metadata import version
+import json
 
-import torch
-from safetensors.torch import load_file
-from work import BATCH, COHORT, CORES, RATE, Work, read_work, write_report
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from safetensors.numpy import load_file
+from work import BATCH, COHORT, CORES, RATE, Work, read_work
 
-import fedsim
+from fedsim.cli import cli
 
-torch.set_num_threads(1)
 MODELS = {
     "linear": {"name": "logistic_regression"},
     "mlp": {"name": "mlp", "hidden": [200, 200]},
     "cnn": {"name": "fedcompass_cnn"},
 }
+SERVERS = {
+    "fedavg": {
+        "method": {"name": "fedavg"},
+        "schedule": {"name": "sync", "pause": "1h", "min_cohort": COHORT},
+    },
+    "fedbuff": {
+        "method": {"name": "fedbuff"},
+        "schedule": {"name": "buffered", "buffer_size": COHORT, "concurrency": COHORT},
+    },
+    "fedasync": {
+        "method": {"name": "fedasync"},
+        "schedule": {"name": "async", "concurrency": COHORT},
+    },
+}
 
 
-def scenario(work: Work, rounds: int) -> dict[str, object]:
-    """The common work; devices and links have no influence on the training."""
+def scenario(work: Work) -> dict[str, object]:
+    """The common work on bundled phones."""
+    updates = work.rounds * COHORT
     return {
         "name": "common-work",
         "task": {
@@ -42,44 +55,31 @@ def scenario(work: Work, rounds: int) -> dict[str, object]:
             "threads": CORES,
         },
         "devices": {
-            "compute": {"name": "lognormal", "median": "0.1s"},
-            "network": {"down": "20Mbps", "up": "5Mbps"},
+            "trace": "builtin:phones_week",
+            "availability": {"name": "trace", "on_disconnect": "pause"},
+            "compute": {"reference_step": "1min", "jitter": {"cv": 0.1}},
+            "network": {"name": "static", "latency": "40ms"},
         },
-        "server": {
-            "method": {"name": "fedavg"},
-            "selection": {"name": "uniform", "cohort": COHORT},
-            "schedule": {"name": "sync"},
-        },
-        "stop": {"rounds": rounds},
-        "evaluation": {"every": "1000d"},
+        "server": SERVERS[work.method] | {"selection": {"name": "uniform", "cohort": COHORT}},
+        "stop": {"rounds": updates if work.method == "fedasync" else work.rounds},
+        "evaluation": {"every": "10000d"},
     }
 
 
 work = read_work()
-spent: dict[int, list[tuple[float, float]]] = {1: [], work.rounds: []}
-startup = (0.0, 0.0)
-for rounds in (1, *(1, work.rounds) * 3):
-    cpu_s, wall_s = time.process_time(), time.time()
-    run = fedsim.run(scenario(work, rounds), work.folder / "run", overwrite=True)
-    if not startup[0]:
-        startup = (time.process_time(), time.time())
-    else:
-        spent[rounds].append((time.process_time() - cpu_s, time.time() - wall_s))
-
-
-def a_round(clock: int) -> float:
-    lowest = {rounds: min(each[clock] for each in runs) for rounds, runs in spent.items()}
-    return (lowest[work.rounds] - lowest[1]) / (work.rounds - 1)
-
-
-write_report(
-    work.report,
-    startup_cpu_s=startup[0],
-    startup_ends_s=startup[1],
-    round_cpu_s=a_round(0),
-    round_wall_s=a_round(1),
-    steps=int(run.dispatches["steps_done"].sum()),
-    parameters=sum(tensor.numel() for tensor in load_file(run.path / "model.safetensors").values()),
-    accuracy=float(run.metrics["accuracy"].iloc[-1]),
-    versions={"fedsim": version("fedsim-des"), "torch": torch.__version__},
+path, run = work.folder / "scenario.yaml", work.folder / "run"
+path.write_text(json.dumps(scenario(work)), encoding="utf-8")  # JSON is YAML
+try:
+    cli.main(["run", str(path), "-o", str(run)], prog_name="fedsim")
+except SystemExit as ended:
+    if ended.code:
+        raise
+model = load_file(run / "model.safetensors")
+dispatches = pq.read_table(run / "dispatches.parquet", columns=["outcome", "steps_done"])
+work.hand_in(
+    # Only what the server uses is trained.
+    steps=pc.sum(dispatches.filter(pc.field("outcome") == "aggregated")["steps_done"]).as_py(),
+    parameters=sum(array.size for array in model.values()),
+    accuracy=pq.read_table(run / "metrics.parquet")["accuracy"][-1].as_py(),
+    packages=["fedsim-des", "torch"],
 )

@@ -1,4 +1,7 @@
-"""FLGo: a benchmark made from the arrays, its FedAvg, clients one after the other in one process."""
+"""FLGo: a benchmark made from the arrays, its FedAvg, clients one after the other in one process.
+
+Clients with a ``train`` of the user's own are what its documentation shows.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from pathlib import Path
 
 import flgo
 import flgo.algorithm.fedavg as fedavg
+import torch
 from flgo.benchmark.partition import IIDPartitioner
 from flgo.experiment.logger import BasicLogger
-from torch_work import accuracy_of, parameters_of
-from work import BATCH, COHORT, CORES, RATE, StopWatch, read_work
+from torch_work import Batches, accuracy_of, parameters_of, steps_drawn, train
+from work import BATCH, COHORT, CORES, RATE, read_work
 
 CONFIGURATION = """
 import sys
@@ -35,8 +39,7 @@ def get_model(*args, **kwargs):
 """
 
 work = read_work()
-watch = StopWatch()
-# FLGo imports its generated code from the working folder.
+# FLGo imports what it generates from the working folder.
 os.chdir(work.folder)
 sys.path.insert(0, str(work.folder))
 configuration = Path("configuration.py")
@@ -45,14 +48,13 @@ configuration.write_text(CONFIGURATION.format(here=here, data=str(work.data), mo
 benchmark = importlib.import_module(flgo.gen_benchmark_from_file("common_work", str(configuration)))
 importlib.import_module(f"{benchmark.__name__}.core")
 benchmark.visualize = lambda *arguments: None  # a picture of the split, which takes minutes
-# Required of such data sets since torch 2.13.
+# What torch asks of such data sets since version 2.13.
 benchmark.core.TaskPipe.TaskDataset.__getitems__ = lambda own, rows: [own[row] for row in rows]
 flgo.gen_task_by_(benchmark, IIDPartitioner(num_clients=len(work.x)), "task")
 
 
 class Quiet(BasicLogger):
     def check_if_log(self, *args, **kwargs):
-        watch.mark()
         return False
 
     def log_once(self, *args, **kwargs):
@@ -75,25 +77,17 @@ runner = flgo.init(
         "no_tqdm": True,
         "log_level": "WARNING",
         "torch_num_threads": CORES,
-        "load_mode": "mem",
     },
     Logger=Quiet,
 )
-steps = 0
-draw = fedavg.Client.get_batch_data
-
-
-def counted(self):
-    global steps
-    steps += 1
-    return draw(self)
-
-
-fedavg.Client.get_batch_data = counted
+for client in runner.clients:
+    rows = torch.as_tensor(client.train_data.indices)
+    x, y = client.train_data.dataset.tensors
+    client.batches = Batches(x[rows], y[rows])
+fedavg.Client.train = lambda own, model: train(model, own.batches)
 runner.run()
 work.hand_in(
-    watch,
-    steps=steps,
+    steps=steps_drawn([client.batches for client in runner.clients]),
     parameters=parameters_of(runner.model),
     accuracy=accuracy_of(runner.model, work),
     packages=["flgo", "torch"],

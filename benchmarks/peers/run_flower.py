@@ -6,42 +6,25 @@ import os
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
-import psutil
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from torch_work import accuracy_of, batches_of_file, build, parameters_of, train
-from work import COHORT, CORES, StopWatch, read_work
+from torch_work import accuracy_of, batches_of_file, build, build_once, parameters_of, train
+from work import COHORT, CORES, read_work
 
 work = read_work()
 data, model_name = str(work.data), work.model
 client_app, server_app = ClientApp(), ServerApp()
 
 
-def cpu_s_of_all() -> float:
-    """Processor seconds of this process and of Ray's, which are its children."""
-    me = psutil.Process()
-    total = 0.0
-    for process in [me, *me.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-    return total
-
-
-watch = StopWatch(cpu_s_of_all)
-
-
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
     torch.set_num_threads(1)
     batches = batches_of_file(data)[int(context.node_config["partition-id"])]
-    model = build(model_name)
+    model = build_once(model_name)
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     train(model, batches)
     reply = {
@@ -61,11 +44,6 @@ def count_steps(replies: list[RecordDict], weighted_by: str) -> MetricRecord:
     return MetricRecord()
 
 
-def end_of_round(number: int, arrays: ArrayRecord) -> None:
-    if number:
-        watch.mark()
-
-
 @server_app.main()
 def serve(grid: Grid, context: Context) -> None:
     strategy = FedAvg(
@@ -80,7 +58,6 @@ def serve(grid: Grid, context: Context) -> None:
         initial_arrays=ArrayRecord(final.state_dict()),
         num_rounds=work.rounds,
         train_config=ConfigRecord(),
-        evaluate_fn=end_of_round,
     )
     final.load_state_dict(result.arrays.to_torch_state_dict())
 
@@ -95,7 +72,6 @@ run_simulation(
     },
 )
 work.hand_in(
-    watch,
     steps=steps,
     parameters=parameters_of(final),
     accuracy=accuracy_of(final, work),

@@ -1,24 +1,23 @@
-"""pfl-research: its federated averaging in one process."""
+"""pfl-research: its federated averaging in one process, with torch's fused optimizer."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
-from pfl.callback.base import TrainingProcessCallback
 from pfl.data import FederatedDataset
 from pfl.data.pytorch import PyTorchTensorDataset
 from pfl.data.sampling import get_user_sampler
 from pfl.hyperparam import NNTrainHyperParams
-from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 from torch.nn import functional
 from torch_work import accuracy_of, build, parameters_of
-from work import BATCH, COHORT, RATE, StopWatch, read_work
+from work import BATCH, COHORT, RATE, read_work
 
 work = read_work()
-watch = StopWatch()
 network = build(work.model)
 steps = 0
 
@@ -33,12 +32,6 @@ network.loss = loss
 network.metrics = lambda x, y: {}
 
 
-class EndOfRound(TrainingProcessCallback):
-    def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        watch.mark()
-        return False, Metrics()
-
-
 def dataset_of(client):
     return PyTorchTensorDataset(
         (torch.from_numpy(work.x[client]), torch.from_numpy(work.y[client]))
@@ -50,7 +43,11 @@ clients = FederatedDataset(
     {client: dataset_of(client) for client in range(len(work.x))}.__getitem__,
     get_user_sampler("random", range(len(work.x))),
 )
-model = PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), lr=1.0))
+model = PyTorchModel(
+    network,
+    partial(torch.optim.SGD, fused=True),
+    torch.optim.SGD(network.parameters(), lr=1.0, fused=True),
+)
 FederatedAveraging().run(
     NNAlgorithmParams(
         central_num_iterations=work.rounds,
@@ -61,10 +58,8 @@ FederatedAveraging().run(
     SimulatedBackend(training_data=clients, val_data=None),
     model,
     NNTrainHyperParams(local_num_epochs=1, local_learning_rate=RATE, local_batch_size=BATCH),
-    callbacks=[EndOfRound()],
 )
 work.hand_in(
-    watch,
     steps=steps,
     parameters=parameters_of(network),
     accuracy=accuracy_of(network, work),
