@@ -55,8 +55,8 @@ def read_parquet(path: Path) -> pa.Table:
         ) from error
 
 
-def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
-    """Write a finished table, sorted, such that the file appears whole or not at all.
+def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:
+    """Write a finished table, sorted, such that the file appears whole or not at all; returns the sorted rows.
 
     The same rows give the same bytes, so that files of two runs can be compared by hash.
     """
@@ -76,6 +76,7 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
             use_dictionary=dictionaries,
             column_encoding=encodings,
         )
+    return data
 
 
 def from_columns(table: Table, columns: Mapping[str, Any]) -> pa.Table:

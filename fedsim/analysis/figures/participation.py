@@ -38,7 +38,7 @@ def participation(run: Run) -> Figure | None:
 def inequality(run: Run) -> Figure | None:
     """How evenly the updates came from the clients; None without updates, or if all gave equally many."""
     counts = statistics.participation_counts(run.dispatches, population(run))
-    if len(np.unique(counts)) < 2:
+    if counts.min(initial=0) == counts.max(initial=0):
         return None
     curve = statistics.lorenz_curve(counts)
     rows = thin(len(curve), 200)
@@ -64,7 +64,7 @@ def inequality(run: Run) -> Figure | None:
 def staleness(run: Run) -> Figure | None:
     """How stale the aggregated updates were, in versions; None if all were equally stale."""
     versions = statistics.staleness(run.dispatches, run.aggregations)["versions"].to_numpy()
-    if len(np.unique(versions)) < 2:
+    if not len(versions) or versions.min() == versions.max():
         return None
     finding = f"On average {versions.mean():.2f} versions, at most {format_count(versions.max())}."
     columns = histogram(versions, integer_bins(versions), "count", "updates", "versions from")
@@ -83,7 +83,7 @@ def age(run: Run) -> Figure | None:
     )
     if not versions.any():
         finding += " Every aggregated update came from the newest version."
-    elif len(np.unique(versions)) == 1:
+    elif versions.min() == versions.max():
         finding += f" All were {format_count(versions[0])} versions stale."
     return Figure(
         "age", finding, histogram(seconds, time_bins(float(seconds.max()), 40), "time", "updates")
