@@ -126,26 +126,24 @@ class RunWriter:
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Add one server update; staleness and delay follow from its contributions."""
         version = aggregate.version
-        contributions = aggregate.contributions
-        ids = [item.dispatch_id for item in contributions]
-        staleness = [item.staleness for item in contributions]
-        multiplicities = [item.multiplicity for item in contributions]
+        columns = (
+            zip(*aggregate.contributions, strict=True) if aggregate.contributions else [()] * 5
+        )
+        ids, clients, staleness, _, multiplicities = columns
         last, order = self._last_version, self._order
         if order is None:
-            for item in contributions:
-                client = item.client
+            for client in clients:
                 self._unseen -= not last[client]
                 last[client] = version
         else:
-            for item in contributions:
-                client = item.client
+            for client in clients:
                 order[client] = version
                 order.move_to_end(client)
         if order is None and not self._unseen:
             # From here on the first client in the order of last contributions is the longest-absent one.
             versions = last.tolist()
-            clients = sorted(range(len(versions)), key=versions.__getitem__)
-            self._order = order = OrderedDict((client, versions[client]) for client in clients)
+            ordered = sorted(range(len(versions)), key=versions.__getitem__)
+            self._order = order = OrderedDict((client, versions[client]) for client in ordered)
         oldest = order[next(iter(order))] if order else 0
         self._aggregations.append(
             (
