@@ -115,11 +115,13 @@ class Delays:
             equations 2 to 4.
         tau_max: the largest tau_t (0 if there are no updates).
         tau_avg: the mean of tau_t (0 if there are no updates).
+        tau_seen: tau_t among the clients that participate at all, shape (T,).
     """
 
     tau: Integers
     tau_max: int
     tau_avg: float
+    tau_seen: Integers
 
 
 def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
@@ -151,11 +153,16 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     first = np.ones(len(client_ids), np.bool_)
     first[1:] = client_ids[1:] != client_ids[:-1]
     seen = int(first.sum())
-    reach[0] = updates if seen < clients else when[first].max(initial=0)
     rounds = np.arange(updates)
-    oldest = np.searchsorted(np.maximum.accumulate(reach), rounds, side="right") - 1
-    tau = rounds - oldest
-    return Delays(tau, int(tau.max(initial=0)), float(tau.mean()) if updates else 0.0)
+
+    def absence(all_seen_by: int) -> Integers:
+        reach[0] = all_seen_by
+        return rounds - np.searchsorted(np.maximum.accumulate(reach), rounds, side="right") + 1
+
+    tau_seen = absence(when[first].max(initial=0))
+    tau = tau_seen if seen >= clients else absence(updates)
+    tau_avg = float(tau.mean()) if updates else 0.0
+    return Delays(tau, int(tau.max(initial=0)), tau_avg, tau_seen)
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,11 @@ def _clients(run: Run, messages: list[str]) -> None:
     )
 
 
-def _differ(recorded: npt.ArrayLike, expected: npt.ArrayLike) -> Mask:
+def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) -> Mask:
     """Where two columns differ by more than rounding."""
     difference = np.abs(np.asarray(recorded, np.float64) - expected)
-    return ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
+    differ: Mask = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
+    return differ
 
 
 def _batteries(run: Run, messages: list[str]) -> None:

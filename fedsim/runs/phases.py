@@ -21,8 +21,7 @@ def outcome_codes(dispatches: pd.DataFrame) -> npt.NDArray[np.int8]:
     outcomes = dispatches["outcome"].cat
     if list(outcomes.categories) != list(OUTCOME_LABELS):
         outcomes = outcomes.set_categories(list(OUTCOME_LABELS)).cat
-    codes: npt.NDArray[np.int8] = outcomes.codes.to_numpy()
-    return codes
+    return outcomes.codes.to_numpy().astype(np.int8, copy=False)
 
 
 def aggregated_versions(dispatches: pd.DataFrame) -> npt.NDArray[np.int64]:
@@ -36,10 +35,11 @@ def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> F
     versions, times = aggregations["version"].to_numpy(), aggregations["time_s"].to_numpy()
     latest = min(versions.max(initial=0), entered.max(initial=0))
     known = np.flatnonzero((versions > 0) & (versions <= latest))[::-1]
-    by_version = np.full(latest + 2, np.nan)
+    by_version: Floats = np.full(latest + 2, np.nan)
     # In reverse, so that the first row counts if a damaged table repeats a version.
     by_version[versions[known]] = times[known]
-    return by_version[np.minimum(entered, latest + 1)]
+    made: Floats = by_version[np.minimum(entered, latest + 1)]
+    return made
 
 
 def rows_by_client(dispatches: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:

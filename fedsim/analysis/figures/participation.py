@@ -105,9 +105,8 @@ def delay(run: Run) -> Figure | None:
     )
     columns = [Column("tau", "absence in server updates", "count", delays.tau[rows])]
     if never:
-        participants = statistics.delays(run.dispatches, population(run) - never, updates)
         columns.append(
-            Column("tau_seen", "among clients that participated", "count", participants.tau[rows])
+            Column("tau_seen", "among clients that participated", "count", delays.tau_seen[rows])
         )
     if np.array_equal(columns[-1].values, rows + 1):
         return None

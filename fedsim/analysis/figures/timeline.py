@@ -47,7 +47,7 @@ def timeline(run: Run) -> Figure:
     """The dispatches of a sample of clients, phase by phase, and when these clients were online."""
     table = run.dispatches
     chosen = sampled_clients(table["client_id"].to_numpy())
-    dispatched = np.count_nonzero(np.bincount(table["client_id"]))
+    dispatched = int(np.count_nonzero(np.bincount(table["client_id"])))
     rows = table[table["client_id"].isin(chosen)]
     battery = _battery(run)
     if battery is not None:
