@@ -66,7 +66,9 @@ validation: $(VENV)/.installed-test ## compare with kernel TCP and real processe
 	$(BIN)/python -m benchmarks.validation.tcp_oracle measure
 	$(BIN)/python -m benchmarks.validation.tcp_oracle table
 	$(BIN)/python -m benchmarks.validation.series run
+	-$(BIN)/python -m benchmarks.validation.series run --series ii
 	$(BIN)/python -m benchmarks.validation.series report
+	$(BIN)/python -m benchmarks.validation.coverage
 
 format: $(VENV)/.installed-test ## fix style and formatting
 	$(BIN)/ruff check --fix .

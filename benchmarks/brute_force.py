@@ -1,7 +1,7 @@
 """fedsim against a second simulator, written from the documentation alone, on thousands of random small scenarios.
 
-``python -m benchmarks.brute_force --cases 5000 --seed 0`` prints how many scenarios exercise what, and for every
-disagreement the smallest scenario that still shows one, found by leaving out one thing after another.
+``python -m benchmarks.brute_force --cases 5000 --seed 0`` prints how many scenarios exercise each feature, and for
+every disagreement the smallest scenario that still shows it, found by removing one key after another.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ OPTIONAL = (
     ("stop", "dispatches"),
     ("stop", "arrivals"),
 )
-"""What a scenario may do without, by path."""
+"""The paths that a scenario may leave out."""
 
 
 def main() -> int:
-    """Compare, and print what was found; the exit code is 1 if anything disagrees."""
+    """Compare, and print the findings; the exit code is 1 if anything disagrees."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=5000, help="number of scenarios")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first scenario")
@@ -74,14 +74,14 @@ def main() -> int:
 
 
 def exercised(case: dict[str, Any]) -> set[str]:
-    """What a case exercises, with the ties that occur in it."""
+    """The features that a case exercises, and the ties that occur in it."""
     simulation = Simulation(case["scenario"], case["tables"])
     simulation.run()
     return features(case) | ties(case, simulation.rows())
 
 
 def shrink(case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The case without everything it can do without and still disagree."""
+    """The case without everything that is not needed for the disagreement."""
     smaller = True
     while smaller:
         smaller = False
@@ -89,7 +89,7 @@ def shrink(case: dict[str, Any], folder: Path) -> dict[str, Any]:
             try:
                 still = differences(candidate, folder)
             except (KeyError, ValueError, AssertionError, RecursionError):
-                continue  # the simulator needs what was left out
+                continue  # the simulator needs what was removed
             if still and not still[0].startswith("fedsim: UserError"):
                 case, smaller = candidate, True
                 break

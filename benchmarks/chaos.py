@@ -1,17 +1,17 @@
-"""Kills, damages and starves runs, and counts the results that are wrong.
+"""Kills runs, damages their files and takes away their disk space, and counts the results that are wrong.
 
 ``python -m benchmarks.chaos [--minutes M | --rounds N | --small] [--seed S]`` prints one row per kind of disturbance.
-In 70 rounds, runs of all kinds are killed 210 times, and every file is damaged in every way:
+In 70 rounds, runs of all kinds are killed 210 times, and every file is damaged in every way.
 
-- **kill**: kill -9 at a random moment, then ``resume`` (or ``run`` if the run had not begun), as often as it takes;
+- **kill**: kill -9 at a random moment, then ``resume`` (or ``run`` if the run had not begun), as often as necessary;
 - **kill twice**: the resumed run is killed, too;
 - **damage**: a bit of a file is flipped, its end is cut off, or it is deleted: in a complete run, a sweep and a bundle,
   which are then read, and in an interrupted run, which is then resumed;
-- **two processes**: ``resume`` and ``run --overwrite`` beside a run that is going on;
+- **two processes**: ``resume`` and ``run --overwrite`` during a run in progress;
 - **no room**: a limit on the size of files (and a small file system, if one can be mounted) in the middle of a run.
 
 Outcomes: *survived* (the result has the bits of the undisturbed run), *detected* (an error message for the user),
-*wrong* (other bits, without a word), *traceback* (an internal error).
+*wrong* (different bits, without a message), *traceback* (an internal error).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FORK = multiprocessing.get_context("fork")
 
 
 def scenarios(length: int = 60) -> dict[str, dict[str, Any]]:
-    """Fifteen kinds of run of ``length`` rounds, 60 of which take about a second."""
+    """Fifteen kinds of run with ``length`` rounds; 60 rounds take about a second."""
     digits: dict[str, Any] = {
         "task": {
             "dataset": {"name": "digits"},
@@ -106,11 +106,11 @@ def content(run: Path) -> str:
     return digest.hexdigest()
 
 
-# -- in a process of its own ------------------------------------------------------------------------------------------
+# -- in a separate process ------------------------------------------------------------------------------------------
 
 
 def _call(function: Callable[..., None], arguments: tuple[Any, ...], errors: Path) -> None:
-    """Call a function, and leave a note of how it ended: nothing, a user error, or a traceback."""
+    """Call a function, and record how it ended: normally, with a user error, or with a traceback."""
     from fedsim.errors import UserError
 
     with open(os.devnull, "w") as nowhere:
@@ -137,7 +137,7 @@ def start(function: Callable[..., None], *arguments: Any, errors: Path) -> Any:
 
 
 def call(function: Callable[..., None], *arguments: Any, errors: Path) -> str:
-    """How a function ended in a process of its own."""
+    """How a function ended in a separate process."""
     process = start(function, *arguments, errors=errors)
     process.join()
     return errors.read_text(encoding="utf-8") if errors.exists() else "killed"
@@ -219,12 +219,12 @@ def read_sweep(path: Path) -> None:
     for opened in sweep.runs:
         read_run(opened.path)
     fedsim.compare(path)
-    # Nothing reads its scenario.yaml but people.
+    # Only people read its scenario.yaml.
     sweep.record.require_intact(path, "scenario.yaml")
 
 
 def write_bundle(path: Path) -> None:
-    """Write a trace bundle as this version does; the bundled ones are of 0.1, without a checksum of the manifest."""
+    """Write a trace bundle as this version does; the bundled ones are from 0.1 and have no checksum of the manifest."""
     from fedsim.traces.bundle import TraceBundle
 
     TraceBundle.read(PHONES).write(path)
@@ -245,9 +245,9 @@ class Chaos:
     """Counts the outcomes of disturbances.
 
     Args:
-        folder: where runs go; emptied in between.
-        seed: of all choices.
-        length: rounds of the runs.
+        folder: folder of the runs; emptied between disturbances.
+        seed: seed of all choices.
+        length: rounds per run.
     """
 
     def __init__(self, folder: Path, seed: int, length: int = 60) -> None:
@@ -278,7 +278,7 @@ class Chaos:
         return self.expected[name]
 
     def fresh(self, name: str) -> Path:
-        """A path under which nothing is."""
+        """A path that does not exist."""
         path = self.folder / name
         shutil.rmtree(path, ignore_errors=True)
         return path
@@ -314,7 +314,7 @@ class Chaos:
         """Damage one file of a folder, and read the folder, or resume the run in it.
 
         Args:
-            damage: what is done to which file.
+            damage: the damage, and the file.
             expected: the digest of the result if the run in the folder is resumed.
         """
         path = self.fresh("damaged")
@@ -342,7 +342,7 @@ class Chaos:
             self.count(row, "wrong", note)
 
     def two_processes(self, name: str) -> None:
-        """Start a second process in the folder of a run that is going on."""
+        """Start a second process in the folder of a run in progress."""
         expected, seconds = self.undisturbed(name)
         path = self.fresh("shared")
         first = start(run, self.scenarios[name], path, errors=self.folder / "first.txt")
@@ -416,7 +416,7 @@ class Chaos:
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a file, and with what its folder is opened.
+    """The damage to a file, and the command that reads its folder.
 
     Attributes:
         folder: the undamaged folder.
@@ -480,14 +480,14 @@ def files(folder: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Disturb runs until the time is up; exit code 1 if any outcome was wrong or a traceback."""
+    """Disturb runs until the time is up; the exit code is 1 if any outcome was wrong or a traceback."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--minutes", type=float, default=5.0)
-    length.add_argument("--rounds", type=int, help="each disturbance so many times")
-    length.add_argument("--small", action="store_true", help="the choice that the tests contain")
+    length.add_argument("--rounds", type=int, help="number of times of each disturbance")
+    length.add_argument("--small", action="store_true", help="the selection that the tests contain")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -518,7 +518,7 @@ def disturb_little(chaos: Chaos) -> Iterator[int]:
 
 
 def _import_once() -> None:
-    """What the forked processes need; parts are otherwise imported when they are first used."""
+    """Import everything that the forked processes need; parts are otherwise imported on first use."""
     import torch  # noqa: F401
 
     import fedsim.analysis.report
@@ -529,7 +529,7 @@ def _import_once() -> None:
 
 
 def disturb(chaos: Chaos) -> Iterator[int]:
-    """Make each disturbance once per round, each round to another kind of run; yields the rounds done."""
+    """Apply each disturbance once per round, in each round to another kind of run; yields the number of rounds."""
     _import_once()
     names = list(chaos.scenarios)
     chaos.random.shuffle(names)

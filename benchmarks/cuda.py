@@ -32,7 +32,7 @@ print(torch.cuda.get_device_name(), torch.cuda.get_device_capability())
 
 
 def run(command: list[str], report: TextIO, limit_s: float) -> str:
-    """Run a command, and copy what it prints to the terminal and the report; returns how it ended."""
+    """Run a command, and copy its output to the terminal and the report; returns how it ended."""
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -1,4 +1,4 @@
-"""Arrival groups of FedCompass on drawn step times, beside the table of its card (section 9.4). Timing alone.
+"""Arrival groups of FedCompass on drawn step times, compared with the table of its card (section 9.4). Timing only.
 
 python benchmarks/fedcompass_groups.py [--seeds 20]
 """
@@ -22,7 +22,7 @@ from fedsim.units import NS_PER_S
 
 MIN_STEPS, MAX_STEPS = 40, 200
 LENGTH_S = 20_000.0
-"""A hundred rounds of a client of mean speed."""
+"""A hundred rounds of a client with mean speed."""
 SPEEDS: dict[str, dict[str, Any]] = {
     "normal": {"name": "normal", "mean": 1.0, "cv": 0.3},
     "exp": {"name": "exponential", "mean": 1.0},
@@ -30,7 +30,7 @@ SPEEDS: dict[str, dict[str, Any]] = {
 
 
 class Counting(Compass):
-    """The Compass schedule, which notes how many groups are open and when that changes."""
+    """The Compass schedule, which records how many groups are open and when that changes."""
 
     def start(self) -> None:
         """Begin with no group."""
@@ -39,7 +39,7 @@ class Counting(Compass):
         super().start()
 
     def on_arrival(self, dispatch: Any) -> None:
-        """Note what the arrival has changed."""
+        """Record the groups that are open after an arrival."""
         super().on_arrival(dispatch)
         self._note()
 
@@ -68,7 +68,7 @@ class Late:
         self.updates = self.late = self.versions = 0
 
     def append_dispatch(self, *values: Any) -> None:
-        """Nothing of it is needed."""
+        """Ignored."""
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Count its updates."""
@@ -142,8 +142,8 @@ def groups(seeds: int) -> None:
 
 
 def lateness(seeds: int) -> None:
-    """Late updates, and updates in a version, by the latest-time factor."""
-    print("redraw  speeds  lambda   late     updates a version")
+    """Late updates, and updates per version, by the latest-time factor."""
+    print("redraw  speeds  lambda   late     updates per version")
     for redraw in (0.0, 0.1):
         for name, speed in SPEEDS.items():
             for factor in (1.0, 1.2, 1.5, 2.0):

@@ -4,8 +4,7 @@
 
 The same timeline four times: the plain loop (a copy of the module and an optimizer for every dispatch, when it ends)
 with torch's default threads and with one, fedsim executing every instruction at once (``training.verify: eager``), and
-fedsim deferring. The last
-two must give the same bits.
+fedsim deferring. The last two must give the same bits.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.timeline import Aggregate, Contribution, Train
 
 Call = tuple[str, int | Train | Aggregate]
-# Least ratio to the plain loop with torch's default threads.
+# Minimum ratio to the plain loop with torch's default threads.
 LIMITS = {"cpu": 2.5, "cuda": 5.0}
 
 
 def make_timeline(clients: int, in_flight: int, updates: int, buffer: int) -> list[Call]:
-    """Clients with lognormal durations; whoever ends is replaced at once by another."""
+    """Clients with lognormal durations; a client that ends is replaced at once by another."""
     rng = np.random.default_rng(0)
     calls: list[Call] = []
     idle = list(range(clients))
@@ -73,7 +72,7 @@ def make_timeline(clients: int, in_flight: int, updates: int, buffer: int) -> li
 
 
 def plain(task: SupervisedTask, calls: list[Call], device: torch.device, threads: int) -> float:
-    """Every dispatch by a module and an optimizer of its own, from its version; seconds."""
+    """Train every dispatch with a separate module and optimizer, from its version; returns seconds."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     begin = time.perf_counter()

@@ -1,16 +1,16 @@
-"""Local training of 100 clients (batch 32, 10 steps): fedsim against a plain loop of one module and optimizer a client.
+"""Local training of 100 clients (batch 32, 10 steps): fedsim against a plain loop, one module and optimizer per client.
 
     python benchmarks/learning_kernels.py [--repeats 5] [--device cpu] [--models logistic_regression mlp cnn]
 
-All figures come from one process and interleaved repeats; the best repeat of each counts. Ratios carry over to other
-machines better than times. ``centralised`` is one model on batches of 100 x 32: the same floating-point work without
-the bookkeeping of clients. Images are those of MNIST in shape, or of CIFAR-10 for models that are made for it.
+All figures come from one process with interleaved repeats; the best repeat of each counts. Ratios carry over to other
+machines better than times. ``centralized`` is one model on batches of 100 x 32: the same floating-point work without
+the bookkeeping of clients. Images have the shape of MNIST, or that of CIFAR-10 for models made for it.
 
-What the hardware could do at most is measured beside it, as a product of large matrices, a convolution of many images
-(5x5, 64 channels to 64) and a copy of a large tensor. A table at the end shows the share of each that the last way of
-each model reached: floating-point operations of all products and convolutions over the first two, and over the third
-the least that must be moved, which is every client's model read and written once, and its samples read once, in every
-step.
+The limits of the hardware are measured as well: a product of large matrices, a convolution of many images (5x5, 64
+channels to 64) and a copy of a large tensor. A table at the end shows which share of each limit the last way of each
+model reached: floating-point operations of all products and convolutions relative to the first two, and relative to
+the third the bytes that must be moved at least: in every step, every client's model is read and written once, and its
+samples are read once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fedsim.tasks.partition import Partition
 from fedsim.timeline import Aggregate, Contribution, Train
 
 CLIENTS, SAMPLES, BATCH, STEPS, RATE = 100, 320, 32, 10, 0.05
-# Least ratio to the plain loop with torch's default threads.
+# Minimum ratio to the plain loop with torch's default threads.
 LIMITS = {
     "cpu": {"logistic_regression": 8.0, "mlp": 3.0, "cnn": 1.2},
     "cuda": {"mlp": 25.0, "cnn": 25.0, "wangji_cifar_cnn": 8.0},
@@ -49,7 +49,7 @@ LIMITS = {
 
 
 def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> SupervisedTask:
-    """Random images, ``samples`` a client."""
+    """Random images, ``samples`` per client."""
     rng = np.random.default_rng(0)
     total = clients * samples
     shape = (3, 32, 32) if "cifar" in model or "resnet" in model else (1, 28, 28)
@@ -62,7 +62,7 @@ def make_task(model: str, clients: int = CLIENTS, samples: int = SAMPLES) -> Sup
         classes=10,
     )
     offsets = np.arange(clients + 1, dtype=np.int64) * samples
-    part = CATALOG.kinds["model"].registry()[model]
+    part = CATALOG.parts("model")[model]
     return SupervisedTask(dataset, Partition(offsets, np.arange(total)), part(part.Params()))
 
 
@@ -114,7 +114,7 @@ def fedsim_round(learner: Learner) -> Callable[[], None]:
 
 
 def plain_round(task: SupervisedTask, execution: Execution, threads: int) -> Callable[[], None]:
-    """The loop everybody writes first: a copy of the module and an optimizer for each client, then the mean."""
+    """The obvious loop: a copy of the module and an optimizer for each client, then the mean."""
     device = execution.device
     x, y = task.train_x.to(device), task.train_y.to(device)
     server: nn.Module = copy.deepcopy(task.module).to(device)
@@ -144,7 +144,7 @@ def plain_round(task: SupervisedTask, execution: Execution, threads: int) -> Cal
     return run
 
 
-def centralised_round(
+def centralized_round(
     task: SupervisedTask, execution: Execution, threads: int
 ) -> Callable[[], None]:
     """One model, 10 steps on batches of 100 x 32."""
@@ -172,7 +172,7 @@ def centralised_round(
 
 
 def best_of(repeats: int, runs: dict[str, Callable[[], None]]) -> dict[str, float]:
-    """Seconds of the best repeat of each, taken in turn."""
+    """Seconds of the best repeat of each; repeats take turns."""
     for run in runs.values():
         run()
     best = dict.fromkeys(runs, float("inf"))
@@ -230,7 +230,7 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--models", nargs="+", help="those with a limit when not given")
+    parser.add_argument("--models", nargs="+", help="by default those with a limit")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     device = Execution.of(Training(device=options.device)).device
@@ -239,7 +239,7 @@ def main() -> None:
     ceiling = ceilings(device, cores)
     print(f"{CLIENTS} clients, batch {BATCH}, {STEPS} steps; {name}; torch {torch.__version__}")
     print(", ".join(f"{name} {rate / 1e9:,.0f} G/s" for name, rate in ceiling.items()))
-    print(f"{'model':20} {'way':26} {'ms a round':>10} {'x plain':>8} {'x plain, 1 thread':>18}")
+    print(f"{'model':20} {'way':26} {'ms/round':>10} {'x plain':>8} {'x plain, 1 thread':>18}")
     missed, reached = [], []
     for model in options.models or limits:
         task = make_task(model)
@@ -248,8 +248,8 @@ def main() -> None:
         runs = {
             f"plain loop, {cores} threads": plain_round(task, execution, cores),
             "plain loop, 1 thread": plain_round(task, execution, 1),
-            f"centralised, {cores} threads": centralised_round(task, execution, cores),
-            "centralised, 1 thread": centralised_round(task, execution, 1),
+            f"centralized, {cores} threads": centralized_round(task, execution, cores),
+            "centralized, 1 thread": centralized_round(task, execution, 1),
             f"fedsim {one.station.kernel.name}, 1 worker": fedsim_round(one),
         }
         if execution.device.type == "cpu":

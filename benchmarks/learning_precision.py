@@ -1,11 +1,11 @@
-"""bfloat16 products on a CPU beside float32: processor time per round, and accuracy over seeds.
+"""bfloat16 products on a CPU compared with float32: processor time per round, and accuracy over seeds.
 
     python -m benchmarks.learning_precision [--models cnn mlp] [--seeds 3] [--rounds 25]
 
 The common work: 10 of 100 clients per round, 10 steps of SGD on batches of 20 (28 x 28 images). ``cnn`` is that of
-``benchmarks/peers.py``, ``mlp`` has two hidden layers of 1,024. A round's time is that of local training, evaluation
-left out: a run of all rounds less a run of one. Accuracies are those of the last model; the difference between the
-precisions of one seed is to be compared with that between seeds.
+``benchmarks/peers.py``, ``mlp`` has two hidden layers of 1,024. The time of a round is that of local training without
+evaluation: that of a run of all rounds minus that of a run of one. Accuracies are those of the last model; compare
+the difference between the precisions of one seed with that between seeds.
 """
 
 from __future__ import annotations

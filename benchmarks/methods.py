@@ -1,4 +1,4 @@
-"""What a method's own arithmetic costs: 12 methods on 3 models, processor milliseconds per round.
+"""The cost of a method's own arithmetic: 12 methods on 3 models, processor milliseconds per round.
 
     python -m benchmarks.methods [--methods fedavg fedprox ...] [--models linear mlp cnn] [--repeats 5]
 
@@ -22,7 +22,6 @@ import numpy as np
 
 from benchmarks.learning_kernels import make_learner
 from fedsim.catalog import CATALOG
-from fedsim.methods import registry as methods
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
@@ -65,14 +64,14 @@ def common_task(model: str) -> SupervisedTask:
         10,
     )
     name, params = MODELS[model]
-    part = CATALOG.kinds["model"].registry()[name]
+    part = CATALOG.parts("model")[name]
     partition = Partition(np.arange(CLIENTS + 1) * SAMPLES, np.arange(total))
     return SupervisedTask(dataset, partition, part(part.Params(**params)))
 
 
 def rounds_of(task: SupervisedTask, name: str) -> Callable[[], None]:
     """A function that trains one cohort and aggregates its updates."""
-    method = methods()[name]
+    method = CATALOG.parts("method")[name]
     learner = make_learner(
         task, method, method.Params(), device="cpu", threads=1, batch_size=BATCH, local_steps=STEPS
     )

@@ -1,7 +1,7 @@
-"""What transfers cost: shared links under load, and transfer times in closed form against a bare SimPy timeout.
+"""The cost of transfers: shared links under load, and transfer times in closed form against a bare SimPy timeout.
 
-Run ``python benchmarks/network_shared.py``. Stated limit: 2,000 completions a second with 1,000 flows at a time over a
-tree of three levels. Seconds are those of the process, so that other work on the machine counts little.
+Run ``python benchmarks/network_shared.py``. Stated limit: 2,000 completions per second with 1,000 concurrent flows
+over a tree of three levels. Seconds are those of the process, so that other work on the machine hardly counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FLOWS = 1_000
 
 
 def tree(clients: int, fan_out: list[int], capacities_bps: list[float]) -> SharedNetwork:
-    """A tree whose clients' access links are lognormal, as the phones of FedScale are."""
+    """A tree whose clients have lognormal access links, like the phones of FedScale."""
     context = NetworkContext(clients, None, np.arange(clients), 0, Path())
     topology = Tree(name="tree", fan_out=fan_out, capacity=capacities_bps[1:]).topology(context)
     rates_bps = 5.4e6 * np.exp(1.16 * Stream(0, Purpose.ANALYSIS).normals(np.arange(clients)))
@@ -42,7 +42,7 @@ def tree(clients: int, fan_out: list[int], capacities_bps: list[float]) -> Share
 
 
 def completions_per_s(network: SharedNetwork, clients: int, flows: int, count: int) -> float:
-    """Uploads finished per second while each is followed by another of a client drawn at random."""
+    """Uploads finished per second if each is followed by one of a client drawn at random."""
     draws = Stream(1, Purpose.ANALYSIS)
     order = np.argsort(draws.uniforms(np.arange(clients))).tolist()
     picks = (draws.uniforms(np.arange(count + flows), 1) * (clients - flows)).astype(int).tolist()

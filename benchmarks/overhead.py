@@ -1,11 +1,12 @@
-"""What a training run spends outside its tensor work: time plane, instructions, logging, the run folder.
+"""The time that a training run spends outside its tensor work: time plane, instructions, logging, the run folder.
 
     python benchmarks/overhead.py [--only NAME ...]
 
-Stated limit: 5 % of a run's processor time, from its start to its complete folder, data and imports left aside. Tensor
+Stated limit: 5 % of a run's processor time, from its start to its complete folder, without data and imports. Tensor
 work is local training (with the drawing of batches), aggregation and evaluation; the rest is the time plane, the
-learning plane's bookkeeping, the logs, the figures and the report. One worker thread, so that all is on one clock.
-Where a hundred are wanted at work, some forty are online: every draw then finds fewer than it asks for.
+learning plane's bookkeeping, the logs, the figures and the report. There is one worker thread, so that one clock
+measures everything. In the case of a hundred clients at work, only about forty are online, so that every draw finds
+fewer than it requests.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fedsim.tasks.datasets.digits import Digits
 
 LIMIT = 0.05
 TRACES = Path(__file__).resolve().parents[1] / "traces"
-# 200 samples a client, 10 steps of SGD on batches of 20.
+# 200 samples per client, 10 steps of SGD on batches of 20.
 IMAGES = {
     "task": {
         "dataset": {"name": "common_work", "clients": 400},
@@ -39,7 +40,7 @@ IMAGES = {
     },
     "training": {"batch_size": 20, "local_epochs": 1, "device": "cpu", "threads": 1},
 }
-# Some 7 samples a client, 20 epochs on batches of 8: small pieces of work.
+# About 7 samples per client, 20 epochs on batches of 8: small pieces of work.
 DIGITS = {
     "task": {
         "dataset": {"name": "digits"},
@@ -74,7 +75,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], int]] = {
 
 
 class Clock:
-    """Processor seconds inside the functions that it was put around."""
+    """Processor seconds inside the functions that it wraps."""
 
     def __init__(self) -> None:
         self.spent_s: dict[str, float] = {}
@@ -122,7 +123,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in only:
             *world, rounds = RUNS[name]
-            # Whatever is imported on the way.
+            # For imports during a run.
             fedsim.run(scenario(*world, 1), f"{folder}/warm", overwrite=True)
             clock.spent_s.clear()
             begin_s = time.process_time()

@@ -1,9 +1,9 @@
 """The papers' sweeps: runs them, and writes the tables of the READMEs and of docs/papers/index.md from the runs.
 
     python -m benchmarks.papers run [--long] [--jobs N]     # resumable; one seed of every sweep, then the next seed
-    python -m benchmarks.papers tables                      # no runs: only the tables, from what is finished
+    python -m benchmarks.papers tables                      # no runs: only the tables, from finished runs
 
-A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``. Every number in it comes from a run folder, so that
+A table is between ``<!-- table NAME -->`` and ``<!-- end -->``. Every number in it comes from a run folder, so that
 text and data cannot drift apart; the sentences around it are written by hand. Tables of sweeps without any finished run
 stay as they are.
 """
@@ -35,6 +35,7 @@ SMALL = (
     "fedsum/patterns_small",
     "fedlga/drawn_work_small",
     "fedlga/tau_max_small",
+    "fedlga/deadline_small",
     "partial_personalization/steps_small",
     "fedcompass/table1_small",
 )
@@ -149,12 +150,12 @@ class Results:
 
     @property
     def seeds(self) -> int:
-        """Seeds of which at least one run is finished."""
+        """Seeds with at least one finished run."""
         return len({run.seed for run in self.runs})
 
     @property
     def cpu_minutes(self) -> float:
-        """CPU time of all finished runs: that per measured run, times their number; NaN if none was measured."""
+        """CPU time of all finished runs: the mean of the measured runs times their number; NaN if none was measured."""
         path = self.root / CPU_TIMES
         measured = json.loads(path.read_text()).get(self.sweep) if path.exists() else None
         if not measured:
@@ -566,6 +567,32 @@ def tau_table(results: Results) -> str:
     return markdown(["tau_max", "paper, FedLGA", *labels], rows) + footnote(results)
 
 
+def deadline_table(results: Results) -> str:
+    """Simulated time to 85 and 90 %, and the last accuracy, where partial work results from a deadline."""
+
+    def label(scenario: Scenario) -> str:
+        server = scenario["server"]
+        if server["partial_work"] == "send":
+            return lga_label(scenario)
+        waits = server["schedule"]["deadline"] is None
+        return "FedAvg, waits for all" if waits else "FedAvg, late clients left out"
+
+    rows = []
+    for row in [*LGA_ROWS, "FedAvg, late clients left out", "FedAvg, waits for all"]:
+        runs = results.where(lambda s, row=row: label(s) == row)
+        if runs:
+            rows.append(
+                [
+                    row,
+                    spread([run.first("accuracy", 0.85, "time_s") for run in runs], 4),
+                    spread([run.first("accuracy", 0.9, "time_s") for run in runs], 4),
+                    spread([run.metrics["accuracy"].iloc[-1] for run in runs]),
+                ]
+            )
+    header = ["", "seconds to 85 %", "seconds to 90 %", "accuracy after 2 h"]
+    return markdown(header, rows) + footnote(results) if rows else ""
+
+
 def fashion_table(results: Results) -> str:
     """Fashion-MNIST at the paper's size, by optimizer."""
     rows = []
@@ -648,7 +675,7 @@ class Claim:
         text: the paper's claim.
         verdict: confirmed, refuted, conditional or open.
         sweep: the sweep that shows it, below ``scenarios/papers``.
-        figure: the number that decides, from the runs, or written here for sweeps that ``make papers`` does not run.
+        figure: the decisive number, from the runs, or written here for sweeps that ``make papers`` does not run.
         seeds: seeds of a figure that is written here.
     """
 
@@ -990,10 +1017,11 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "fedsum-patterns": ("fedsum/patterns_small", pattern_table),
     "fedlga-drawn-work": ("fedlga/drawn_work_small", lga_table),
     "fedlga-tau-max": ("fedlga/tau_max_small", tau_table),
+    "fedlga-deadline": ("fedlga/deadline_small", deadline_table),
     "fedlga-fashion": ("fedlga/fashion_long", fashion_table),
     "partial-steps": ("partial_personalization/steps_small", steps_table),
 }
-"""Name of a table to the sweep it is made from and the function that writes it."""
+"""By name of a table, the sweep that it is made from and the function that writes it."""
 
 
 def write_tables(runs: Path, pages: Iterable[Path] = PAGES) -> None:
@@ -1017,7 +1045,9 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("command", choices=["run", "tables"])
-    parser.add_argument("--long", action="store_true", help="the sweeps of hours, not minutes")
+    parser.add_argument(
+        "--long", action="store_true", help="the sweeps that take hours, not minutes"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "papers")
     options = parser.parse_args()

@@ -2,22 +2,21 @@
 
     python benchmarks/peers.py --folder DIR [--only NAME ...] [--models linear mlp cnn] [--repeats 3] [--cores 1]
 
-100 clients with 200 synthetic images of 28 x 28 in 10 classes, 10 clients a round drawn at random, 20 rounds, one local
-epoch of plain SGD (rate 0.1, batches of 20: 10 steps a client), federated averaging, evaluation only after the last
-round. Models: ``linear`` 784-10; ``mlp`` 784-200-200-10 with ReLU; ``cnn`` conv 5x5 (32) - ReLU - pool 2 - conv 5x5
-(64) - ReLU - pool 2 - linear 512 - ReLU - linear 10, without padding.
+100 clients with 200 synthetic images of 28 x 28 in 10 classes, 10 clients per round drawn at random, 20 rounds, one
+local epoch of plain SGD (rate 0.1, batches of 20: 10 steps per client), federated averaging, evaluation only after
+the last round. Models: ``linear`` 784-10; ``mlp`` 784-200-200-10 with ReLU; ``cnn`` conv 5x5 (32) - ReLU - pool 2 -
+conv 5x5 (64) - ReLU - pool 2 - linear 512 - ReLU - linear 10, without padding.
 
-Each peer gets an environment of its own in the folder (made once, some gigabytes in all) and an adapter in
-``benchmarks/peers``: a script that does the work through the peer's own interface, in the mode of one process that a
-user who cares for speed would choose. Where a peer leaves local training or the batches to its users, they get the
-fastest that torch offers. All runs are made one after the other, peer by peer within a repeat, and the lowest of the
-repeats counts. A round's time is the mean over rounds 2 to 20, in processor seconds of the process and its children
-(other work on the machine hardly counts) and in seconds of the clock. Everything up to the end of the first round is
-start-up. What cannot be installed or run stands in the table with the reason.
+Each peer gets a separate environment in the folder (created once, several gigabytes in total) and an adapter in
+``benchmarks/peers``: a script that does the work through the peer's own interface, in the single-process mode that a
+user who cares about speed would choose. If a peer leaves local training or the batches to its users, it gets the
+fastest that torch offers. Runs take place one after the other, peer by peer within a repeat, and the lowest of the
+repeats counts. The time of a round is the mean over rounds 2 to 20, in processor seconds of the process and its
+children (other work on the machine hardly counts) and in wall-clock seconds. Everything up to the end of the first
+round is start-up. A peer that cannot be installed or run is in the table with the reason.
 
-With one core, processor seconds are compared. With more, every simulator may use them in the way it has for that
-(threads for clients, worker processes; torch's own threads where it has neither), and seconds of the clock are
-compared.
+With one core, processor seconds are compared. With more, every simulator uses them in its own way (threads for
+clients, worker processes; torch's own threads if it has neither), and wall-clock seconds are compared.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ class Peer:
     """A simulator and what pip installs for it.
 
     Attributes:
-        name: of its adapter.
-        requirements: for pip; without any it runs in this interpreter.
-        alone: a package to be installed after them without its own requirements, and whatever Python it asks for.
+        name: name of its adapter.
+        requirements: requirements for pip; without any, it runs in this interpreter.
+        alone: a package that is installed after them without its requirements, even if it requires another Python.
     """
 
     name: str
@@ -65,7 +64,7 @@ PEERS = (
     Peer("fedjax", ("fedjax==0.0.17", "jax==0.10.2")),
     Peer("pfl", (TORCH, "pfl==0.6.0")),
     Peer("fedlab", (TORCH, "fedlab==1.3.0")),
-    # It asks for Python 3.12 (later versions for 3.14) and works on 3.11.
+    # It requires Python 3.12 (later versions 3.14), but works on 3.11.
     Peer("blazefl", (TORCH, "numpy", "tqdm"), alone="blazefl==2.0.3"),
     Peer("flgo", (TORCH, "flgo==0.4.4")),
     Peer("appfl", (TORCH, "appfl==1.12.0")),
@@ -91,7 +90,7 @@ def write_data(path: Path) -> None:
 
 
 def interpreter(peer: Peer, folder: Path) -> Path:
-    """The Python that has this peer, installed where it is not yet.
+    """The Python that has this peer, which is installed if necessary.
 
     Raises:
         subprocess.CalledProcessError: pip failed.
@@ -101,21 +100,21 @@ def interpreter(peer: Peer, folder: Path) -> Path:
     home = folder / "environments" / peer.name
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     installed = home / "installed.txt"
-    asked = f"{peer.requirements} {peer.alone}"
-    if installed.exists() and installed.read_text(encoding="utf-8") == asked:
+    requested = f"{peer.requirements} {peer.alone}"
+    if installed.exists() and installed.read_text(encoding="utf-8") == requested:
         return python
     print(f"installing {peer.name}", flush=True)
     venv.create(home, with_pip=True, clear=True)
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     steps = [[*pip, *peer.requirements]]
     if TORCH in peer.requirements:
-        # It comes first and by itself, so that nothing that follows can pull another build of it.
+        # torch comes first and by itself, so that no later package installs another build of it.
         steps.insert(0, [*pip, TORCH])
     if peer.alone:
         steps.append([*pip, "--no-deps", "--ignore-requires-python", peer.alone])
     for step in steps:
         subprocess.run(step, check=True, capture_output=True, text=True)
-    installed.write_text(asked, encoding="utf-8")
+    installed.write_text(requested, encoding="utf-8")
     return python
 
 
@@ -127,7 +126,7 @@ def last_line(text: str) -> str:
 def measure(
     peer: Peer, python: Path, model: str, data: Path, folder: Path, cores: int
 ) -> dict[str, Any]:
-    """What the peer's adapter reports, or why it does not."""
+    """The report of the peer's adapter, or the reason why there is none."""
     own = Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=folder / "runs"))
     report = own / "report.json"
     command = [python, ADAPTERS / f"run_{peer.name}.py", "--data", data, "--model", model]
@@ -165,10 +164,10 @@ def lowest(repeats: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(model: str, results: dict[str, dict[str, Any]], clock: str) -> str:
-    """A row a simulator, fastest first by ``clock``, a time of a round."""
+    """One row per simulator, fastest first by ``clock``, a time per round."""
     own_s = results.get("fedsim", {}).get(clock, float("nan"))
     lines = [
-        f"| {model} | CPU ms a round | ms a round | x fedsim | start-up, CPU s "
+        f"| {model} | CPU ms per round | ms per round | x fedsim | start-up, CPU s "
         "| accuracy | steps | parameters | versions |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
@@ -188,7 +187,7 @@ def table(model: str, results: dict[str, dict[str, Any]], clock: str) -> str:
 
 
 def verdict(model: str, results: dict[str, dict[str, Any]], clock: str) -> str:
-    """Whether it was the same work, and how fedsim stands to the fastest peer by ``clock``."""
+    """Whether it was the same work, and how fedsim compares with the fastest peer by ``clock``."""
     ran = {name: one for name, one in results.items() if "reason" not in one}
     same = len({(one["steps"], one["parameters"]) for one in ran.values()}) == 1
     accuracies = [one["accuracy"] for one in ran.values()]
@@ -205,7 +204,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", type=Path, help="a new temporary folder where none is given")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the environments; a new temporary one by default"
+    )
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--repeats", type=int, default=3)
@@ -232,8 +233,8 @@ def main() -> None:
                     continue
                 measured = measure(peer, pythons[peer.name], model, data, folder, options.cores)
                 found.setdefault((model, peer.name), []).append(measured)
-                told = measured.get("reason") or f"{1000 * measured[clock]:.1f} ms a round"
-                print(f"{repeat + 1} {model} {peer.name}: {told}", flush=True)
+                outcome = measured.get("reason") or f"{1000 * measured[clock]:.1f} ms per round"
+                print(f"{repeat + 1} {model} {peer.name}: {outcome}", flush=True)
     verdicts = []
     for model in options.models:
         results = {peer.name: lowest(found[model, peer.name]) for peer in peers}

@@ -7,7 +7,7 @@ replaces both files.
 
 The time plane must agree on every machine. What was learned (model, metrics, and the time plane of the few cases in
 which it depends on them) is compared only on a machine like the one that wrote the table. Only the public interface is
-used, so that the script outlives what it checks.
+used, so that the script survives changes of the code that it checks.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Case:
     """One run to compare.
 
     Attributes:
-        name: how the table and ``--only`` call it.
-        scenario: a file, or a mapping as a file would hold it.
+        name: its name in the table and for ``--only``.
+        scenario: a file, or its content as a mapping.
         overrides: values by dotted path.
-        timing_only: simulate time alone.
-        learned: the time plane depends on learned values, so it is compared only on a like machine.
+        timing_only: simulate only time.
+        learned: the time plane depends on learned values, so it is compared only on a similar machine.
         data: needs the data sets of ``FEDSIM_DATA``.
     """
 
@@ -77,10 +77,10 @@ BUNDLED: Mapping[str, tuple[str, ...]] = {
     "fedlga": ("stop={rounds: 12}",),
     "fedsum": ("stop={rounds: 40}",),
     "generalized_fedavg": ("stop={simulated_time: 2d}",),
-    "partial_personalisation": ("stop={rounds: 15}",),
+    "partial_personalization": ("stop={rounds: 15}",),
 }
 
-# How the sweeps of the papers are cut short: by folder, then by the beginning of the file's name.
+# Overrides that shorten the papers' sweeps: by folder, then by the beginning of the file's name.
 PAPERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "fedcompass": {"": ("stop={simulated_time: 5min}",)},
     "timing": {"": ("stop={simulated_time: 1h}",)},
@@ -121,7 +121,7 @@ def bundled() -> Iterator[Case]:
 
 
 def _diagonal(content: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Overrides of one run after the other, until every listed value of every path has been used."""
+    """Overrides of one run after another, until every listed value of every path has been used."""
     sweep = content["sweep"]
     grid = [
         [((path, value),) for value in values] for path, values in sweep.get("grid", {}).items()
@@ -199,7 +199,7 @@ SCHEDULES: Mapping[str, Mapping[str, Any]] = {
     "tiered": {"name": "tiered"},
     "window": {"name": "window", "deadline": "2min"},
 }
-# Parameters of methods whose defaults leave most of them out.
+# Parameters of methods that do little with their defaults.
 GIVEN: Mapping[str, Mapping[str, Any]] = {
     "generalized_fedavg": {"amplification": 2, "every_rounds": 2},
 }
@@ -244,7 +244,7 @@ SELECTIONS: tuple[dict[str, Any], ...] = (
     {"name": "tifl_adaptive", "cohort": 3, "interval": 2},
 )
 
-# One override a variant of one of the two tasks under FedAvg in rounds.
+# One override per variant of one of the two tasks, under FedAvg in rounds.
 VARIANTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "optimizer/momentum": ("supervised", ("training.optimizer={lr: 0.05, momentum: 0.9}",)),
     "optimizer/adam": ("supervised", ("training.optimizer={name: adam, lr: 0.01}",)),
@@ -366,7 +366,7 @@ def variants() -> Iterator[Case]:
 
 
 def cases(patterns: list[str]) -> list[Case]:
-    """The cases whose name matches a pattern (all without any)."""
+    """The cases whose name matches a pattern; all without patterns."""
     every = [*bundled(), *methods(), *variants()]
     return [
         case
@@ -379,7 +379,7 @@ def cases(patterns: list[str]) -> list[Case]:
 
 
 def run_case(work: tuple[Case, Path]) -> tuple[str, dict[str, Any], float]:
-    """Run a case; its name, its digests (or that it is refused), and its wall seconds."""
+    """Run a case; returns its name, its digests (or that it is refused), and its wall seconds."""
     import fedsim
     from fedsim.errors import UserError
 
@@ -396,7 +396,7 @@ def run_case(work: tuple[Case, Path]) -> tuple[str, dict[str, Any], float]:
         )
         result = digests(output)
     except UserError as error:
-        # Wording may change, so only the fact is compared; the message is for the reader of the table's first version.
+        # Wording may change, so only the fact is compared; the message is for readers of the table.
         result = {"refused": True, "message": str(error)}
     except Exception as error:
         result = {"failed": f"{type(error).__name__}: {error}"}
@@ -451,7 +451,7 @@ def model_digest(path: Path) -> str:
 
 
 def fingerprint() -> dict[str, str]:
-    """What floating-point results may depend on: processor and versions of the numeric libraries."""
+    """The processor and the versions of the numeric libraries, on which floating-point results may depend."""
     import numpy
     import torch
 
@@ -472,7 +472,7 @@ def run_cases(chosen: list[Case], output: Path) -> dict[str, Any]:
     """The digests of these cases, run by a few processes."""
     results: dict[str, Any] = {}
     slowest: list[tuple[float, str]] = []
-    # The processes that are started inherit this before they load a numeric library.
+    # New processes inherit this before they load a numeric library.
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with multiprocessing.get_context("spawn").Pool(min(PROCESSES, len(chosen))) as pool:
         work = [(case, output) for case in chosen]
@@ -494,14 +494,14 @@ def run_cases(chosen: list[Case], output: Path) -> dict[str, Any]:
 def differences(
     case: Case, earlier: Mapping[str, Any], now: Mapping[str, Any], folder: Path, *, alike: bool
 ) -> Iterator[str]:
-    """What differs between the recorded and the present result of a case.
+    """The differences between the recorded and the present result of a case.
 
     Args:
         case: the case.
         earlier: its entry in the table.
         now: its present digests.
         folder: its run folder.
-        alike: whether this machine is like the one that wrote the table.
+        alike: whether this machine is similar to the one that wrote the table.
     """
     for word in ("refused", "failed"):
         if word in now and word not in earlier:
@@ -529,12 +529,12 @@ def differences(
 
 
 def check(chosen: list[Case], output: Path, *, everything: bool) -> int:
-    """Run the cases and print what differs from the table; the number of differences."""
+    """Run the cases and print the differences from the table; returns their number."""
     document = json.loads(TABLE.read_text(encoding="utf-8"))
     here = fingerprint()
     alike = here == document["fingerprint"]
     if not alike:
-        print("This machine is not like the one that wrote the table:")
+        print("This machine differs from the one that wrote the table:")
         print(f"  table  {document['fingerprint']}\n  here   {here}")
         print("  so models and metrics are NOT compared, only dispatches and aggregations.")
     table = {
@@ -562,7 +562,7 @@ def check(chosen: list[Case], output: Path, *, everything: bool) -> int:
 
 
 def _packed(entry: dict[str, Any], columns: list[list[str]]) -> dict[str, Any]:
-    """An entry with the columns of its tables as numbers of lists that many entries share."""
+    """An entry in which numbers stand for lists of columns, which many entries share."""
     for table in TABLES:
         if table in entry:
             if entry[table]["columns"] not in columns:
@@ -579,14 +579,14 @@ def _unpacked(entry: dict[str, Any], columns: list[list[str]]) -> dict[str, Any]
 
 
 def write(chosen: list[Case], output: Path, *, everything: bool) -> int:
-    """Run the cases and write the table, or replace these entries of it; the number of cases that failed."""
+    """Run the cases and write the table, or replace these entries; returns the number of cases that failed."""
     results = run_cases(chosen, output)
     columns: list[list[str]] = []
     entries: dict[str, Any] = {}
     if not everything and TABLE.exists():
         document = json.loads(TABLE.read_text(encoding="utf-8"))
         if document["fingerprint"] != fingerprint():
-            sys.exit("a table of another machine cannot be replaced in part: write all of it")
+            sys.exit("part of a table of another machine cannot be replaced: write all of it")
         entries, columns = document["cases"], document["columns"]
     for case in chosen:
         entries[case.name] = _packed(results[case.name], columns)
@@ -608,13 +608,13 @@ def write(chosen: list[Case], output: Path, *, everything: bool) -> int:
 
 
 def main() -> int:
-    """Write or check the digests and the surface; 1 if anything differs."""
+    """Write or check the digests and the surface; returns 1 if anything differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("action", choices=["write", "check"])
     parser.add_argument(
         "--only", action="append", default=[], metavar="GLOB", help="cases by name; no surface"
     )
-    parser.add_argument("--surface", action="store_true", help="the public surface alone")
+    parser.add_argument("--surface", action="store_true", help="only the public surface")
     parser.add_argument("--list", action="store_true", help="list the names of the cases")
     parser.add_argument("-o", "--output", type=Path, help="keep the run folders here")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
-"""The public surface of fedsim: what scenarios accept, commands and options, columns of tables, imports on the pages.
+"""The public surface of fedsim: keys of scenarios, commands and options, columns of tables, imports in the docs.
 
-Something that is gone or accepts less than before is a difference; additions are fine. Run by
+Whatever is gone or accepts less than before is a difference; additions are allowed. Run by
 ``python -m benchmarks.safety_net``.
 """
 
@@ -26,14 +26,14 @@ BUNDLE = ROOT / "tests" / "fixtures" / "v0_1_0" / "bundle"
 _INTENDED = {
     # A recording that fails no longer ends a run.
     "training.cuda_graphs: the default is 'auto', was True",
-    # It had to be above 0, which the record has under another name.
+    # It had to be above 0, which the record expresses differently.
     "devices.compute[exponential].floor: minimum is 0, there was none",
-    # The recorded schema let a quadratic task leave out its name; no version of fedsim reads one without.
+    # In the recorded schema, a quadratic task may omit its name; no version of fedsim accepts that.
     "task.name: is required now",
     "task.name=quadratic: the default is '(none)', was 'quadratic'",
 }
 _IGNORED = {"description", "title", "$schema", "discriminator", "examples", "format"}
-# A limit and whether a smaller value of it accepts more.
+# A limit, and whether a smaller value accepts more.
 _LIMITS = {
     "minimum": True,
     "exclusiveMinimum": True,
@@ -79,7 +79,7 @@ def write() -> int:
 
 
 def check() -> int:
-    """Print what is gone from the recorded surface or accepts less; the number of such differences."""
+    """Print what is gone from the recorded surface or accepts less; returns the number of such differences."""
     was = json.loads(SURFACE.read_text(encoding="utf-8"))
     found: list[str] = []
     now = surface()
@@ -211,7 +211,7 @@ def tables() -> dict[str, dict[str, str]]:
         content["evaluation"] = {"every_rounds": 1, "per_client": True, "objective": True}
         fedsim.run(content, folder / "run")
         fedsim.sweep({**content, "sweep": {"seeds": [0, 1]}}, folder / "sweep", jobs=1)
-        # The bundle has every table and column; a sample of it is written by this tree.
+        # The bundle has every table and column; this tree writes a sample of it.
         _command("traces", "sample", str(BUNDLE), "-n", "2", "-o", str(folder / "bundle"))
         for part in ("run", "sweep", "bundle"):
             for path in sorted((folder / part).glob("*.parquet")):
@@ -244,7 +244,7 @@ def _public(owner: type) -> list[str]:
 
 
 def imports() -> list[str]:
-    """Imports from fedsim in the code blocks of the pages, and dotted names in their text."""
+    """Imports from fedsim in the code blocks of the docs, and dotted names in their text."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     pages += [*ROOT.glob("docs/**/*.md"), *ROOT.glob("scenarios/**/*.md")]
     found: set[str] = set()
@@ -293,7 +293,7 @@ def import_problem(line: str) -> str | None:
 
 
 def _stripped(value: Any, *, named: bool = False) -> Any:
-    """A schema without what is only for people; ``named`` if the keys are names of the user's."""
+    """A schema without its texts for people; ``named`` if the keys are the user's own names."""
     if isinstance(value, list):
         return [_stripped(item) for item in value]
     if not isinstance(value, dict):
@@ -326,11 +326,11 @@ class Schemas:
         self._known: dict[str, list[str]] = {}
 
     def problems(self) -> list[str]:
-        """What is gone or narrower, each with the path of the property."""
+        """The differences: what is gone or narrower, each with the path of the property."""
         return sorted(set(self._compare(self._was, self._now, "")))
 
     def _alternatives(self, node: Any, root: Mapping[str, Any]) -> list[Any]:
-        """The alternatives that a node stands for, with references followed and what stands beside them kept."""
+        """The alternatives that a node stands for; references are resolved and their siblings kept."""
         if not isinstance(node, dict):
             return [node]
         node = dict(node)
@@ -395,7 +395,7 @@ class Schemas:
             yield f"{path}: the default is {after!r}, was {before!r}"
 
     def _covers(self, was: Any, now: Any, path: str) -> list[str]:
-        """What of one alternative another does not accept."""
+        """What one alternative accepts and the other does not."""
         if now is True or now == {}:
             return []
         if now is False or not isinstance(was, dict):
@@ -468,7 +468,7 @@ class Schemas:
 
 
 def _values(node: Mapping[str, Any]) -> list[Any] | None:
-    """The values of an enumeration; None where any of a type is accepted."""
+    """The values of an enumeration; None if any value of a type is accepted."""
     if "const" in node:
         return [node["const"]]
     return node.get("enum")
@@ -491,7 +491,7 @@ def _property(node: Mapping[str, Any], name: str) -> Any:
 
 
 def _same_kind(was: Any, now: Any) -> bool:
-    """Whether two alternatives are about the same part, or the same type where there are no parts."""
+    """Whether two alternatives describe the same part, or, without parts, the same type."""
     if not isinstance(was, dict) or not isinstance(now, dict):
         return bool(was == now)
     if _discriminated(was):

@@ -1,11 +1,11 @@
-"""A sweep of 30 short runs on N processes: its time on the clock beside the sum of its runs' times over N.
+"""A sweep of 30 short runs on N processes: its wall time compared with the sum of its runs' times divided by N.
 
     python -m benchmarks.sweep [--jobs 2] [--runs 30] [--rounds 48]
 
-Runs are of the quickstart's scenario, cut off after some rounds so that each takes about two seconds in a process that
-has loaded everything. Their times are those between the ends of the same runs on one process, one after another; a
-first run loads what is needed, and is not counted. The limit is 1.15 x sum / N for the whole command, its start
-included.
+The runs are those of the quickstart scenario, shortened so that each takes about two seconds in a process that has
+loaded everything. Their times are those between the ends of the same runs on one process, one after another; a
+first run loads everything and does not count. The limit is 1.15 x sum / N for the whole command, including its
+start.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What a dispatch costs in timing-only runs, against a bare SimPy timeout measured in the same process.
+"""The cost of a dispatch in timing-only runs, against a bare SimPy timeout measured in the same process.
 
     python benchmarks/time_plane.py [--folder FOLDER] [--only NAME ...]
 
-Bundles of synthetic phones are made once in FOLDER, and what that takes is printed. Each case is a run in a separate
+Bundles of synthetic phones are made once in FOLDER, and the time for that is printed. Each case is a run in a separate
 process, from the import of fedsim to the report, with jitter of step times as real devices have it. Processor time is
-split into start-up, simulation, and close (tables, checks, report). The limits are those the project set itself.
+split into start-up, simulation, and close (tables, checks, report). The limits are the project's own goals.
 The buffered cases, with 50 clients at work in populations of different sizes, end as a table: idle clients should be
-free. ``ten_million`` clients live the weeks of a million phones, moved by random times; it runs only if it is named.
+free. ``ten_million`` clients replay the weeks of a million phones, shifted by random times; it runs only if named.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ JITTER_CV = 0.1
 class BareTimeouts:
     """SimPy timeouts of one process, timed in many short turns between pieces of the simulation.
 
-    Both then meet the same clock rate and the same neighbours on the machine, so that their ratio is steadier than
+    Both then have the same clock rate and the same load of the machine, so that their ratio varies less than
     either.
     """
 
@@ -55,7 +55,7 @@ class BareTimeouts:
             yield self._env.timeout(1)
 
     def on_progress(self) -> None:
-        """Every so many server updates take a turn."""
+        """Take a turn every few server updates."""
         self._calls += 1
         if self._calls % self.EVERY:
             return

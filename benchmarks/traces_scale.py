@@ -1,10 +1,10 @@
-"""Traces at scale: synthesizing a bundle, indexing it, and what each look-up costs against a bare SimPy timeout.
+"""Traces at scale: synthesizing a bundle, indexing it, and the cost of each look-up against a bare SimPy timeout.
 
     python benchmarks/traces_scale.py [--devices 1000000] [--days 7] [--preset phone_idle_charging_wifi] [--keep FOLDER]
 
-Processes one after the other, so that each has a peak memory of its own: the first makes and writes the bundle, the
-second reads, indexes and asks, the third checks and describes it. Every row with a limit shows how much of it was used;
-the exit code is 1 where a limit is passed. Clients are asked about in random order, the worst case for caches.
+Three successive processes, so that the peak memory of each is known: the first makes and writes the bundle, the second
+reads, indexes and queries it, the third checks and describes it. Every row with a limit shows how much of it was used;
+the exit code is 1 if a limit is exceeded. Clients are looked up in random order, the worst case for caches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NS = 1_000_000_000
 LOOK_UPS = 200_000
 DRAWS = 500_000
 DRAWS_A_WEEK = 2_400_000
-"""Dispatches of a week with 1,000 devices at work for some minutes each: the pace at which the sampler is asked."""
+"""Dispatches of a week with 1,000 devices at work for some minutes each: the rate at which the sampler is called."""
 
 # Seconds and MB for a million devices over a week; look-ups in bare SimPy timeouts of the same run.
 LIMITS = {
@@ -133,7 +133,7 @@ def ask(folder: Path, devices: int, days: float) -> list[Row]:
     seconds, _ = timed(lambda: index.online_counts(grid))
     rows.append(("online_counts, every minute of the days (s)", seconds))
     seconds, _ = timed(lambda: index.online_between_ns(0, span_ns))
-    rows.append(("online_between_ns, everybody (s)", seconds))
+    rows.append(("online_between_ns, all clients (s)", seconds))
     rows.append(("draw one client (timeouts)", draw_us(index, span_ns) / unit_us))
     sampler = OnlineSampler(index, Stream(0, Purpose.SELECTION))
     busy = np.zeros(devices, np.bool_)

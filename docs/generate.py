@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import get_args
 
 import click
 from pydantic import BaseModel
 
+import fedsim
 from fedsim.bundled.references import of_part, references
 from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
@@ -23,6 +26,8 @@ from fedsim.scenario.training import Training
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Written by docs/generate.py; change the code's docstrings instead. -->\n"
+
+INDEX = "<!-- The index is written by docs/generate.py. -->\n"
 
 INTRODUCTION = """\
 A scenario is one YAML file. Durations are numbers of seconds or text such as `90s`, `15min`, `2h`, `7d`; sizes are
@@ -74,7 +79,7 @@ def scenario_page() -> str:
         if section == "evaluation":
             lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]
-    for name, task in sorted(CATALOG.kinds["task"].registry().items()):
+    for name, task in sorted(CATALOG.parts("task").items()):
         params = task.Params
         tasks += [f"### `task: {{name: {name}}}`\n", f"{_prose(params)}\n", *_table(params)]
     tasks += _parts("dataset", "partition", "model")
@@ -104,7 +109,7 @@ def methods_page() -> str:
         "`fedsim methods show NAME` prints the same.\n",
     ]
     lines += _weights_table()
-    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+    for name, method in sorted(CATALOG.parts("method").items()):
         described = describe(name)
         lines += [
             f"## {described['title']}\n",
@@ -152,7 +157,7 @@ def papers_page() -> str:
 def _weights_table() -> list[str]:
     """Default weights of clients' updates, by method."""
     names: dict[str, list[str]] = {}
-    for name, method in sorted(CATALOG.kinds["method"].registry().items()):
+    for name, method in sorted(CATALOG.parts("method").items()):
         field = method.Params.model_fields.get("weights")
         names.setdefault("always equal" if field is None else str(field.default), []).append(
             f"`{name}`"
@@ -197,14 +202,42 @@ def pages() -> dict[Path, str]:
         REFERENCE / "methods.md": methods_page(),
         REFERENCE / "commands.md": commands_page(),
         REFERENCE / "papers.md": papers_page(),
+        REFERENCE / "python.md": python_page(),
     }
+
+
+def python_page() -> str:
+    """The page of the Python interface, with an index of what its directives show, for who reads the Markdown."""
+    text = (REFERENCE / "python.md").read_text(encoding="utf-8")
+    begin, end = text.index(INDEX) + len(INDEX), text.index("\n## ")
+    rows = ["| name | what it is |", "|---|---|"]
+    for match in re.finditer(
+        r"^::: (\S+)(?:\n +options:\n +members: \[(.*)\])?", text, re.MULTILINE
+    ):
+        for name, thing in _documented(match[1], match[2]):
+            line = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
+            rows.append(f"| `{name}` | {_cell(_code(line))} |")
+    return f"{text[:begin]}\n{_join(rows)}{text[end:]}"
+
+
+def _documented(path: str, members: str | None) -> Iterator[tuple[str, object]]:
+    """What a directive shows: the object of this path, or the members of a module, by the shortest name."""
+    thing = pkgutil.resolve_name(path)
+    if not inspect.ismodule(thing):
+        yield path, thing
+        return
+    own = [name for name, one in vars(thing).items() if getattr(one, "__module__", "") == path]
+    for name in members.split(", ") if members else own:
+        if not name.startswith("_"):
+            short = hasattr(fedsim, name) and getattr(fedsim, name) is getattr(thing, name)
+            yield f"{'fedsim' if short else path}.{name}", getattr(thing, name)
 
 
 def _parts(*kinds: str) -> list[str]:
     lines: list[str] = []
     for kind in kinds:
         lines.append(f"### {KINDS[kind]}\n")
-        for name, component in sorted(CATALOG.kinds[kind].registry().items()):
+        for name, component in sorted(CATALOG.parts(kind).items()):
             lines += [f"#### `{name}`\n", f"{_prose(component)}\n", *_table(component.Params)]
     return lines
 
@@ -242,8 +275,12 @@ def _plain(text: str) -> str:
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
     """A docstring up to its Google-style sections, as Markdown."""
-    text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", prose(thing).replace("``", "`"))
-    return _plain(text)
+    return _plain(_code(prose(thing)))
+
+
+def _code(text: str) -> str:
+    """A docstring's markup for code as Markdown's."""
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
 
 
 def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:

@@ -39,9 +39,9 @@ class Catalog:
     def __init__(self, kinds: Mapping[str, Kind]) -> None:
         self.kinds = dict(kinds)
 
-    def names(self, kind: str) -> list[str]:
-        """Names of the parts of ``kind`` that ship with fedsim."""
-        return sorted(self.kinds[kind].registry())
+    def parts(self, kind: str) -> Mapping[str, type[Any]]:
+        """The parts of ``kind`` that ship with fedsim, by name."""
+        return self.kinds[kind].registry()
 
     def find(self, kind: str, name: str, folder: Path) -> type[Component]:
         """The class that ``name`` stands for; a file reference is relative to ``folder``.
@@ -54,13 +54,13 @@ class Catalog:
             return self.adopt(
                 kind, load_user_component(name, entry.base(), folder, entry.of_function)
             )
-        registry = self.kinds[kind].registry()
-        if name not in registry:
+        parts = self.parts(kind)
+        if name not in parts:
             raise UserError(
                 f"there is no {kind} named '{name}'",
-                hint=f"{nearest(name, registry)}known: {', '.join(sorted(registry))}, or file.py:ClassName",
+                hint=f"{nearest(name, parts)}known: {', '.join(sorted(parts))}, or file.py:ClassName",
             )
-        return registry[name]
+        return parts[name]
 
     def adopt(self, kind: str, user_class: type[Any]) -> type[Component]:
         """A user's class as a part of ``kind``.
@@ -82,6 +82,11 @@ class Catalog:
                 hint=f"derive them from {expected.__module__}.{expected.__name__}",
             )
         return component
+
+
+def summaries(parts: Mapping[str, type[Component]]) -> dict[str, str]:
+    """The first sentence of the description of each part, by name."""
+    return {name: summary(part) for name, part in sorted(parts.items())}
 
 
 def summary(component: type[Component]) -> str:

@@ -1,15 +1,23 @@
-"""Connects to a Ray cluster, for sweeps and local training. Ray is an optional extra, imported on first use."""
+"""The cores of this machine and those of a Ray cluster. Ray is an optional extra, imported on first use."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import socket
 from typing import Any
 
 from fedsim.errors import UserError
 
 _ANSWER_S = 5.0
+
+
+def usable_cores() -> int:
+    """Cores of this machine that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def require_ray(where: str) -> None:

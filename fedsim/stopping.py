@@ -1,4 +1,4 @@
-"""Stops a process that receives SIGTERM or SIGHUP, from a scheduler or a closed terminal.
+"""Stops a process that receives Ctrl-C, or SIGTERM or SIGHUP from a scheduler or a closed terminal.
 
 By default the signal raises :class:`Stopped` at once, as Ctrl-C raises ``KeyboardInterrupt``. Work that can be left in
 a good state runs inside :func:`grace`: the signal is then noted, and the work ends at its next good moment. A second
@@ -8,6 +8,7 @@ signal, or the end of the period of grace, raises at once.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -44,6 +45,8 @@ class Grace:
     def note(self, number: int) -> None:
         """Note a signal, which comes again when the period is over."""
         self.requested = number
+        if number == signal.SIGINT:
+            os.write(2, _HINT)  # Not by print, whose buffer the signal may have interrupted.
         self._timer = threading.Timer(GRACE_S, signal.raise_signal, [number])
         self._timer.daemon = True
         self._timer.start()
@@ -63,6 +66,7 @@ class Grace:
             raise Stopped(self.requested)
 
 
+_HINT = b"\nstopping as soon as the work is saved; Ctrl-C again stops at once\n"
 _grace: Grace | None = None
 
 
@@ -77,14 +81,34 @@ def install() -> None:
 
 @contextlib.contextmanager
 def grace(period: Grace) -> Iterator[None]:
-    """Note signals in ``period`` instead of raising at once."""
+    """Note signals in ``period`` instead of raising at once: those of :func:`install`, and Ctrl-C.
+
+    A program that treats Ctrl-C in a way of its own keeps it.
+    """
     global _grace
     outer, _grace = _grace, period
+    in_main = threading.current_thread() is threading.main_thread()
+    takes_ctrl_c = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if takes_ctrl_c:
+        signal.signal(signal.SIGINT, _on_signal)
     try:
         yield
     finally:
+        if takes_ctrl_c:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         period.close()
         _grace = outer
+
+
+def request(number: int) -> None:
+    """Stop the work as a signal to this process would.
+
+    Raises:
+        Stopped: at once, outside :func:`grace`.
+    """
+    if _grace is None:
+        raise Stopped(number)
+    _grace.requested = number
 
 
 def _on_signal(number: int, _: FrameType | None) -> None:

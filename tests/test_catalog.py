@@ -9,13 +9,11 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from fedsim.catalog import CATALOG, summary
+from fedsim.catalog import CATALOG
 from fedsim.parameters import Parameters, alternatives, element_types
-from fedsim.scenario.description import parameters
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.model import Scenario
-
-PARTS = [(kind, name) for kind, entry in CATALOG.kinds.items() for name in sorted(entry.registry())]
+from tests.parts import PARTS
 
 # Values for the parameters that have no default.
 GIVEN = {
@@ -52,20 +50,6 @@ def test_parameters_written_out_are_read_back_the_same(kind: str, name: str) -> 
     again = params.model_validate(written)
     assert again == first
     assert again.model_dump(mode="json", by_alias=True) == written
-
-
-@pytest.mark.parametrize(("kind", "name"), PARTS)
-def test_parts_and_their_parameters_are_described(kind: str, name: str) -> None:
-    component = CATALOG.find(kind, name, Path.cwd())
-    assert summary(component), "the class needs a docstring"
-    assert issubclass(component, CATALOG.kinds[kind].base())
-    for parameter in parameters(component.Params):
-        assert parameter.meaning, f"{parameter.key} needs a docstring"
-
-
-def test_every_key_of_a_scenario_is_described() -> None:
-    for parameter in parameters(Scenario):
-        assert parameter.meaning, parameter.key
 
 
 def _path_examples(model: type[BaseModel]) -> Iterator[tuple[dict[str, Any], tuple[Any, ...]]]:
@@ -141,10 +125,3 @@ def test_every_parameter_model_refuses_unknown_keys_and_is_frozen() -> None:
         if issubclass(model, Parameters):
             assert model.model_config["extra"] == "forbid", model
             assert model.model_config["frozen"], model
-
-
-def test_a_notebook_can_complete_the_names_of_the_package() -> None:
-    import fedsim
-
-    assert set(fedsim.__all__) <= set(dir(fedsim))
-    assert all(getattr(fedsim, name) is not None for name in fedsim.__all__)

@@ -20,7 +20,7 @@ from unittest import mock
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 os.environ.setdefault("FLWR_LOG_LEVEL", "ERROR")
-# By default the workers of Ray give way to all other processes.
+# By default, the workers of Ray have a lower priority than all other processes.
 os.environ.setdefault("RAY_worker_niceness", "0")
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def start_up(count: int, cpus: int, nodes: Nodes) -> None:
-    """Print what a run without any round takes on both engines."""
+    """Print how long a run without rounds takes on both engines."""
     server, client = apps.strategy_server(rounds=0), apps.torch_client()
     ray_s, fedsim_s = on_ray(server, client, nodes, cpus), on_fedsim(server, client, count)
     print(f"start-up and end (no rounds): Ray {ray_s:.1f} s, fedsim {fedsim_s:.1f} s")

@@ -1,8 +1,8 @@
-"""Cost of the Flower bridge per message, beside the app's own work.
+"""Cost of the Flower bridge per message, compared with the app's own work.
 
 Usage: python -m benchmarks.flower.cost [--nodes 1000] [--cohort 50] [--rounds 20] [--megabytes 1]
 
-The app returns what it gets, so that almost all of the CPU time is that of the bridge and of Flower. The time that the
+The app returns its input, so that almost all of the CPU time is that of the bridge and of Flower. The time that the
 ServerApp, its strategy and the ClientApp spend in their own code is subtracted.
 """
 
@@ -37,7 +37,7 @@ class Stopwatch:
             self.seconds += time.process_time() - began
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose time is counted."""
+        """The function, with its time counted."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with self.running():

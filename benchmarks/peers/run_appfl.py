@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch_work import accuracy_of, client_batches, parameters_of, steps_drawn
 from work import BATCH, COHORT, RATE, StopWatch, read_work
 
-# APPFL builds models and metrics from files of its users.
+# APPFL builds models and metrics from its users' files.
 SOURCE = """
 import sys
 sys.path.insert(0, {here!r})
@@ -31,7 +31,7 @@ watch = StopWatch()
 source = work.folder / "network.py"
 here = str(Path(__file__).resolve().parent)
 source.write_text(SOURCE.format(here=here, model=work.model))
-# Saving memory means a collection of garbage after every client, which takes longer than its training.
+# Saving memory means a garbage collection after every client, which takes longer than its training.
 shared = {
     "model_configs": {"model_path": str(source), "model_name": "network"},
     "train_configs": {

@@ -1,4 +1,4 @@
-"""BlazeFL: its own FedAvg, clients one after the other in one process, or on a thread for each core."""
+"""BlazeFL: its own FedAvg, clients one after the other in one process, or on one thread per core."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Models(ModelSelector):
 
 class Clients(FedAvgPartitionedDataset):
     def get_dataset(self, type_, cid):
-        raise NotImplementedError  # asked of every such class, and called by none of what runs here
+        raise NotImplementedError  # required of every such class, but not called here
 
     def get_dataloader(self, type_, cid, batch_size=None, generator=None):
         return batches[cid]

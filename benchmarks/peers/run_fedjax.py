@@ -46,7 +46,7 @@ LAYERS = {
 
 work = read_work()
 watch = StopWatch()
-# Haiku's convolutions take the channels last.
+# Haiku's convolutions expect the channels last.
 clients = fedjax.InMemoryFederatedData(
     {
         number: {"x": np.moveaxis(x, 1, -1), "y": y.astype(np.int32)}

@@ -1,9 +1,9 @@
 """fedsim: the same work as a scenario, run as ``fedsim run`` runs it.
 
 Its learning plane runs behind the time plane and trains all 200 contributions at the end, so that no moment in between
-is the end of a round. A round is therefore the difference of a run of all rounds and a run of one, divided by the
-rounds between them; of each, the lowest of three. Start-up is the first run of one round, with everything that is
-imported and loaded for it.
+is the end of a round. The time of a round is therefore the difference between a run of all rounds and a run of one,
+divided by the number of rounds between them; the lowest of three counts for each. Start-up is the first run of one
+round, with all imports and data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODELS = {
 
 
 def scenario(work: Work, rounds: int) -> dict[str, object]:
-    """The common work; what the devices and links are like makes no difference to what is trained."""
+    """The common work; devices and links have no influence on the training."""
     return {
         "name": "common-work",
         "task": {

@@ -36,7 +36,7 @@ def get_model(*args, **kwargs):
 
 work = read_work()
 watch = StopWatch()
-# FLGo imports what it generates from the working folder.
+# FLGo imports its generated code from the working folder.
 os.chdir(work.folder)
 sys.path.insert(0, str(work.folder))
 configuration = Path("configuration.py")
@@ -45,7 +45,7 @@ configuration.write_text(CONFIGURATION.format(here=here, data=str(work.data), mo
 benchmark = importlib.import_module(flgo.gen_benchmark_from_file("common_work", str(configuration)))
 importlib.import_module(f"{benchmark.__name__}.core")
 benchmark.visualize = lambda *arguments: None  # a picture of the split, which takes minutes
-# What torch asks of such data sets since version 2.13.
+# Required of such data sets since torch 2.13.
 benchmark.core.TaskPipe.TaskDataset.__getitems__ = lambda own, rows: [own[row] for row in rows]
 flgo.gen_task_by_(benchmark, IIDPartitioner(num_clients=len(work.x)), "task")
 

@@ -1,4 +1,4 @@
-"""Flower: its simulation engine on Ray, with a worker process of one thread for each core."""
+"""Flower: its simulation engine on Ray, with one single-threaded worker process per core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ client_app, server_app = ClientApp(), ServerApp()
 
 
 def cpu_s_of_all() -> float:
-    """Of this process and of Ray's, which are its children."""
+    """Processor seconds of this process and of Ray's, which are its children."""
     me = psutil.Process()
     total = 0.0
     for process in [me, *me.children(recursive=True)]:

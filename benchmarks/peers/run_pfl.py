@@ -46,7 +46,7 @@ def dataset_of(client):
 
 
 clients = FederatedDataset(
-    # It keeps the batches that it has cut once: every epoch goes through them in the same order.
+    # It cuts the batches once: every epoch goes through them in the same order.
     {client: dataset_of(client) for client in range(len(work.x))}.__getitem__,
     get_user_sampler("random", range(len(work.x))),
 )

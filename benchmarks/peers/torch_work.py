@@ -15,7 +15,7 @@ torch.set_num_threads(CORES)
 
 
 def build(model: str) -> nn.Module:
-    """The model, initialised by torch's standard rule."""
+    """The model, initialized by torch's standard rule."""
     if model == "linear":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     if model == "mlp":
@@ -46,7 +46,7 @@ def parameters_of(model: nn.Module) -> int:
 
 
 class Batches:
-    """A client's mini-batches in a new order at every pass: what a DataLoader gives, without its cost a sample."""
+    """A client's mini-batches in a new order at every pass: like a DataLoader, without its cost per sample."""
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
         self.x, self.y = x, y
@@ -62,7 +62,7 @@ class Batches:
 
 
 def client_batches(x: FloatArray, y: IntArray) -> list[Batches]:
-    """Of every client, from images (clients, samples, ...) and labels (clients, samples)."""
+    """Tensors of every client, from images (clients, samples, ...) and labels (clients, samples)."""
     return [
         Batches(torch.from_numpy(own_x), torch.from_numpy(own_y))
         for own_x, own_y in zip(x, y, strict=True)

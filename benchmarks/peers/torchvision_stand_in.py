@@ -1,10 +1,10 @@
-"""Makes ``import torchvision`` possible beside torch's CPU build; nothing of it is used here."""
+"""Lets ``import torchvision`` succeed with torch's CPU build; none of it is used here."""
 
 from __future__ import annotations
 
 import torch
 
-# torchvision speaks of these operators when it is imported, and declares them in a binary that needs CUDA.
+# torchvision uses these operators when it is imported, and declares them in a binary that needs CUDA.
 _LIBRARY = torch.library.Library("torchvision", "DEF")
 for _name in ("nms", "qnms"):
     _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

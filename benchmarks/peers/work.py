@@ -1,4 +1,4 @@
-"""The common work as every adapter sees it: the clients' data, a stop watch, and the line that is handed back."""
+"""The common work as every adapter sees it: the clients' data, a stopwatch, and the line that is returned."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ IntArray = npt.NDArray[np.int64]
 
 COHORT, BATCH, RATE = 10, 20, 0.1
 
-# How many cores of the machine the work may use.
+# Number of the machine's cores that the work may use.
 CORES = int(os.environ["OMP_NUM_THREADS"])
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is trained, and how often.
+    """The model, the data and the number of rounds.
 
     Attributes:
         model: linear, mlp or cnn.
@@ -51,14 +51,14 @@ class Work:
     def hand_in(
         self, watch: StopWatch, *, steps: int, parameters: int, accuracy: float, packages: list[str]
     ) -> None:
-        """Write what was measured.
+        """Write the measurements.
 
         Args:
             watch: marked at the end of every round.
             steps: local steps of all clients in all rounds, as the peer's own training loop did them.
             parameters: parameters of the model.
-            accuracy: of the last global model on the test images.
-            packages: whose versions to name.
+            accuracy: accuracy of the last global model on the test images.
+            packages: packages whose versions are reported.
         """
         if len(watch.cpu_s) != self.rounds:
             raise SystemExit(f"{len(watch.cpu_s)} rounds were timed in place of {self.rounds}")
@@ -101,16 +101,16 @@ def read_arrays(data: Path) -> tuple[FloatArray, IntArray, FloatArray, IntArray]
     arrays = np.load(data)
     x, y, test = arrays["x"], arrays["y"], arrays["is_test"]
     clients = int(arrays["group"][~test].max()) + 1
-    # Clients lie one after the other, all with as many samples.
+    # One client after the other, all with equally many samples.
     own_x, own_y = x[~test].reshape(clients, -1, *x.shape[1:]), y[~test].reshape(clients, -1)
     return own_x, own_y, x[test], y[test]
 
 
 class StopWatch:
-    """Processor seconds since the process began, and seconds of the clock, at the end of every round.
+    """Processor seconds since the process began, and wall-clock seconds, at the end of every round.
 
     Args:
-        cpu_s: reads the processor seconds; of this process where not given.
+        cpu_s: returns the processor seconds; those of this process by default.
     """
 
     def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
@@ -119,11 +119,11 @@ class StopWatch:
         self.wall_s: list[float] = []
 
     def mark(self) -> None:
-        """A round has ended."""
+        """Record the end of a round."""
         self.cpu_s.append(self._read())
         self.wall_s.append(time.time())
 
 
 def write_report(path: Path, **values: float | Mapping[str, str]) -> None:
-    """What the benchmark reads when the adapter has ended."""
+    """The line that the benchmark reads when the adapter has ended."""
     path.write_text(json.dumps(values), encoding="utf-8")

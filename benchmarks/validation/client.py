@@ -1,7 +1,7 @@
 """A client of the deployment: receives a model, computes, sends an update, over one kept connection.
 
-The process imports neither fedsim nor torch (series ii imports torch), and knows nothing of the simulation: a job says
-how long to compute, how many bytes to send back, and when the device will vanish.
+The process imports neither fedsim nor torch (series ii imports torch), and knows nothing about the simulation: a job
+says how long to compute, how many bytes to send back, and when the device will vanish.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Compute = Callable[[int, int], None]
 
 
 class Vanished(Exception):
-    """The device has gone offline in the middle of its work."""
+    """The device went offline in the middle of its work."""
 
 
 def connect(number: int, address: tuple[str, int], congestion: str) -> socket.socket:
@@ -43,7 +43,7 @@ def sleep_until(instant_ns: int, vanishes_ns: int) -> None:
     """Sleep until an instant.
 
     Raises:
-        Vanished: the device goes offline before.
+        Vanished: the device goes offline before that.
     """
     end_ns = instant_ns if vanishes_ns < 0 else min(instant_ns, vanishes_ns)
     while (left_ns := end_ns - time.monotonic_ns()) > 0:
@@ -53,7 +53,7 @@ def sleep_until(instant_ns: int, vanishes_ns: int) -> None:
 
 
 def work(connection: socket.socket, compute: Compute | None) -> None:
-    """Do jobs until the server closes the connection; computing sleeps where there is no ``compute``.
+    """Do jobs until the server closes the connection; sleep instead of computing if there is no ``compute``.
 
     Raises:
         Vanished: the device has gone offline in the middle of a job.
@@ -82,7 +82,7 @@ def receive(
     """Read ``size`` bytes; returns the last of them, None at the end of the connection.
 
     Raises:
-        Vanished: the device goes offline before.
+        Vanished: the device goes offline before that.
     """
     left, got = size, b""
     while left:

@@ -88,7 +88,8 @@ def configurations(seconds: float = SECONDS) -> Iterator[tuple[str, dict[str, An
                         },
                         "network": {**network, "transport": TCP},
                     },
-                    "server": server,
+                    # A client that leaves resets its connection, which the server learns one latency later.
+                    "server": {**server, "failure_detection": network["latency"]},
                     "stop": {"simulated_time": f"{seconds}s"},
                 }
                 if availability == "windows":

@@ -1,7 +1,8 @@
 """A real deployment of a scenario: the server's rules of fedsim in real time, and clients as processes behind TCP.
 
-Schedule and selection are fedsim's own, driven by the wall clock; what the simulation computes (transfers, local steps,
-the order of arrivals) happens: bytes cross the kernel's TCP stack and queues, and clients sleep or train.
+Schedule and selection are fedsim's own, driven by the wall clock; everything that the simulation computes (transfers,
+local steps, the order of arrivals) really happens: bytes cross the kernel's TCP stack and queues, and clients sleep
+or train.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class RealDispatches(Dispatches):
 
     Args:
         assembly: the scenario.
-        listener: where clients connect.
-        events: takes (instant, action) of what the clients do.
+        listener: socket to which clients connect.
+        events: receives (instant, action) for every event of the clients.
     """
 
     def __init__(
@@ -227,7 +228,7 @@ def deploy(
 
     Args:
         loaded: the scenario; its run ends by ``stop.simulated_time`` or ``stop.rounds``.
-        compute: called in a client's own process with its number; returns what it computes. None: it sleeps.
+        compute: called in a client's own process with its number; returns what it computes. If None, clients sleep.
     """
     assembly = assemble(loaded, timing_only=True)
     links, server_link = links_of(assembly)
@@ -300,7 +301,7 @@ def _serve(
 ) -> None:
     """Drive fedsim's server by the wall clock: its timers when they are due, arrivals when they happen."""
     server = build_server(assembly, None, log)
-    # The server is built for the simulation; these are the two ends at which reality takes its place.
+    # The server is built for the simulation; at these two ends reality takes over.
     engine, limits = server._engine, server._limits
     server._dispatches = dispatches
     dispatches.on_end = server._on_end

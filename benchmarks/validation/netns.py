@@ -1,4 +1,4 @@
-"""A small network of namespaces: a server, a router, and clients behind links of given rate, delay and loss.
+"""A small network of namespaces: a server, a router, and clients behind links with given rate, delay and loss.
 
 ::
 
@@ -35,7 +35,7 @@ _TIMER_S = 0.0003  # how late a timer of the kernel may be
 _ETHERNET_BYTES = 14
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SETTINGS = {
-    # Nothing learned from one connection may change the next.
+    # No connection may reuse metrics of an earlier one.
     "net/ipv4/tcp_no_metrics_save": "1",
     # Socket buffers that never limit the grid: 4 MB at first, 32 MB at most.
     "net/ipv4/tcp_rmem": "4096 4194304 33554432",
@@ -62,9 +62,9 @@ class Link:
 
 
 def _unshare() -> list[str]:
-    """The command that makes a network namespace; with a user namespace only where it must be.
+    """The command that makes a network namespace; with a user namespace only if necessary.
 
-    Root of the host keeps its right to real-time priority, which a user namespace would take away.
+    The host's root user keeps its right to real-time priority, which a user namespace would remove.
     """
     plain = ["unshare", "-n"]
     allowed = subprocess.run([*plain, "true"], capture_output=True, check=False).returncode == 0
@@ -184,7 +184,7 @@ class Net:
             _enter(self._home)
 
     def join(self, namespace: int) -> None:
-        """Put this process, a fork of the one that made the network, into a namespace for good."""
+        """Move this process, a fork of the one that made the network, into a namespace permanently."""
         _enter(namespace)
         os.close(self._stop)
 
@@ -231,9 +231,9 @@ def _tun(name: str) -> int:
 
 
 def _shape(device: str, rate_bps: float, buffer_bytes: int, frame_bytes: int = 0) -> None:
-    """Limit what leaves a device to a rate of IP packets; ``frame_bytes`` is what the device adds to each packet."""
+    """Limit the outgoing rate of a device in IP packets; the device adds ``frame_bytes`` to each packet."""
     if rate_bps < math.inf:
-        # A bucket of one packet would lose what the link carries while the kernel's timer is late.
+        # With a bucket of one packet, the link would be idle while the kernel's timer is late.
         bucket = 1540 + round(rate_bps * _TIMER_S / 8)
         rate_bps *= (1500 + frame_bytes) / 1500
         limit = max(buffer_bytes, bucket + 1540)

@@ -88,7 +88,7 @@ def relay(hops: Sequence[Hop], seed: int, until: int) -> dict[str, int]:
 
 
 def raise_priority(level: int) -> bool:
-    """Real-time priority for this process where allowed, so that other work on the machine does not delay it."""
+    """Give this process real-time priority if allowed, so that other work on the machine does not delay it."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(level))
     except OSError:

@@ -1,8 +1,8 @@
 """Run the configurations of the validation for real, and compare them with their simulation.
 
-``python -m benchmarks.validation.series run`` runs what is missing of series i (one file per run in ``results/``;
-40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and ``--seconds``
-choose less). ``report`` simulates every configuration again and writes the numbers, figure and table of
+``python -m benchmarks.validation.series run`` runs the missing configurations of series i (one file per run in
+``results/``; 40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and
+``--seconds`` choose less). ``report`` simulates every configuration again and writes the numbers, figure and table of
 ``docs/validation.md``. ``--series ii`` trains with torch under CPU quotas instead, and calibrates on the first fifth.
 """
 
@@ -82,7 +82,7 @@ def _is_done(name: str, repetition: int, again: bool) -> bool:
 def _run_and_exit(name: str, repetition: int, seconds: float) -> NoReturn:
     status = 1
     try:
-        signal.alarm(round(seconds) + 60)  # a deployment that hangs ends by the signal
+        signal.alarm(round(seconds) + 60)  # the signal ends a deployment that hangs
         run_one(name, repetition, seconds)
         status = 0
     except Exception:
@@ -133,7 +133,7 @@ def calibrated_on_first_fifth(loaded: LoadedScenario, log: Log, path: Path) -> d
 
 
 def control_jitter_ms(sleeps: int = 200) -> float:
-    """How late a sleep of 5 ms ends, 99th percentile: what the host adds without any network."""
+    """How late a sleep of 5 ms ends, 99th percentile: the delay of the host without any network."""
     late = []
     for _ in range(sleeps):
         due = time.monotonic_ns() + 5_000_000

@@ -37,7 +37,7 @@ SCENARIO = {
 
 
 def errors() -> dict[str, float]:
-    """Relative errors of a transfer of 300 kB, and of the durations of three dispatches and more."""
+    """Relative errors of a transfer of 300 kB, and of the durations of at least three dispatches."""
     raise_priority(10)
     case = Case("single", "cubic", 8e6, (0.04,), (300_000,), (0.0,))
     measured = statistics.median(flow[0] for flow in measure(case))

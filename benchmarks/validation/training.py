@@ -77,8 +77,8 @@ def trainer(group: Path) -> Compute:
                 for parameter, gradient in zip(parameters, gradients, strict=True):
                     parameter -= 0.01 * gradient
 
-    train(20, 0)  # what the first steps load and allocate is not under the quota
-    # A quota holds for ordinary priority alone.
+    train(20, 0)  # the first steps load and allocate without the quota
+    # A quota applies only to ordinary priority.
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     (group / "cgroup.procs").write_text(str(os.getpid()))
     return train

@@ -24,7 +24,7 @@ class WindowsParams(AvailabilityParams):
 
 
 class Windows(AvailabilityModel):
-    """Every client is online for the same share of every period, each at its own phase."""
+    """Every client is online for the same share of every period, each with its own phase."""
 
     name: ClassVar[str] = "windows"
     Params = WindowsParams

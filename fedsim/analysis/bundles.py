@@ -29,12 +29,12 @@ from fedsim.traces.statistics import BundleStatistics, Spread
 SUFFIXES = (".html", ".png", ".svg", ".pdf")
 _POINTS = 200
 _SHORTEST_S = 0.5
-"""Times below it are cut off: on a logarithmic axis they would take most of the room."""
+"""Times below it are cut off: on a logarithmic axis they would take up most of the space."""
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Values of one bundle at the places of a panel; fitted distributions and uplinks are drawn thin."""
+    """Values of one bundle at the x values of a panel; fitted distributions and uplinks are drawn thin."""
 
     bundle: int
     label: str
@@ -45,7 +45,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Panel:
-    """One plot. ``names`` are those of the places, if they are not numbers."""
+    """One plot; ``names`` label the x values if these are not numbers."""
 
     id: str
     title: str
@@ -65,7 +65,7 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     Plots for which no bundle has data are left out.
 
     Raises:
-        UserError: the file's suffix is another one, or it cannot be written.
+        UserError: the file has another suffix, or cannot be written.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -82,7 +82,7 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
         raise UserError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
-# -- what is drawn ---------------------------------------------------------------------------------------------------
+# -- panels ----------------------------------------------------------------------------------------------------------
 
 
 def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
@@ -206,7 +206,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
 
 
 def _common_column(every: Sequence[BundleStatistics]) -> str:
-    """A column of the speeds that all bundles with speeds share, to compare them; empty if there is none."""
+    """A column of speeds that all bundles with speeds have, for comparison; empty if there is none."""
     computes = [each.compute for each in every if each.compute]
     known = ("relative_speed", "sample_s", "score")
     return next((name for name in known if computes and all(name in c for c in computes)), "")

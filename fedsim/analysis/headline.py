@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import population
+from fedsim.analysis.figures.base import population, section, sentence
 from fedsim.analysis.figures.learning import metric_names, targets
 from fedsim.formatting import (
     format_bytes,
@@ -21,15 +21,21 @@ from fedsim.formatting import (
 )
 from fedsim.runs import Run, Status
 
+_ENDED = {
+    Status.RUNNING: "in progress or killed",
+    Status.FAILED: "failed",
+    Status.INTERRUPTED: "interrupted",
+}
+
 
 @dataclass(frozen=True)
 class Tile:
     """One figure at the head of the page.
 
     Attributes:
-        label: what it is.
-        value: the figure, ready to read.
-        note: what it consists of, or compares with.
+        label: its name.
+        value: the figure as text.
+        note: its parts, or a value to compare it with.
     """
 
     label: str
@@ -50,7 +56,8 @@ def headline(run: Run) -> str:
         if math.isfinite(time_s):
             return f"{goal} after {format_duration(time_s)}"
         best = metric.best(run.metrics[name])
-        return f"{goal} was not reached in {simulated}; the best was {metric.format(best)}"
+        so_far = "" if run.status is Status.COMPLETE else " so far,"
+        return f"{goal} was not reached{so_far} in {simulated}; the best was {metric.format(best)}"
     if names:
         metric = run.metric_definition(names[0])
         last = run.metrics[metric.name].dropna().iloc[-1]
@@ -69,12 +76,19 @@ def tiles(run: Run) -> list[Tile]:
         values = run.metrics[metric.name].dropna().tolist()
         best = metric.best(values)
         note = f"best {metric.format(best)}" if best != values[-1] else "the best value of the run"
-        shown.append(Tile(f"Final {metric.label}", metric.format(values[-1]), note))
+        label = f"Final {metric.label}"
+        if run.status is not Status.COMPLETE:
+            label = f"{sentence(metric.label)} so far"
+            note = f"{_ENDED[run.status]} at {format_duration(run.simulated_s)}; {note}"
+        shown.append(Tile(label, metric.format(values[-1]), note))
     shown.append(_simulated(run))
     wall_s = run.info.get("wall_s")
     if wall_s is not None:
         learning_s = run.info.get("wall_learning_s")
-        note = f"{format_duration(learning_s)} in the learning plane" if learning_s else ""
+        notes = [f"{format_duration(learning_s)} in the learning plane"] if learning_s else []
+        if resumed := resumptions(run):
+            notes.append(f"before and after it was {resumed}")
+        note = "; ".join(notes)
         shown.append(Tile("Wall time", format_duration(wall_s), note))
     updates = len(run.aggregations)
     per_update = table["aggregated_version"].notna().sum() / updates if updates else math.nan
@@ -100,6 +114,12 @@ def tiles(run: Run) -> list[Tile]:
     return shown
 
 
+def resumptions(run: Run) -> str:
+    """How often the run was resumed, in words; empty if it never was."""
+    count = run.info.get("resumed", 0)
+    return "" if not count else "resumed once" if count == 1 else f"resumed {count:,} times"
+
+
 def _simulated(run: Run) -> Tile:
     wall_s = run.info.get("wall_s")
     faster = f"{run.simulated_s / wall_s:,.0f} times real time" if wall_s else ""
@@ -109,16 +129,11 @@ def _simulated(run: Run) -> Tile:
 def subtitle(run: Run) -> str:
     """The scenario in one line: method, schedule, data, number of clients and seed, if it states them."""
     parts = (("server", "method"), ("server", "schedule"), ("task", "dataset"), ("task", "model"))
-    words = [_name(_section(run.scenario, section).get(key)) for section, key in parts]
+    words = [_name(section(run, where).get(key)) for where, key in parts]
     words.append(f"{format_count(population(run))} clients")
     if "seed" in run.scenario:
         words.append(f"seed {run.scenario['seed']}")
     return " · ".join(word for word in words if word)
-
-
-def _section(scenario: dict[str, Any], key: str) -> dict[str, Any]:
-    section = scenario.get(key)
-    return section if isinstance(section, dict) else {}
 
 
 def _name(part: Any) -> str:

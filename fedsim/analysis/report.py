@@ -61,7 +61,7 @@ def render(run: Run) -> str:
 
 
 def write_report(run: Run, path: Path, refresh_s: int | None = None) -> None:
-    """Write the page to ``path``; if ``refresh_s`` is given, it loads itself again after so many seconds.
+    """Write the page to ``path``; if ``refresh_s`` is given, an open page reloads after that many seconds.
 
     Raises:
         UserError: the run folder is damaged, or the page cannot be written.

@@ -1,4 +1,4 @@
-"""The run that users hold: the tables of a run folder, with its report page and its figures."""
+"""The run of the Python interface: the tables of a run folder, with its report page and its figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Run(RunTables):
 
         Args:
             path: the file; ``report.html`` in the run folder if None.
-            refresh_s: seconds after which an open page loads itself again; never if None.
+            refresh_s: seconds after which an open page reloads; never if None.
         """
         from fedsim.analysis.report import write_report
 

@@ -27,9 +27,9 @@ def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
 
 
 def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) -> dict[str, float]:
-    """Client-seconds of the run by what they were spent on.
+    """Client-seconds of the run by activity.
 
-    ``download``, ``compute`` and ``upload`` count what was done, useful or not; ``waiting`` is from the
+    ``download``, ``compute`` and ``upload`` count all work, useful or not; ``waiting`` is from the
     arrival of an update to its aggregation (or the client's next dispatch, or the end of the run). With the
     table of clients come ``idle`` (online with nothing to do) and ``offline``, and the six add up to clients
     times the duration of the run.
@@ -139,7 +139,7 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     pairs = np.sort(dispatches["client_id"].to_numpy()[rows] * width + active_at[rows])
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     client_ids, when = np.divmod(pairs, width)
-    # A client's last contribution is a from update a up to, not including, its next one. The oldest last
+    # A client's last contribution is a, from update a until (not including) its next one. The oldest last
     # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
     # by one to be an index.
     reach = np.zeros(updates + 1, np.int64)
@@ -180,24 +180,19 @@ class Weights:
     weight: Floats
 
 
-def participation_weights(
-    dispatches: pd.DataFrame, clients: int, updates: int, samples: Integers | None = None
-) -> Weights:
-    """The realized weights of the clients in each server update, summing to 1 (0 without contributions).
+def participation_weights(dispatches: pd.DataFrame, clients: int, updates: int) -> Weights:
+    """Equal weights of the contributions to each server update, summing to 1 (0 without contributions).
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
         clients: N.
         updates: T.
-        samples: samples of each client, shape (N,), to weigh its contributions by; equal weights if None.
     """
     t = aggregated_versions(dispatches) - 1
     rows = t >= 0
     t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
     client_ids, t = np.divmod(np.sort(client_ids * max(updates, 1) + t), max(updates, 1))
-    weights = np.ones(len(t)) if samples is None else samples[client_ids].astype(np.float64)
-    totals = np.bincount(t, weights, minlength=updates)
-    return Weights((updates, clients), client_ids, t, weights / totals[t])
+    return Weights((updates, clients), client_ids, t, 1.0 / np.bincount(t, minlength=updates)[t])
 
 
 def participation_term(weights: Weights, window: int) -> Floats:

@@ -6,6 +6,7 @@ has them at the top of the checkout, reads those. There is no second copy.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -15,6 +16,8 @@ PREFIX = "builtin:"
 """Begins the path of a bundled trace: ``builtin:phones_week``."""
 HERE = Path(__file__).resolve().parent
 TEMPLATES = HERE / "templates"
+_RENAMED = {"partial_personalisation": "partial_personalization"}
+"""Earlier names of bundled scenarios."""
 
 
 def folder(name: str) -> Path:
@@ -66,6 +69,11 @@ def scenario_file(path: Path) -> Path:
         return path
     known = scenarios()
     name = path.with_suffix("").as_posix()
+    if name in _RENAMED:
+        logging.getLogger("fedsim").warning(
+            "note: the scenario '%s' is now named '%s'", name, _RENAMED[name]
+        )
+        name = _RENAMED[name]
     if name.removeprefix("scenarios/") in known and name not in known:
         name = name.removeprefix("scenarios/")
         raise UserError(

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +100,7 @@ class Commands(Suggesting):
         except (click.Abort, KeyboardInterrupt) as error:
             # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
             cause = error.__cause__ or error
-            if isinstance(cause, Stopped):
+            if isinstance(cause, Stopped) and cause.signal_number != signal.SIGINT:
                 click.echo(f"stopped by {cause}", err=True)
                 return EXIT_SIGNAL + cause.signal_number
             click.echo("interrupted", err=True)

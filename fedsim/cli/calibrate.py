@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from fedsim.cli.options import json_option
+from fedsim.cli.options import complete_scenario, json_option
 
 
 @click.command(name="calibrate")
@@ -16,6 +16,7 @@ from fedsim.cli.options import json_option
 @click.option(
     "--scenario",
     type=click.Path(path_type=Path),
+    shell_complete=complete_scenario,
     help="What the run did; it is then simulated on the calibrated devices. A run folder brings its own.",
 )
 @click.option(

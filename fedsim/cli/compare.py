@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,11 +188,24 @@ def _print(comparison: Comparison, page: Path) -> None:
                 cells.append(_reached(at))
         table.add_row(*cells)
     console.print(table)
-    if comparison.grouping.differing:
-        console.print(
-            f"keys that differ: {', '.join(comparison.grouping.differing)}", highlight=False
-        )
+    _print_differing(console, comparison.grouping.differing)
     console.print(f"page: {page}", soft_wrap=True, highlight=False)
+
+
+def _print_differing(console: Console, paths: Sequence[str]) -> None:
+    """The keys that differ, one line per section; of many only the first, as the page has all with their values."""
+    from fedsim.analysis.comparison.figures import KEYS_SHOWN
+    from fedsim.scenario.comparing import by_section
+
+    if paths:
+        console.print(f"keys that differ: {len(paths):,}", highlight=False)
+    shown = [path for inside in by_section(paths).values() for path in inside]
+    for section, inside in by_section(shown[:KEYS_SHOWN]).items():
+        keys = ", ".join(path.removeprefix(f"{section}.") for path in inside)
+        console.print(f"  {section}: {keys}", highlight=False)
+    if len(paths) > KEYS_SHOWN:
+        more = f"  and {len(paths) - KEYS_SHOWN:,} more; the page has all with their values"
+        console.print(more, highlight=False)
 
 
 def _reached(at: dict[Hashable, Any]) -> str:

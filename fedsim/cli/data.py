@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedsim.catalog import CATALOG, summary
+from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import completing, json_option
+from fedsim.cli.options import completing, json_option, print_rows
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 
@@ -27,22 +27,11 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the data sets that a scenario can name."""
-    rows = {
-        name: summary(dataset)
-        for name, dataset in sorted(CATALOG.kinds["dataset"].registry().items())
-    }
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    width = max(len(name) for name in rows)
-    for name, line in rows.items():
-        click.echo(f"{name:<{width}}  {line}")
+    print_rows(summaries(CATALOG.parts("dataset")), as_json)
 
 
 @command.command()
-@click.argument(
-    "name", shell_complete=completing(lambda: CATALOG.kinds["dataset"].registry(), files=True)
-)
+@click.argument("name", shell_complete=completing(lambda: CATALOG.parts("dataset"), files=True))
 @click.option(
     "-s",
     "--set",

@@ -11,7 +11,7 @@ import click
 
 from fedsim.bundled import references
 from fedsim.catalog import CATALOG
-from fedsim.cli.options import completing, json_option, user_code_option
+from fedsim.cli.options import completing, json_option, print_parameters, user_code_option
 from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
 from fedsim.scenario.description import example, parameters, prose, section_of
@@ -64,14 +64,13 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
     kinds = [kind] if kind is not None else list(CATALOG.kinds)
     if is_user_reference(part):
         return [_of_user(part, kinds)]
-    registries = {one: CATALOG.kinds[one].registry() for one in kinds}
     found = [
-        _described(one, part, registry[part])
-        for one, registry in registries.items()
-        if part in registry
+        _described(one, part, CATALOG.parts(one)[part])
+        for one in kinds
+        if part in CATALOG.parts(one)
     ]
     if not found:
-        known = dict.fromkeys(name for registry in registries.values() for name in registry)
+        known = dict.fromkeys(name for one in kinds for name in CATALOG.parts(one))
         raise UserError(
             f"there is no {kind or 'part'} named '{part}'",
             hint=f"{nearest(part, known)}'fedsim scenario list' names all parts; "
@@ -84,12 +83,11 @@ def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
     entries = {kind: CATALOG.kinds[kind] for kind in kinds}
     # Without --kind, a function is taken for a metric, not for a model.
     functions = [one.of_function for one in entries.values() if one.of_function]
-    of_function = functions[-1] if functions else None
-    user_class = load_user_component(part, object, Path.cwd(), of_function)
+    user_class = load_user_component(part, object, Path.cwd(), functions[-1] if functions else None)
     for kind, entry in entries.items():
         if issubclass(user_class, entry.base()):
             return _described(kind, part, CATALOG.adopt(kind, user_class))
-    bases = [CATALOG.kinds[kind].base() for kind in kinds]
+    bases = [entry.base() for entry in entries.values()]
     raise UserError(
         "it is not a part of a scenario",
         where=part,
@@ -129,12 +127,7 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
         click.echo()
     click.secho(f"{described['name']} ({described['kind'].replace('_', ' ')})", bold=True)
     click.echo(described["description"])
-    click.secho("\nparameters" if described["parameters"] else "\nno parameters", bold=True)
-    for parameter in described["parameters"]:
-        default = parameter["default"]
-        given = "must be given" if default is None else f"default {default or 'see below'}"
-        click.echo(f"  {parameter['key']}: {parameter['kind']}, {given}")
-        click.echo(f"      {parameter['meaning']}")
+    print_parameters(described["parameters"])
     if described["paper"]:
         click.secho("\npaper", bold=True)
         click.echo(f"  {described['paper']}")

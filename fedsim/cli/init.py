@@ -7,16 +7,13 @@ from pathlib import Path
 import click
 
 from fedsim.bundled import template_files, templates
-from fedsim.cli.options import completing
+from fedsim.cli.options import completing, print_rows
 from fedsim.errors import UserError
 
 
 def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        known = templates()
-        width = max(map(len, known))
-        for name, line in known.items():
-            click.echo(f"{name:<{width}}  {line}")
+        print_rows(templates())
         ctx.exit()
 
 

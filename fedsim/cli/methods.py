@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from fedsim.catalog import CATALOG, summary
+from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import completing, json_option
+from fedsim.cli.options import completing, json_option, print_parameters, print_rows
 from fedsim.components import is_user_reference
 from fedsim.errors import UserError
 
@@ -25,21 +25,11 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the methods that ship with fedsim."""
-    rows = {
-        name: summary(method) for name, method in sorted(CATALOG.kinds["method"].registry().items())
-    }
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    width = max(len(name) for name in rows)
-    for name, line in rows.items():
-        click.echo(f"{name:<{width}}  {line}")
+    print_rows(summaries(CATALOG.parts("method")), as_json)
 
 
 @command.command()
-@click.argument(
-    "name", shell_complete=completing(lambda: CATALOG.kinds["method"].registry(), files=True)
-)
+@click.argument("name", shell_complete=completing(lambda: CATALOG.parts("method"), files=True))
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Describe the method NAME: parameters, what it sends and keeps, its paper.
@@ -60,12 +50,7 @@ def show(name: str, as_json: bool) -> None:
     _line("paper", described["paper"])
     print_rules(described)
     if described["parameters"]:
-        click.secho("\nparameters", bold=True)
-        for parameter in described["parameters"]:
-            default = parameter["default"]
-            given = "must be given" if default is None else f"default {default}"
-            click.echo(f"  {parameter['key']}: {parameter['kind']}, {given}")
-            click.echo(f"      {parameter['meaning']}")
+        print_parameters(described["parameters"])
 
 
 def print_rules(described: dict[str, Any]) -> None:
@@ -104,7 +89,7 @@ def describe(name: str) -> dict[str, Any]:
 
     method = CATALOG.find("method", name, Path.cwd())
     assert issubclass(method, Method)
-    schedules = CATALOG.kinds["schedule"].registry()
+    schedules = CATALOG.parts("schedule")
     traffic = _traffic(method)
     return {
         "name": name,

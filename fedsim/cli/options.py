@@ -1,11 +1,13 @@
-"""Arguments and options that several commands share."""
+"""Arguments, options and forms of output that several commands share."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -29,10 +31,20 @@ def completing(names: Callable[[], Iterable[str]], *, files: bool = False) -> Co
     return complete
 
 
+complete_scenario = completing(bundled.scenarios, files=True)
+
+
+def trace_names() -> list[str]:
+    """The bundled traces, as a shell is to complete them."""
+    # Bash completes what follows a colon as a word of its own.
+    after_colon = os.environ.get("COMP_WORDS", "").split()[-2:-1] == [":"]
+    return [name if after_colon else f"{bundled.PREFIX}{name}" for name in bundled.traces()]
+
+
 scenario_argument = click.argument(
     "scenario",
     type=click.Path(path_type=Path),
-    shell_complete=completing(bundled.scenarios, files=True),
+    shell_complete=complete_scenario,
 )
 """The scenario file; missing files are reported by the loader, with what lies beside them."""
 
@@ -74,3 +86,23 @@ user_code_option = click.option(
     help=f"Refuse to import code that a scenario names (file.py:Class); also {NO_USER_CODE}=1.",
 )
 """For the commands that import users' files."""
+
+
+def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:
+    """Print names, each with a line about it."""
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(map(len, rows))
+    for name, line in rows.items():
+        click.echo(f"{indent}{name:<{width}}  {line}".rstrip())
+
+
+def print_parameters(rows: Iterable[Mapping[str, Any]], title: str = "parameters") -> None:
+    """Print the attributes of :class:`fedsim.scenario.description.Parameter` objects."""
+    rows = list(rows)
+    click.secho(f"\n{title}" if rows else "\nno parameters", bold=True)
+    for row in rows:
+        default = row["default"]
+        given = "must be given" if default is None else f"default {default or 'see below'}"
+        click.echo(f"  {row['key']}: {row['kind']}, {given}\n      {row['meaning']}")

@@ -32,8 +32,8 @@ def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) ->
     The result is the one the run would have had, bit for bit, also with other workers (-s). A complete run is left as
     it is.
 
-    Training goes on from the last checkpoint. One is written every 30 seconds of wall time, and when the run is
-    stopped by SIGTERM or SIGHUP, but not by Ctrl-C; so at most about the last 30 seconds are computed again.
+    Training goes on from the last checkpoint. One is written every 30 seconds of wall time, and when the run is stopped
+    by Ctrl-C, SIGTERM or SIGHUP; so a killed run computes at most about its last 30 seconds again.
     """
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import resume

@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from fedsim import bundled
-from fedsim.catalog import CATALOG, summary
+from fedsim.catalog import CATALOG, summaries
 from fedsim.cli.groups import Suggesting
 from fedsim.cli.options import (
     json_option,
     override_option,
+    print_rows,
     scenario_argument,
     user_code_option,
 )
@@ -98,19 +99,14 @@ def list_(folder: Path | None, as_json: bool) -> None:
         raise UserError("no such folder", where=str(folder))
     described = {name: _description(path) for name, path in files.items()}
     scenarios = {name: text for name, text in described.items() if text is not None}
-    parts = {
-        kind: {name: summary(component) for name, component in sorted(entry.registry().items())}
-        for kind, entry in CATALOG.kinds.items()
-    }
+    parts = {kind: summaries(CATALOG.parts(kind)) for kind in CATALOG.kinds}
     if as_json:
         click.echo(json.dumps({"scenarios": scenarios, "parts": parts}, indent=2))
         return
     for title, rows in [("scenarios", scenarios), *parts.items()]:
         if rows:
             click.secho(title, bold=True)
-            width = max(len(name) for name in rows)
-            for name, line in rows.items():
-                click.echo(f"  {name:<{width}}  {line}".rstrip())
+            print_rows(rows, indent="  ")
 
 
 def _description(path: Path) -> str | None:
@@ -129,8 +125,7 @@ def _description(path: Path) -> str | None:
     text = " ".join(comment).strip()
     for end in re.finditer(r"[.!?](?= +[A-Z\d])|:(?= +fedsim )", text):
         sentence = text[: end.start()]
-        if sentence.count("(") == sentence.count(
-            ")"
-        ):  # "IEEE Trans. Cybern." in brackets ends nothing.
+        # "IEEE Trans. Cybern." in parentheses ends nothing.
+        if sentence.count("(") == sentence.count(")"):
             return sentence if end[0] != ":" else sentence.rpartition(".")[0] or sentence
     return text.rstrip(".") or str(data.get("name", ""))

@@ -7,6 +7,7 @@ import math
 from rich.console import Console
 from rich.table import Table
 
+from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.formatting import format_duration
 from fedsim.outcomes import OUTCOME_LABELS
@@ -22,7 +23,8 @@ def print_summary(run: Run) -> None:
     table.add_column(style="bold")
     table.add_column()
     table.add_row("simulated time", format_duration(run.entry("simulated_s")))
-    table.add_row("wall time", format_duration(run.entry("wall_s")))
+    resumed = f" in all, {resumptions(run)}" if resumptions(run) else ""
+    table.add_row("wall time", format_duration(run.entry("wall_s")) + resumed)
     table.add_row("rounds", f"{run.entry('rounds'):,}")
     table.add_row("model versions", f"{run.entry('versions_made'):,}")
     counts = run.dispatches["outcome"].value_counts()

@@ -13,13 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsim import bundled
 from fedsim.cli.groups import Suggesting
-from fedsim.cli.options import json_option, user_code_option
+from fedsim.cli.options import (
+    completing,
+    json_option,
+    print_parameters,
+    print_rows,
+    trace_names,
+    user_code_option,
+)
 from fedsim.errors import UserError
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
@@ -37,6 +45,11 @@ class _BundlePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return super().convert(bundled.resolved(value), param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return completing(trace_names, files=True)(ctx, param, incomplete)
 
 
 bundle_type = _BundlePath(path_type=Path)
@@ -140,13 +153,8 @@ def _print_counts(counts: dict[str, int]) -> None:
         click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
 
 
-def _print_names(descriptions: dict[str, str], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(descriptions, indent=2))
-        return
-    width = max(map(len, descriptions))
-    for name, description in descriptions.items():
-        click.echo(f"{name:<{width}}  {description}")
+def _print_names(parts: Mapping[str, Any], as_json: bool) -> None:
+    print_rows({name: part.description for name, part in parts.items()}, as_json)
 
 
 def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
@@ -206,8 +214,7 @@ def synthesize(
     from fedsim.traces.synthesis import synthesize as make
 
     if population is None:
-        known: dict[str, Any] = {**PRESETS, **known_families()}
-        _print_names({name: item.description for name, item in known.items()}, as_json)
+        _print_names({**PRESETS, **known_families()}, as_json)
         return
     if devices is None or output is None:
         raise UserError("give the number of devices (-n) and the output folder (-o)")
@@ -257,11 +264,12 @@ def import_(
     the files show what they are, or follow the option --format. What the importer dropped or merged is printed and
     kept in the manifest.
     """
+    from fedsim.catalog import CATALOG
     from fedsim.traces.bundle import check_output
-    from fedsim.traces.importers import import_bundle, registry
+    from fedsim.traces.importers import import_bundle
 
     if format_ is None and importer_name is None:
-        _print_names({name: item.description for name, item in registry().items()}, as_json)
+        _print_names(CATALOG.parts("importer"), as_json)
         return
     importer, paths = _importer(importer_name, format_, files)
     if not paths and output is None:
@@ -283,10 +291,10 @@ def _importer(
     """The importer that the options or the first argument name, or the files show, and the files to import."""
     from fedsim.catalog import CATALOG
     from fedsim.components import is_user_reference
-    from fedsim.traces.importers import recognize, registry
+    from fedsim.traces.importers import recognize
 
     names_format = first is not None and (
-        first in registry() or is_user_reference(first) or not Path(first).exists()
+        first in CATALOG.parts("importer") or is_user_reference(first) or not Path(first).exists()
     )
     if name is None and names_format:
         name, first = first, None
@@ -299,12 +307,10 @@ def _importer(
                 if names
                 else "the file is in none of the known formats",
                 where=str(paths[0]),
-                hint=f"name the format with --format; formats: {', '.join(registry())}",
+                hint=f"name the format with --format; formats: {', '.join(CATALOG.parts('importer'))}",
             )
         name = names[0]
         click.echo(f"format: {name}", err=True)
-    if not is_user_reference(name):
-        return _known(registry(), name), paths
     return CATALOG.find("importer", name, Path.cwd()), paths  # type: ignore[return-value]
 
 
@@ -328,10 +334,13 @@ def export(
     from fedsim.traces.exporters import registry
     from fedsim.traces.validation import require_sound
 
+    exporters = registry()
     if format_ is None:
-        _print_names({name: item.description for name, item in registry().items()}, as_json)
+        _print_names(exporters, as_json)
         return
-    exporter = _known(registry(), format_)
+    if format_ not in exporters:
+        raise UserError(f"there is no format '{format_}'", hint=f"formats: {', '.join(exporters)}")
+    exporter = exporters[format_]
     if bundle is None or output is None:
         raise UserError("give the trace bundle and the output (-o)")
     params = _parameters(exporter.Params, settings)
@@ -349,22 +358,12 @@ def export(
 def _describe_format(importer: type[Importer], as_json: bool) -> None:
     from fedsim.scenario.description import parameters
 
-    known = list(parameters(importer.Params))
+    rows = list(map(vars, parameters(importer.Params)))
     if as_json:
-        click.echo(json.dumps([vars(parameter) for parameter in known], indent=2))
+        click.echo(json.dumps(rows, indent=2))
         return
     click.echo(inspection.cleandoc(importer.__doc__ or "").replace("``", "`"))
-    click.secho("\nparameters (-s KEY=VALUE)", bold=True)
-    for parameter in known:
-        default = "" if parameter.default in (None, "null") else f", default {parameter.default}"
-        click.echo(f"  {parameter.key}: {parameter.kind}{default}")
-        click.echo(f"      {parameter.meaning}")
-
-
-def _known(formats: Mapping[str, Any], name: str) -> Any:
-    if name not in formats:
-        raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(formats)}")
-    return formats[name]
+    print_parameters(rows, "parameters (-s KEY=VALUE)")
 
 
 @command.command()

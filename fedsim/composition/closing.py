@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,6 +26,7 @@ def write_population(
     samples: npt.NDArray[np.int64],
     end_ns: int,
     last_accuracy: npt.NDArray[np.float64] | None = None,
+    names: Mapping[str, Any] | None = None,
 ) -> None:
     """Write ``clients``, ``online`` and ``presence`` of a run whose other tables are finished.
 
@@ -32,6 +36,7 @@ def write_population(
         samples: training samples of each client, (N,).
         end_ns: simulated nanoseconds that the run lasted.
         last_accuracy: last measured accuracy of each client, (N,).
+        names: of the clients and their devices, as for :func:`~fedsim.runs.clients.clients_table`.
     """
     folder = run.folder
     step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
@@ -48,6 +53,7 @@ def write_population(
         up_bps=network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
         last_accuracy=last_accuracy,
+        names=names,
     )
     run.written({CLIENTS.name: write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)})
     columns = {"time_s": times_ns / NS_PER_S, "online": counts}

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
+_WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
+"""Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a run that was resumed are sums."""
 _MANY = 0.1
 """Share of the clients above which a run warns that they are too slow for a deadline; some stragglers are intended."""
 REFRESH_S = 10
@@ -242,6 +244,7 @@ def resume(
         recorded = info.get("timeline")
         timeline = load_run(recorded["run"]) if recorded else None
         assembly = _assemble(loaded, shared, bool(info.get("timing_only")), timeline)
+        earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
         with RunWriter(folder, clients=assembly.task.clients) as writer:
             execution = _Execution(
@@ -253,7 +256,7 @@ def resume(
                 timeline=timeline,
                 threads=threads,
                 live=live,
-                resumed=True,
+                earlier=earlier,
             )
             on_start(execution.starting_point())
             return execution.run()
@@ -285,10 +288,11 @@ class _Execution:
         timeline: Run | None,
         threads: int | None,
         live: bool,
-        resumed: bool = False,
+        earlier: Mapping[str, float] | None = None,
     ) -> None:
         self._assembly = assembly
-        self._resumed = resumed
+        self._earlier = earlier or {}
+        self._resumed = earlier is not None
         self._folder = folder
         self._writer = writer
         self._on_progress = on_progress
@@ -330,6 +334,9 @@ class _Execution:
         keeper = None if kept is None else ModelKeeper(kept, self._folder)
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
+        # A killed run could not note its time, but its last checkpoint did.
+        noted = (self._reached or {}).get("wall", {})
+        self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
         learner = Learner(
             build_station(scenario, self._assembly.task, self._assembly.method, training),
             scenario.evaluation,
@@ -359,7 +366,11 @@ class _Execution:
         if due or self._grace.requested is not None:
             tensors, state = learner.state()
             progress = self._progress()
-            reached = {"simulated_s": progress.simulated_s, "share": progress.share}
+            reached = {
+                "simulated_s": progress.simulated_s,
+                "share": progress.share,
+                "wall": self._wall(),
+            }
             self._checkpoints.save(tensors, {**state, **reached})
             self._checkpointed_at = time.monotonic()
         self._grace.stop_if_requested()
@@ -454,6 +465,8 @@ class _Execution:
             run.report()
         except UserError as error:
             raise self._folder.no_room() if is_disk_full(error) else error from error.__cause__
+        # A signal that came too late to interrupt this run still ends what would come next.
+        self._grace.stop_if_requested()
         return run
 
     def _no_room(self) -> UserError:
@@ -465,9 +478,16 @@ class _Execution:
             self._leave(Status.INTERRUPTED)
         return self._folder.no_room()
 
+    def _wall(self) -> dict[str, float]:
+        """Wall seconds so far, with those from before the run was resumed."""
+        seconds = time.perf_counter() - self._began
+        learning = self._learning.seconds
+        spent = dict(zip(_WALL, (seconds, learning, seconds - learning), strict=True))
+        return {name: spent[name] + self._earlier.get(name, 0.0) for name in _WALL}
+
     def _leave(self, status: Status, **more: Any) -> None:
         self._writer.close()
-        info = self._folder.close(status, **more)
+        info = self._folder.close(status, **self._wall(), **more)
         if self._trackers is not None:
             self._trackers.finish(status, _summary(info))
         if self._live:
@@ -493,6 +513,7 @@ class _Execution:
             assembly.task.samples,
             end_ns,
             None if own is None else own.accuracy,
+            assembly.world.names(),
         )
         labels = assembly.task.partition_rows()
         if labels is not None:
@@ -500,9 +521,8 @@ class _Execution:
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
-        began = time.perf_counter()
+        time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
-        wall_s = time.perf_counter() - self._began
         down_bytes, up_bytes = assembly.rules.traffic_bytes
         run.info = folder.close(
             Status.COMPLETE,
@@ -516,9 +536,8 @@ class _Execution:
             prologue=assembly.rules.prologue_bytes is not None,
             **_flows(assembly.population.network),
             metrics=dict(self._metrics),
-            wall_s=wall_s,
-            wall_learning_s=self._learning.seconds,
-            wall_time_plane_s=began - self._began - self._learning.seconds,
+            label_names=list(assembly.task.label_names),
+            **{**self._wall(), "wall_time_plane_s": time_plane_s},
             learning=None if self._learner is None else self._learner.describe(),
             **{LEARNED_VALUES: self._plane is not None and self._plane.was_asked},
         )

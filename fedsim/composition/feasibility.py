@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
-from fedsim.formatting import format_duration
+from fedsim.formatting import format_duration, format_number
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
@@ -24,7 +24,7 @@ from fedsim.simulation.facts import Work
 from fedsim.units import NEVER, NS_PER_S, to_ns
 
 Seconds = npt.NDArray[np.float64]
-_HOUR_S = 3600.0
+_HOUR_S, _WEEK_S = 3600.0, 7 * 86_400.0
 _RARELY = 1e-3
 """Clients are reported if the share of their dispatches that survive is below this."""
 
@@ -145,6 +145,29 @@ class Feasibility:
                 f"for {crashing} of {self._count} clients, fewer than 1 in 1,000 dispatches end before a crash",
                 where="devices.failures.crash_rate",
                 hint="it is the number of crashes per hour of computing",
+            )
+
+        yield from self._silent_tiers()
+
+    def _silent_tiers(self) -> Iterator[UserError]:
+        """A warning if the clients of a tier are rarely online."""
+        first_ns = self._first_ns[self._usable]
+        online = np.flatnonzero(first_ns == first_ns.min(initial=NEVER))
+        schedule = self.scenario.server.schedule.type
+        tiers = schedule.tiers(self._schedule, self._needed_s, online)
+        if tiers is None or not len(tiers):
+            return
+        availability = self.population.availability
+        until_ns = min(self._end_ns, availability.horizon_ns, to_ns(_WEEK_S))
+        shares = availability.online_between_ns(0, until_ns)[self._usable] / max(1, until_ns)
+        present = np.bincount(tiers, shares)
+        tier = int(present.argmin())
+        if present[tier] < 1:
+            yield UserError(
+                f"tier {tier + 1} of {len(present)} (1 is the fastest) has {format_number(present[tier])} clients "
+                "online on average, so it often has nobody to work",
+                where="server.schedule",
+                hint="form fewer tiers (tiers, or a larger speed_ratio), or use a trace with more clients online",
             )
 
     @property

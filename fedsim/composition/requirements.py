@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fedsim.errors import UserError, nearest, raise_all
+from fedsim.errors import UserError, nearest
 from fedsim.formatting import format_share
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
@@ -200,15 +200,11 @@ def unmet_target(
             yield error
 
 
-def require_tables(params: Any, bundle: TraceBundle | None, where: str) -> None:
-    """Check that the bundle has the tables that a part of the devices needs.
-
-    Raises:
-        UserError: there is no bundle, or it lacks a table.
-    """
+def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> list[UserError]:
+    """One error for each table that a part of the devices needs and the bundle, if there is one, lacks."""
     if not isinstance(params, TraceParameters):
-        return
-    raise_all(
+        return []
+    return [
         UserError(
             f"there is no {table} table to read",
             where=where,
@@ -216,4 +212,4 @@ def require_tables(params: Any, bundle: TraceBundle | None, where: str) -> None:
         )
         for table, instead in params.needs_tables().items()
         if bundle is None or table not in bundle.tables
-    )
+    ]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim import bundled
-from fedsim.composition.requirements import require_tables
+from fedsim.composition.requirements import missing_tables
 from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.context import DeviceContext
 from fedsim.devices.population import Population, Power
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method
 from fedsim.network.base import NetworkContext
 from fedsim.randomness import Purpose, Stream
@@ -78,6 +78,18 @@ class World:
         period_s = float(device_periods(bundle, end - start).max(initial=0)) / 1e6
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
+    def names(self) -> dict[str, Any]:
+        """What the data set and the main trace call the clients: the columns name, device and kind, as far as known."""
+        names: dict[str, Any] = {}
+        if self.task.client_names:
+            names["name"] = self.task.client_names
+        bundle = self._main_bundle()
+        if bundle is not None:
+            rows = self._device_rows(bundle)
+            names["device"] = bundle.device_ids.take(rows)
+            names["kind"] = bundle.texts("devices", "kind")[rows]
+        return names
+
     def trace_doubts(self) -> list[UserError]:
         """A warning if the times of the availability's trace were probably read in the wrong unit."""
         params: AvailabilityParams = self.scenario.devices.availability.params
@@ -96,13 +108,17 @@ class World:
         """
         devices, clients = self.scenario.devices, self.task.clients
         everybody = np.ones(clients, dtype=np.bool_)
-        given = (self._bundle(part) for part in get_args(_PartName))
-        main = next((bundle for bundle in given if bundle is not None), None)
+        main = self._main_bundle()
         rows = self._device_rows(main)
         memory = _memory_of(main, rows, devices)
         eligible = everybody if memory is None else memory >= self._memory_needed(method)
-        for part in get_args(_PartName):
-            require_tables(getattr(devices, part).params, self._bundle(part), f"devices.{part}")
+        raise_all(
+            problem
+            for part in get_args(_PartName)
+            for problem in missing_tables(
+                getattr(devices, part).params, self._bundle(part), f"devices.{part}"
+            )
+        )
         availability = devices.availability.create(
             self._device_context("availability", eligible, method)
         )
@@ -173,6 +189,11 @@ class World:
         memories = method.memories().values()
         kept = sum(memory.elements for memory in memories if memory.keeper != "server")
         return self.task.memory_bytes(self.scenario.training, kept)
+
+    def _main_bundle(self) -> TraceBundle | None:
+        """The first bundle of the parts, for tables that all parts share."""
+        given = (self._bundle(part) for part in get_args(_PartName))
+        return next((bundle for bundle in given if bundle is not None), None)
 
     def _bundle(self, part: _PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""

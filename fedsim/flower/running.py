@@ -162,7 +162,7 @@ def execute(
     folder = RunFolder(output or default_folder(loaded))
     folder.require_free(overwrite)
     with loaded.locating_errors():
-        population, evaluating = _populations(loaded, params)
+        population, evaluating, names = _populations(loaded, params)
     server_app = (
         load_component(app.server.reference, app.server.folder, fl.ServerApp)
         if isinstance(app.server, AppSource)
@@ -232,7 +232,7 @@ def execute(
             folder.update_info(simulated_s=simulated_s)
             finished = Run(folder)
             finished.written(tables)
-            write_population(finished, population, samples, exchange.now_ns)
+            write_population(finished, population, samples, exchange.now_ns, names=names)
         model = recording.model()
         if model:
             save_model(folder.model, model, {})
@@ -315,8 +315,10 @@ class _UnitOfWork(FedAvg):
         return self._factor
 
 
-def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Population, Population]:
-    """The nodes' devices, with the time of a unit of training and with that of a unit of evaluation."""
+def _populations(
+    loaded: LoadedScenario, params: FlowerParams
+) -> tuple[Population, Population, dict[str, Any]]:
+    """The nodes' devices, with the time of a unit of training and with that of one of evaluation; and their names."""
     scenario = loaded.scenario
     if scenario.devices.availability.params.on_disconnect == "send_partial":
         raise UserError(
@@ -338,7 +340,7 @@ def _populations(loaded: LoadedScenario, params: FlowerParams) -> tuple[Populati
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
     population = world.population(_UnitOfWork(training))
     compute = world.population(_UnitOfWork(evaluating)).compute
-    return population, replace(population, compute=compute)
+    return population, replace(population, compute=compute), world.names()
 
 
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:

@@ -16,7 +16,7 @@ from fedsim.tasks.base import Task, check_augmentation
 
 IntArray = npt.NDArray[np.int64]
 
-# Bits of a hash that one offset is drawn from.
+# Bits of a hash from which one offset is drawn.
 _OFFSET_BITS = 31
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
@@ -59,7 +59,7 @@ class Augmenter:
         return fold(fold(keys, sequence), torch.full_like(client, phase))
 
     def moves(self, keys: Tensor, steps: Tensor, count: int) -> Moves:
-        """The moves of ``count`` samples for each pair of a stream (b,) and a local step (b,); b x count."""
+        """The moves of ``count`` samples for each pair of a stream (b,) and a local step (b,); b x count moves."""
         of_step = fold(keys, steps).unsqueeze(1)
         hashes = fold(of_step, torch.arange(count, device=self._device)).view(-1)
         choices = 2 * self._padding + 1
@@ -83,7 +83,7 @@ def augmenter(training: Training, task: Task, seed: int, device: torch.device) -
 
 
 def moved(images: Tensor, moves: Moves, black: Tensor) -> Tensor:
-    """The crops of ``images`` (m, c, h, w) given by ``moves``; pixels outside are those of ``black`` (c, h, w)."""
+    """The crops of ``images`` (m, c, h, w) given by ``moves``; pixels outside come from ``black`` (c, h, w)."""
     count, channels, height, width = images.shape
     row = torch.arange(height, device=images.device) + moves.down.unsqueeze(1)
     column = torch.arange(width, device=images.device)

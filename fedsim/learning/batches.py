@@ -32,7 +32,7 @@ class Batches:
     Attributes:
         first: number of the first of these steps.
         rows: sample numbers, (S, B, width) int64; positions from ``counts`` on repeat the batch's first sample.
-        counts: samples per batch, (S, B) int64; values after the end of a dispatch are meaningless.
+        counts: samples per batch, (S, B) int64; meaningless after the end of a dispatch.
     """
 
     first: int
@@ -136,7 +136,7 @@ class BatchOrder:
         phase: int,
         width: int,
     ) -> Batches:
-        """Batches of independent draws, of ``batch_size`` samples, or of as many as a smaller client has."""
+        """Batches of ``batch_size`` independent draws, or of as many as the client has samples if these are fewer."""
         columns = np.stack([clients, sequences, self.samples[clients], self._offsets[clients]])
         client, sequence, samples, offset = torch.from_numpy(columns).to(self._device)
         keys = self._dispatch_keys(client, sequence, phase)
@@ -162,11 +162,11 @@ class BatchOrder:
         epochs: IntArray,
         starts: IntArray,
     ) -> Tensor:
-        """Sample numbers, permuted within each epoch of each client; epochs and clients one after the other."""
+        """Sample numbers, permuted within each epoch of each client; epoch after epoch and client after client."""
         device = self._device
         permutations = np.concatenate([[0], np.cumsum(epochs)])
         if permutations[-1] > _MOST_PERMUTATIONS:
-            raise ValueError("too many permutations at once; ask for fewer steps")
+            raise ValueError("too many permutations at once; request fewer steps")
         columns = torch.from_numpy(
             np.stack(
                 [

@@ -36,7 +36,7 @@ class Contract:
         """Check the result of ``local_update`` for ``rows`` dispatches of the prologue or of a round.
 
         Raises:
-            UserError: a vector is missing, is not declared or has another shape.
+            UserError: a vector is missing, is not declared or has the wrong shape.
         """
         function = "local_update"
         if not isinstance(update, LocalUpdate):
@@ -59,7 +59,7 @@ class Contract:
         """Check the server state that a ``function`` of the method returned.
 
         Raises:
-            UserError: a vector that clients are sent is missing or has another shape.
+            UserError: a vector that clients receive is missing or has the wrong shape.
         """
         if not isinstance(state, Mapping):
             raise self._error(
@@ -71,7 +71,7 @@ class Contract:
             if name not in state:
                 raise self._error(
                     function,
-                    f"returns no '{name}', which clients are sent",
+                    f"returns no '{name}', which clients receive",
                     f"given: {_listed(state)}",
                 )
             self._check_shape(function, name, state[name], (elements,), "(elements,)")

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from fedsim.cluster import require_ray
+from fedsim.cluster import require_ray, usable_cores
 from fedsim.errors import UserError
 from fedsim.scenario.training import DeviceWorkers, RayWorkers, Training
 
@@ -45,8 +45,8 @@ class Execution:
         """The execution that a scenario's training section requests, on this machine.
 
         Raises:
-            UserError: the section requests CUDA without a CUDA device, bfloat16 autocast on a CPU without such
-                products, more devices than are visible, or Ray, which is not installed.
+            UserError: the section requests CUDA without a CUDA device, bfloat16 autocast on a CPU without
+                instructions for it, more devices than are visible, or Ray, which is not installed.
         """
         cuda = torch.cuda.is_available()
         if training.device == "cuda" and not cuda:
@@ -113,13 +113,6 @@ def _cuda_devices(training: Training) -> list[torch.device]:
 def multiplies_bfloat16() -> bool:
     """Whether this machine's CPU has instructions for bfloat16 products."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def make_reproducible() -> None:

@@ -61,7 +61,7 @@ class ClientMetrics:
     error: FloatArray | None = None
 
     def summary(self) -> Metrics:
-        """Mean over clients, mean over samples, and mean over the worst tenth of the clients.
+        """The mean over clients, the mean over samples, and the mean over the worst tenth of the clients.
 
         The names are the same for personal models and the global one, so that both can be compared in one figure.
         """
@@ -88,7 +88,7 @@ class SupervisedEvaluator:
     Args:
         task: the task with the test samples.
         execution: device and dtype.
-        batch: samples per batch; by device if None.
+        batch: samples per batch; depends on the device if None.
         metrics: measured in addition to :func:`fedsim.learning.metrics.default_metrics`.
     """
 
@@ -120,7 +120,7 @@ class SupervisedEvaluator:
 
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
-        """All metrics of one model (P,) on the shared test samples; none without test samples."""
+        """All metrics of one model (P,) on the shared test samples; empty if there are none."""
         if not len(self._test):
             return {}
         predictions = self._predictions(self._test, model, None, gathers=self._gathers)
@@ -159,7 +159,7 @@ class SupervisedEvaluator:
     def _predictions(
         self, samples: Samples, model: Tensor, rows: Tensor | None, *, gathers: bool = False
     ) -> Predictions:
-        """Predictions of a model for the samples ``rows``, or for all; with its outputs if ``gathers``."""
+        """Predictions of a model for the samples ``rows``, or for all of them; with the outputs if ``gathers``."""
         task, loss = self._task, self._task.loss
         classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
         count = len(samples) if rows is None else len(rows)
@@ -247,7 +247,7 @@ class Measurement:
         return self._evaluator.measure_clients(self._model_of(server))
 
     def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
-        """Function from a client to the model that it would use, (P,); the global one if none is personal."""
+        """A function that returns the model a client would use, (P,); the global one if the method is not personal."""
         if not self._method.personal:
             return lambda client: server["model"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from fedsim.learning.workers import Station
 from fedsim.timeline import Train
 
-# A group is not made smaller than this for the sake of more workers: it takes a few milliseconds.
+# Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
 _SHARE_FLOPS = 100_000_000
-# The same for one local step on CUDA, which then takes longer than its launch, and the most groups of a wave.
+# The same for one local step on CUDA, which then takes longer than its launch; and the maximum groups per wave.
 _CUDA_SHARE_FLOPS = 50_000_000_000
 _CUDA_SHARES = 8
 
@@ -25,7 +25,7 @@ class Grouping:
         self._step_flops = int(station.task.flops_per_sample() or 0) * station.training.batch_size
 
     def groups(self, wave: Sequence[Train], workers: int) -> list[list[Train]]:
-        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` are trained at once."""
+        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` groups are trained at once."""
         clients = np.array([train.client for train in wave])
         steps = np.array([train.steps for train in wave])
         shapes = self._kernel.shape_class(clients)

@@ -1,6 +1,6 @@
 """The learning plane: executes the timeline, behind the time plane, in waves.
 
-What a wave holds follows from the timeline alone, so that the same timeline gives the same bits.
+The content of a wave follows from the timeline alone, so that the same timeline gives the same bits.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from fedsim.scenario.model import Evaluation
 from fedsim.timeline import Aggregate, Evaluate, Instruction, Train
 
 Checkpoint = tuple[Mapping[str, Tensor], Mapping[str, Any]]
-"""Named tensors, and what JSON can hold."""
+"""Named tensors, and data for JSON."""
 
-# Trained and evaluated together at most; enough to fill the hardware, few enough that a run can be
-# stopped and its metrics seen while it goes on.
+# Maximum number of dispatches trained, and of versions evaluated, together: enough to fill the hardware, and few
+# enough that a run can be stopped, and its metrics seen, while it is in progress.
 _CPU_PENDING = 256
 _CUDA_PENDING = 2048
 _PENDING_EVALUATIONS = 32
@@ -54,12 +54,12 @@ class Learner:
         workers: workers that train; those of this process if None.
         folder: for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its
-            beginning; instructions that the checkpoint contains are not executed again, their metrics are delivered
+            beginning; instructions that the checkpoint contains are not executed again, but their metrics are delivered
             again.
         on_metrics: receives the result of every submitted evaluation, in order.
-        on_rest: called with the learner whenever everything submitted was executed; the moment for a checkpoint.
-        on_version: called with every aggregation when it has been executed, and the learner, which is then at that
-            version; without the learner if the checkpoint contains it.
+        on_rest: called with the learner whenever everything submitted has been executed; the moment for a checkpoint.
+        on_version: called with every aggregation once it has been executed, and with the learner, which is then at that
+            version; with None if the checkpoint contains the aggregation.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
@@ -88,7 +88,7 @@ class Learner:
         on_cuda = station.execution.device.type == "cuda"
         self._most_pending = _CUDA_PENDING if on_cuda else _CPU_PENDING
 
-        # Evaluates, and trains where that is done in this process on one device.
+        # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
         self.workers = local_workers(station, self._pool) if workers is None else workers
         self._started = False
@@ -103,10 +103,10 @@ class Learner:
         self._unmeasured: list[Evaluate] = []
         self._losses = LossLedger()
         self._answers: dict[str, Mapping[str, float]] = {}
-        # By version; read again when a resumed run submits the timeline again.
+        # By version; a resumed run, which submits the timeline again, reads them again.
         self._accuracies: dict[int, npt.NDArray[np.float64]] = {}
         self._submitted = 0
-        # Of the first instructions, which a checkpoint contains: how many, and which dispatches were not trained.
+        # The number of instructions that a checkpoint contains, and the dispatches among them that were not trained.
         self._executed_before = 0
         self._untrained_before: frozenset[int] = frozenset()
         if checkpoint is not None:
@@ -145,7 +145,7 @@ class Learner:
             self.flush()
 
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
-        """Execute everything submitted and measure the newest version: a barrier. Metric name to value."""
+        """Execute everything submitted and measure the newest version (a barrier); returns values by metric name."""
         key = evaluation_key(instruction)
         if self._submitted <= self._executed_before and key in self._answers:
             return self._answers[key]
@@ -160,7 +160,7 @@ class Learner:
         return self._answers[key]
 
     def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Training losses of dispatches that were submitted: a barrier.
+        """Training losses of dispatches that were submitted (a barrier).
 
         Raises:
             UserError: a loss is not finite.
@@ -176,7 +176,7 @@ class Learner:
         return self._losses.finite(dispatch_ids)
 
     def client_accuracies(self, version: int) -> npt.NDArray[np.float64]:
-        """Accuracy of the newest version on each client's own test samples, (N,); NaN without any: a barrier.
+        """Accuracy of the newest version on each client's own test samples, (N,), NaN without any (a barrier).
 
         Raises:
             UserError: no client has test samples of its own.
@@ -185,7 +185,7 @@ class Learner:
             clients = self.client_metrics()
             if clients is None:
                 raise UserError(
-                    "clients have no test samples of their own, and are selected by their accuracy on them",
+                    "clients are selected by their accuracy on their own test samples, but have none",
                     where="server.selection",
                     hint="give clients test samples (such as task.partition.test: split), or choose another selection",
                 )
@@ -311,7 +311,7 @@ class Learner:
         self._side.versions.hold_evaluation(instruction.version, self.server if exists else None)
 
     def _submit_again(self, instruction: Instruction) -> None:
-        """Note an instruction that the checkpoint contains, without executing it."""
+        """Process an instruction that the checkpoint contains, without executing it again."""
         if isinstance(instruction, Aggregate):
             self._side.versions.announce(instruction.version)
             self._on_version(instruction, None)
@@ -370,9 +370,9 @@ class Learner:
     def state(self) -> Checkpoint:
         """Everything that a resumed run needs.
 
-        Only while nothing is pending: in ``on_rest``, or after :meth:`flush`. Rows of clients' memories are read when
-        they are asked for, so that those on the disk need not be in memory together: save or copy them before anything
-        else is executed.
+        Call it only while nothing is pending: in ``on_rest``, or after :meth:`flush`. Rows of clients' memories are
+        read on access, so that those on disk need not be in memory together: save or copy them before anything else is
+        executed.
         """
         if self._pending:
             raise RuntimeError(

@@ -28,14 +28,14 @@ def row_matrix(rows: int, elements: int, *, like: Tensor) -> Tensor:
 
 
 def active_rows(steps: IntArray) -> IntArray:
-    """Number of dispatches, sorted by ``steps`` (most first), that do local step 0, 1, ...; (most steps,)."""
+    """Number of dispatches, sorted by ``steps`` (most first), that perform local step 0, 1, ...; (most steps,)."""
     most = int(steps[0]) if len(steps) else 0
     counts: IntArray = np.searchsorted(-steps, -np.arange(most), side="left")
     return counts
 
 
 def _is_known(rule: LocalRule | None, collect: Sequence[Collected]) -> bool:
-    """Whether a kernel can follow this rule, and its steps tell everything that is to be collected."""
+    """Whether a kernel can apply this rule, and its steps yield everything that is to be collected."""
     if not isinstance(rule, Corrected):
         return False
     if rule.pull:
@@ -156,10 +156,10 @@ class LocalTrainer:
         return row_matrix(rows, self._size, like=like).zero_()
 
     def _work_space(self, name: str, rows: int, like: Tensor) -> Tensor:
-        """A matrix that the next group reuses; gradients stay zero where no kernel writes."""
+        """A matrix that the next group reuses; entries of gradients that no kernel writes stay zero."""
         held = self._scratch.get(name)
         if held is None or len(held) < rows or held.dtype != like.dtype:
-            # Doubled, so that it rarely moves.
+            # Rounded up to a power of two, so that it is rarely reallocated.
             doubled = 1 << (rows - 1).bit_length() if self.kernel.fixed_memory else rows
             held = self._scratch[name] = self._zeros(doubled, like)
         return held[:rows]

@@ -17,14 +17,14 @@ class LossLedger:
     """The training loss of every dispatch that was trained, by its number.
 
     Attributes:
-        values: losses, NaN where unknown; a loss that is not a number is noted as infinite.
+        values: losses, NaN if unknown; a loss that is NaN itself is recorded as infinite.
     """
 
     def __init__(self) -> None:
         self.values = np.full(_FIRST_LENGTH, np.nan)
 
     def note(self, dispatch_id: int, loss: float) -> None:
-        """Note the loss of a dispatch."""
+        """Record the loss of a dispatch."""
         if dispatch_id >= len(self.values):
             longer = np.full(2 * dispatch_id, np.nan)
             longer[: len(self.values)] = self.values
@@ -32,14 +32,14 @@ class LossLedger:
         self.values[dispatch_id] = math.inf if math.isnan(loss) else loss
 
     def unknown(self, dispatch_ids: Sequence[int]) -> list[int]:
-        """Those of the dispatches whose loss is not known."""
+        """The dispatches whose loss is not known."""
         known = len(self.values)
         return [
             number for number in dispatch_ids if number >= known or math.isnan(self.values[number])
         ]
 
     def finite(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
-        """The losses of these dispatches, all of them known.
+        """The losses of these dispatches, which must be known.
 
         Raises:
             UserError: one is not finite.

@@ -43,7 +43,7 @@ def host_budget(most_bytes: int = _HOST_BYTES, share: float = _HOST_SHARE) -> in
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Bytes that the rows of all stores may take in each tier; None is no limit. Further rows go to the next tier.
+    """Bytes that the rows of all stores may occupy in each tier; None is unlimited. Further rows go to the next tier.
 
     Attributes:
         device_bytes: on the compute device (on CPU the same as the host).
@@ -125,7 +125,7 @@ class _Rows(ABC):
 
 
 class _MemoryRows(_Rows):
-    """Rows in blocks of memory, which are large, so that rows and temporary matrices do not fragment the heap."""
+    """Rows in large blocks of memory, so that rows and temporary matrices do not fragment the heap."""
 
     def __init__(self, elements: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class _DiskRows(_Rows):
 
     @cached_property
     def _file(self) -> IO[bytes]:
-        # Unbuffered: rows are long, and are read and written whole.
+        # Unbuffered: rows are long, and are read and written as a whole.
         return tempfile.TemporaryFile(  # closed with the object
             prefix="fedsim-", suffix=".rows", dir=self._folder, buffering=0
         )
@@ -198,7 +198,7 @@ class RowStore:
         dtype: data type of the rows.
         device: device of the rows that :meth:`get` returns.
         budget: bytes in each tier.
-        initial: row of keys that were never put, (elements,); zeros if None.
+        initial: row of keys that were never stored, (elements,); zeros if None.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class RowStore:
         return any(key in rows for rows, _ in self._tiers)
 
     def keys(self) -> list[int]:
-        """Keys that have been put, ascending."""
+        """Keys that have been stored, ascending."""
         return sorted(key for rows, _ in self._tiers for key in rows)
 
     def get(self, keys: IntArray | Sequence[int]) -> Tensor:
@@ -267,7 +267,7 @@ class RowStore:
             rows.drop(key)
 
     def _insert(self, tier: int, key: int, row: Tensor) -> None:
-        """Put a row into a tier and move rows that no longer fit to the next."""
+        """Put a row into a tier, and move rows that no longer fit to the next tier."""
         rows, most = self._tiers[tier]
         if most < 1:
             self._insert(tier + 1, key, row)

@@ -16,7 +16,7 @@ _CUDA_BATCH = 8192
 
 
 class Objective:
-    """f = mean over clients i of f_i, where f_i is the mean loss of i's training samples and the penalty, if any.
+    """f, the mean over clients i of f_i: the mean loss of i's training samples plus the penalty, if any.
 
     Clients have equal weights whatever their number of samples; those without samples do not count. Normalization
     layers and dropout work as in evaluation.
@@ -36,14 +36,14 @@ class Objective:
         self._modules = BoundModules(task, execution)
 
     def measure(self, model: Tensor) -> dict[str, float]:
-        """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, that of its gradient."""
+        """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, the squared norm of its gradient."""
         value, gradient = self._over(model, self._rows, self._weights)
         return _metrics(value, gradient)
 
     def measure_split(
         self, model_of: Callable[[int], Tensor], personal: Sequence[str]
     ) -> dict[str, float]:
-        """The same for models with personal tensors; ``model_of`` gives the model (P,) of each client.
+        """The same for models with personal tensors; ``model_of`` returns the model (P,) of each client.
 
         ``gradient_norm_squared`` is ||(1/N) sum over i of the gradient of f_i by the shared part||^2 (G_u in Chen et
         al., arXiv:2309.17409), and ``personal_gradient_norm_squared`` is (1/N) sum over i of ||the gradient of f_i by

@@ -75,7 +75,7 @@ class Pending:
                 return
 
     def wave(self, dispatch_ids: Iterable[int], versions: Versions, most: int) -> list[Train]:
-        """The dispatches among these, and among those that must precede them, that can be trained now.
+        """The dispatches that can be trained now, among these and those that must precede them.
 
         Args:
             dispatch_ids: needed dispatches, in order.

@@ -11,9 +11,9 @@ from fedsim.learning.augmentation import Moves, moved
 from fedsim.learning.device import Execution
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
-# Converted samples are kept if they take no more than this; larger sets are converted batch by batch.
+# Converted samples are kept if they take at most this many bytes; larger sets are converted batch by batch.
 _CONVERTED_BYTES = 1 << 30
-# Larger sets stay in the host's memory, or on its disk if they are memory-mapped.
+# Sets larger than this share of the GPU's memory stay in the host's memory, or on its disk if memory-mapped.
 _CUDA_SHARE = 0.4
 
 
@@ -49,7 +49,7 @@ class Samples:
     ) -> Tensor:
         """Inputs of the samples ``rows`` (m,) as the module receives them, augmented by ``moves`` of m images.
 
-        With ``scratch`` the result is overwritten by the next call with the same ``scratch``.
+        With ``scratch``, the next call with the same ``scratch`` overwrites the result.
         """
         if self.x.device != self._device:
             raw = torch.index_select(self.x, 0, rows.to(self.x.device)).to(self._device)

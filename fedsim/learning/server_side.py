@@ -1,4 +1,4 @@
-"""The server's side of learning: its versions, clients' memories, and updates on their way into an aggregation."""
+"""The server's side of learning: versions, clients' memories, and updates that wait for an aggregation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedsim.learning.workers import Group, Received, Station
 from fedsim.methods.base import LocalUpdate, ServerState
 from fedsim.timeline import Aggregate, Train
 
-# Personal models put together at once, to be saved.
+# Personal models assembled at once when they are saved.
 _PERSONAL_ROWS = 64
 
 
@@ -61,7 +61,7 @@ class ServerSide:
         self.versions.publish(0, self.current)
 
     def group(self, trains: Sequence[Train]) -> Group:
-        """What a worker needs to train these dispatches."""
+        """The group that a worker needs to train these dispatches."""
         clients = np.array([train.client for train in trains])
         sent = [self.versions.sent(train.version) for train in trains]
         rate = self._method.context.learning_rate
@@ -81,10 +81,10 @@ class ServerSide:
         )
 
     def receive(self, trains: Sequence[Train], update: LocalUpdate) -> None:
-        """Keep what a group's training gave: vectors until their aggregation, memories of the clients.
+        """Keep the result of a group's training: vectors until their aggregation, and memories of the clients.
 
         Raises:
-            UserError: the method returned something else than it declares.
+            UserError: the method returned something other than it declares.
         """
         clients = np.array([train.client for train in trains])
         in_prologue = self._has_prologue and trains[0].version == 0
@@ -103,7 +103,7 @@ class ServerSide:
         """Make the next version from the updates of ``trains``, the instruction's contributions.
 
         Raises:
-            UserError: the method returned something else than it declares.
+            UserError: the method returned something other than it declares.
         """
         if instruction.version != self.version + 1:
             raise InvariantViolation(

@@ -1,4 +1,4 @@
-"""Trained updates on their way into an aggregation."""
+"""Trained updates that wait for an aggregation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WaitingUpdates:
     """Vectors of trained dispatches until their aggregation; those beyond a budget wait on disk.
 
     Args:
-        vectors: what a client sends back in a round; their bytes count towards the budget.
+        vectors: vectors that a client sends back in a round; their bytes count towards the budget.
         dtype: floating-point type of the run.
         device: the compute device.
         folder: folder for vectors on disk; the system's temporary folder if None.
@@ -46,7 +46,7 @@ class WaitingUpdates:
         self.elements = {vector.name: vector.elements for vector in (*others, *vectors)}
         budget = host_budget(_WAITING_BYTES, _WAITING_SHARE) if most_bytes is None else most_bytes
         self.room = max(1, budget // max(1, bytes_each))
-        # The matrices of its group, and its row in them.
+        # By dispatch: the matrices of its group, and its row in them.
         self._near: dict[int, tuple[Mapping[str, Tensor], int]] = {}
         self._far = {
             name: RowStore(elements, dtype, device, Budget(0, 0, folder))

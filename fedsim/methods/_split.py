@@ -40,8 +40,8 @@ class SplitParams(Parameters):
     """Parameters of methods with a shared and a personal part of the model."""
 
     personal: PersonalPart = "head"
-    """What stays with each client: head (the last layer), body (all but the last layer), none, all, or a list of names
-    of tensors or modules of the model, with wildcards."""
+    """The part that stays with each client: head (the last layer), body (all but the last layer), none, all, or a list
+    of names of tensors or modules of the model, with wildcards."""
     gamma_u: float | None = Field(default=None, gt=0)
     """Local step size of the shared part; by default the training section's learning rate. It follows
     ``training.lr_schedule``."""
@@ -57,7 +57,7 @@ class Split:
     Attributes:
         personal_names: tensors that are personal.
         shared_size, personal_size: number of entries of each part.
-        shared_trainable, personal_trainable: how many of these, the first ones, have a gradient.
+        shared_trainable, personal_trainable: number of these that have a gradient; they come first.
 
     Raises:
         UserError: a name matches nothing, or the model has no separate head and body.
@@ -182,7 +182,7 @@ class SplitMethod(Method):
         return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
 
     def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
-        """Factors (P,) that give each part its own local step size, and 0 to a part that must not move.
+        """Factors (P,) that give each part a separate local step size, 0 if it must not move.
 
         None if all are 1.
         """

@@ -38,7 +38,7 @@ ones."""
 
 @dataclass(frozen=True, slots=True)
 class MethodContext:
-    """The run's facts that a method may use.
+    """The facts about a run that a method may use.
 
     Attributes:
         layout: names, shapes and offsets of the flat parameter vector.
@@ -50,7 +50,7 @@ class MethodContext:
         seed: the scenario's seed.
         availability_cycle_s: length of one availability cycle of the devices in seconds; a day unless the trace has
             a longer one.
-        optimizer: optimizer of the local steps, for rules that undo what it does to a sum of gradients.
+        optimizer: optimizer of the local steps, for rules that must undo its effect on a sum of gradients.
     """
 
     layout: Layout
@@ -102,7 +102,7 @@ class Vector:
         name: key in the server state (down) or in :attr:`LocalUpdate.vectors` (up).
         elements: its length.
         bits: size of an entry as it is sent, such as 8 after quantization; None for that of the training dtype. Only
-            bytes and time depend on it: what is computed with is the tensor that the method returns.
+            bytes and time depend on it: computations use the tensor that the method returns.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Memory:
         elements: length of a client's row.
         initial: the row of a client that has not participated yet, (elements,), or a function that makes it from the
             initial model (P,); zeros if None.
-        keeper: the side whose memory it is. ``client``: written and read by the local update alone. ``server``:
-            written and read by aggregations alone. ``shared``: kept by the client, written by the aggregation of its
+        keeper: the side that keeps it. ``client``: only the local update reads and writes it. ``server``: only
+            aggregations read and write it. ``shared``: kept by the client, written by the aggregation of its
             update, and read by both; only for methods that are :attr:`Method.only_synchronous`.
         dtype: data type; the run's floating-point type if None.
         kept_when_lost: whether a client that finished its work keeps the new row even if the server never uses its
@@ -148,8 +148,8 @@ class Prologue:
 
     Attributes:
         download, upload: the vectors that are sent, in place of those of a round.
-        updates: number of updates to wait for, from clients that come online at any time; None for those online at the
-            start.
+        updates: number of updates to wait for, from clients that come online at any time; None to wait for the clients
+            online at the start.
     """
 
     download: Sequence[Vector]
@@ -220,7 +220,7 @@ LocalRule = Callable[[Step], None]
 class Corrected:
     """The local rule ``(gradient + constant + pull x (weights - anchor)) / divisor``.
 
-    Trainers know it and apply it faster than a function that does the same, up to the rounding of the last bits.
+    Trainers recognize it and apply it faster than an equivalent function, up to the rounding of the last bits.
 
     Attributes:
         constant: (B, P); zero if None.
@@ -259,11 +259,11 @@ class Trained:
     Attributes:
         model: local models after the last step, (B, P).
         mean_gradient: mean over a client's steps of its mini-batch gradients, after clipping and before the rule,
-            (B, P), if asked for.
-        last_gradient: that gradient of its last step, (B, P), if asked for.
+            (B, P), if requested.
+        last_gradient: that gradient of its last step, (B, P), if requested.
         loss: mean training loss over its steps, (B,), or its root mean square over samples for selections with
             ``squared_losses``.
-        change: model - start as the sum of the steps, (B, P), if asked for. It is summed separately, so that steps
+        change: model - start as the sum of the steps, (B, P), if requested. It is summed separately, so that steps
             far below the rounding of the model count in full.
     """
 
@@ -275,11 +275,11 @@ class Trained:
 
 
 Collected: TypeAlias = Literal["mean_gradient", "last_gradient", "change"]
-"""What local training can return besides the models; see :class:`Trained`."""
+"""Further results of local training, besides the models; see :class:`Trained`."""
 
 
 class Trainer(Protocol):
-    """Local training, given to :meth:`Method.local_update` by the learning plane."""
+    """Local training; the learning plane passes a trainer to :meth:`Method.local_update`."""
 
     def run(
         self,
@@ -301,8 +301,8 @@ class Trainer(Protocol):
             rule: turns each gradient into a direction before the optimizer steps; None is plain training.
             steps: local steps in place of the cohort's, (B,), sorted most first.
             learning_rate_scale: factor on the learning rate of each parameter, (P,).
-            move: False takes no steps, so that all gradients are those at ``start``.
-            collect: what to return besides the models.
+            move: False takes no steps, so that all gradients are computed at ``start``.
+            collect: further results to return besides the models.
             phase: number of the training within the dispatch; every phase has its own order of the data.
         """
         ...
@@ -315,7 +315,7 @@ class LocalUpdate:
     Attributes:
         vectors: vectors sent up, name to (B, elements), as :meth:`Method.upload` declares, or :attr:`Prologue.upload`
             for work of the prologue.
-        memory: new rows of the clients' memories, name to (B, elements); memories not named stay as they are.
+        memory: new rows of the clients' memories, name to (B, elements); other memories stay as they are.
         loss: mean training loss, (B,).
     """
 
@@ -375,13 +375,13 @@ class Method(Component, ABC):
     Attributes:
         title: name as written in the literature.
         paper: authors, title, venue, and the algorithm or equation implemented.
-        paper_schedules: schedules that the paper describes the method under; empty if any will do.
-        only_synchronous: why the method is meaningless under asynchronous schedules; empty if it is not.
-        needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not.
-        needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not.
-        needs_no_momentum: why local steps must be SGD without momentum; empty if they need not.
-        personal: whether clients keep a part of the model for themselves.
-        weight_of_absent: how clients that are offline keep a weight in the model, as a clause; empty if they do not.
+        paper_schedules: schedules under which the paper describes the method; empty if any is suitable.
+        only_synchronous: why the method needs a synchronous schedule; empty if it does not.
+        needs_plain_sgd: why local steps must be SGD without momentum and weight decay; empty if they need not be.
+        needs_sgd: why local steps must be SGD, with or without momentum; empty if they need not be.
+        needs_no_momentum: why local steps must be SGD without momentum; empty if they need not be.
+        personal: whether each client has a personal part of the model.
+        weight_of_absent: a clause that says how offline clients keep a weight in the model; empty if they have none.
     """
 
     title: ClassVar[str] = ""
@@ -398,7 +398,7 @@ class Method(Component, ABC):
         self.params = params
         self.context = context
 
-    # -- what crosses the network, and what is kept --------------------------------------------------------------
+    # -- traffic and memories --------------------------------------------------------------
 
     def download(self) -> Sequence[Vector]:
         """Vectors sent to a client with every dispatch; names are keys of the server state."""
@@ -437,8 +437,8 @@ class Method(Component, ABC):
     def vector_operations(self) -> float:
         """Additions and multiplications per parameter in one local step, beyond those of the optimizer.
 
-        Count what the local rule does to the gradient, and what is summed up over the steps; work that is done once
-        per dispatch is left out.
+        Count the operations of the local rule on the gradient and of sums over the steps; leave out work that is done
+        once per dispatch.
         """
         return 0.0
 
@@ -466,11 +466,11 @@ class Method(Component, ABC):
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """Models that these B clients would use for themselves, (B, P); the global model unless overridden."""
+        """The models that these B clients would use, (B, P); the global model unless overridden."""
         return server["model"].expand(len(clients), -1)
 
     def personal_parts(self) -> Sequence[str]:
-        """Names of the tensors that each client has for itself; all of them in personal methods unless overridden."""
+        """Names of the personal tensors; all tensors in personal methods unless overridden."""
         return self.context.layout.names if self.personal else ()
 
 

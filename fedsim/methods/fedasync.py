@@ -1,4 +1,4 @@
-"""FedAsync: every update moves the model at once, by less the staler it is."""
+"""FedAsync: every update moves the model at once; the staler it is, the less."""
 
 from __future__ import annotations
 

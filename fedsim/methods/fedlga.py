@@ -50,8 +50,8 @@ class FedLgaParams(Parameters):
     clip: bool = False
     """Limit the correction to (S_full / S - 1) times the length of the client's change. Not in the paper."""
     k2_empty: Literal["skip", "last"] = "skip"
-    """The mean full update in a round without full work: none (no corrections), or that of the last round that had
-    one."""
+    """The mean full update in a round without full work: none (no corrections), or that of the last round with full
+    work."""
 
 
 class FedLga(Method):

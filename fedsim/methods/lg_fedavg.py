@@ -12,8 +12,8 @@ class LgFedAvgParams(FedSimParams):
     """Parameters of LG-FedAvg."""
 
     personal: PersonalPart = "body"
-    """What stays with each client: body (all but the last layer), head, none, all, or a list of names of tensors or
-    modules of the model, with wildcards."""
+    """The part that stays with each client: body (all but the last layer), head, none, all, or a list of names of
+    tensors or modules of the model, with wildcards."""
     weights: Literal["samples", "uniform"] = "samples"
     """Weight of a client in the average: its number of training samples, or equal weights."""
 

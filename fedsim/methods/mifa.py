@@ -22,7 +22,7 @@ class MifaParams(Parameters):
     changes themselves, as in other implementations. With a constant learning rate both are equal."""
     first_round: Literal["sampled", "all"] = "sampled"
     """``all``: before the first round all clients train once, as in the paper; a client that is offline then counts as
-    zero, like one not seen yet. ``sampled``: the first round is like all others."""
+    zero, like one not seen yet. ``sampled``: the first round is like any other."""
 
 
 class Mifa(Method):

@@ -1,4 +1,4 @@
-"""Local work in two phases, one after the other: what a client that stops midway has done of each."""
+"""Local work in two successive phases, and how much of each a client has done that stops midway."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ROUNDING = 1e-9
 def phase_steps(cohort: Cohort, first: float, second: float) -> tuple[IntArray, IntArray]:
     """Steps that each dispatch has done in either phase, two (B,) arrays.
 
-    All of a dispatch's work is ``first`` and ``second`` steps per local step assigned, rounded up. One that did only
-    some of its local steps has spent the time of as many on the first phase, and what is left on the second.
+    A whole dispatch takes ``first`` and ``second`` steps per assigned local step, rounded up. A client that did only
+    some of its local steps has spent the time of these on the first phase, and only the remainder on the second.
     """
     assigned, done = cohort.steps_assigned, cohort.steps
     whole = [
@@ -44,7 +44,7 @@ def run_phase(
     Args:
         trainer, cohort, start, options: as :meth:`fedsim.methods.base.Trainer.run`.
         steps: steps of each dispatch, (B,).
-        rule: makes the local rule from an index of rows, which puts tensors of the cohort in the order of training.
+        rule: returns the local rule for an index of rows, which sorts tensors of the cohort in the order of training.
     """
     import torch
 

@@ -31,8 +31,8 @@ class ScaffoldParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Global learning rate eta_g."""
     uplink: Literal[1, 2] = 2
-    """Vectors sent up: the changes of model and control variate, or the latter alone, from which the server derives the
-    former. One vector needs plain SGD and a synchronous schedule."""
+    """Number of vectors sent up: the changes of model and control variate, or only the latter, from which the server
+    derives the former. One vector needs plain SGD and a synchronous schedule."""
 
 
 class Scaffold(Method):
@@ -111,7 +111,7 @@ class Scaffold(Method):
         if self.params.uplink == 2:
             moved = updates.weighted_sum("delta", weights)
         else:
-            # w - x = -eta_l K (mean gradient - c_i + c), and the first two are what was sent.
+            # w - x = -eta_l K (mean gradient - c_i + c); the client sent the difference of the first two terms.
             lengths = weights * updates.learning_rates * updates.steps
             sent = updates.weighted_sum("control", lengths)
             moved = -(sent + float(lengths.sum()) * server["control"])

@@ -32,11 +32,11 @@ class ScaffoldPParams(FedAvgPParams):
     round at a cost in time and bytes, or zero. Clients that are offline at the start, or whose update does not arrive,
     begin with zero in either case."""
     c0_clients: float | None = Field(default=None, gt=0)
-    """Clients whose gradients the first round waits for, however long they take to come online: a share of all clients
-    (up to 1) or a number of clients (above 1). Default: the clients online at the start."""
+    """Clients for whose gradients the first round waits, however long they take to come online: a share of all clients
+    (up to 1) or a number of clients (above 1). By default the clients online at the start."""
     uplink: Literal[1, 2] = 2
-    """Vectors sent up: the changes of u and of c_i, or the former alone, from which the server derives the latter. One
-    vector needs plain SGD."""
+    """Number of vectors sent up: the changes of u and of c_i, or only the former, from which the server derives the
+    latter. One vector needs plain SGD."""
 
 
 class ScaffoldP(FedAvgP):

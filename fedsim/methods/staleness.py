@@ -68,7 +68,8 @@ class StalenessParams(Parameters):
     alpha: float = Field(default=0.9, gt=0, le=1)
     """Weight of a fresh update."""
     staleness: Staleness = PolynomialStaleness()
-    """How the weight decreases with the versions made between dispatch and arrival: polynomial, constant or hinge."""
+    """How the weight decreases with the number of versions made between dispatch and arrival: polynomial, constant or
+    hinge."""
     staleness_at: Literal["arrival", "aggregation"] = "arrival"
     """When staleness is counted: when the update arrives, or when it is aggregated."""
 
@@ -83,7 +84,7 @@ class StalenessParams(Parameters):
 
 
 POPULATION_WEIGHTS = "weights each update by its client's share of the whole population"
-"""What :attr:`Method.weight_of_absent` says of :func:`population_weights`."""
+""":attr:`Method.weight_of_absent` of methods that use :func:`population_weights`."""
 
 
 def population_weights(

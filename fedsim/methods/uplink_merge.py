@@ -52,8 +52,8 @@ class UplinkMerge(Method):
 
     eta_l is the local learning rate of the round, K the number of local steps of a full dispatch (the mean over clients
     if they differ). A client drawn several times for a round has one h_i and counts once. Sums of gradients are
-    collected directly: recovering them from models would multiply rounding errors by N / (eta_l K). Buffers of the
-    model are averaged over the contributions.
+    collected directly, because recovering them from models would multiply rounding errors by N / (eta_l K). Buffers of
+    the model are averaged over the contributions.
 
     Weight decay is part of the objective: a gradient is that of the loss plus weight_decay x w, wherever it occurs.
     """

@@ -28,9 +28,9 @@ class WaitParams(WeightedParams):
 class Wait(FedAvg):
     """One update per window, from all clients and one model version: each works once, when it first comes online.
 
-    The ``window`` schedule defines how long to wait, and for whom. With mini-batches it is the paper's wait-minibatch;
-    if ``training.batch_size`` is at least every client's number of samples, it is wait-full. If all clients are always
-    online it is FedAvg with full participation.
+    The ``window`` schedule defines how long to wait, and for which clients. With mini-batches it is the paper's
+    wait-minibatch; if ``training.batch_size`` is at least every client's number of samples, it is wait-full. If all
+    clients are always online it is FedAvg with full participation.
     """
 
     name = "wait"

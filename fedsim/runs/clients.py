@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -9,7 +12,7 @@ import pyarrow as pa
 
 from fedsim.outcomes import Outcome
 from fedsim.runs.phases import Floats, outcome_codes
-from fedsim.runs.schema import CLIENTS
+from fedsim.runs.schema import ADDED, CLIENTS
 from fedsim.runs.tables import from_columns
 
 _MOST_CLIENTS, _MOST_DISPATCHES, _LEAST_CLIENTS = 300, 5000, 40
@@ -26,6 +29,7 @@ def clients_table(
     up_bps: Floats,
     online_fraction: Floats,
     last_accuracy: Floats | None = None,
+    names: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """One row per client, ready for ``clients.parquet``.
 
@@ -42,6 +46,7 @@ def clients_table(
         down_bps, up_bps: nominal rates in bit/s, shape (N,).
         online_fraction: share of ``duration_s`` that each client was online and eligible, shape (N,).
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
+        names: the columns name, device and kind, texts of shape (N,); those that are left out are null.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -76,6 +81,8 @@ def clients_table(
             "idle_s": rest_s - offline_s,
             "offline_s": offline_s,
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
+            **dict.fromkeys(sorted(ADDED), pa.nulls(count, pa.string())),
+            **(names or {}),
         },
     )
 

@@ -17,6 +17,7 @@ from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
 from fedsim.runs.schema import (
+    ADDED,
     AGGREGATIONS,
     CLIENTS,
     DISPATCHES,
@@ -201,7 +202,12 @@ class Run:
             if "values" in data.column_names:
                 data = spread_metrics(data)
         elif missing := [name for name in table.schema.names if name not in data.column_names]:
-            raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
+            if not ADDED.issuperset(missing):
+                raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
+            for name in missing:
+                data = data.append_column(
+                    table.schema.field(name), pa.nulls(len(data), pa.string())
+                )
         frame: pd.DataFrame = data.to_pandas()
         for name in _NULLABLE.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.

@@ -137,9 +137,15 @@ CLIENTS = _table(
         _field("idle_s", pa.float64(), "s", "online with nothing to do"),
         _field("offline_s", pa.float64(), "s", "offline with nothing to do"),
         _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
+        _field("name", pa.string(), "", "its name in the data set; null if it has none"),
+        _field("device", pa.string(), "", "its device in the trace; null without a trace"),
+        _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
     ],
     ("client_id",),
 )
+
+ADDED = frozenset({"name", "device", "kind"})
+"""Columns of the clients that runs of earlier versions lack; their readers get nulls."""
 
 ONLINE = _table(
     "online",

@@ -36,6 +36,14 @@ def flattened(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
             yield full_path, value
 
 
+def by_section(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Dotted paths by the section of the scenario that they are in, both in order of appearance."""
+    sections: dict[str, list[str]] = {}
+    for path in paths:
+        sections.setdefault(path.partition(".")[0], []).append(path)
+    return sections
+
+
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest distinct endings of dotted paths, without a final ``name``: ``server.method.name`` becomes
     ``method``."""

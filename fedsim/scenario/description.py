@@ -51,9 +51,8 @@ def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
     """The parameters of a model; those of a nested model follow the parameter that holds it."""
     for key, info in fields_by_key(model).items():
         meaning = " ".join(descriptions(model).get(key, "").split()).replace("``", "`")
-        yield Parameter(
-            f"{prefix}{key}", _kind(info.annotation, info.metadata), _default(info), meaning
-        )
+        kind = _kind(info.annotation, info.metadata)
+        yield Parameter(f"{prefix}{key}", kind, _default(info, kind), meaning)
         models = [item for item in alternatives(info.annotation) if _is_model(item)]
         if len(models) == 1:
             yield from parameters(models[0], f"{prefix}{key}.")
@@ -82,7 +81,7 @@ _SECTIONS = {
 }
 _UNIT_SIZES = {
     "duration": {"s": 1, "min": 60, "h": 3600, "d": 86400},
-    "size": {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9},
+    "size": {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30},
     "rate": {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9},
 }
 _LISTED = ("metric", "logging")
@@ -113,13 +112,22 @@ def with_units(flat: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     result = dict(flat)
     for path in paths:
         value = flat.get(path)
-        if isinstance(value, int | float) and value and not isinstance(value, bool):
-            words = _kind_of(path, flat).split()
-            units = next((_UNIT_SIZES[word] for word in words if word in _UNIT_SIZES), {})
-            exact = [unit for unit, size in units.items() if value % size == 0]
-            unit = max(exact, key=lambda name: units[name], default=next(iter(units), ""))
-            result[path] = f"{value / units[unit]:g}{unit}" if units else value
+        if _is_number(value) and value:
+            result[path] = _with_unit(value, _kind_of(path, flat))
     return result
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _with_unit(value: Any, kind: str) -> Any:
+    """A number as text with its unit, such as ``4min``, if values of this kind have one."""
+    words = kind.split()
+    units = next((_UNIT_SIZES[word] for word in words if word in _UNIT_SIZES), {})
+    exact = [unit for unit, size in units.items() if value and value % size == 0]
+    unit = max(exact, key=lambda name: units[name], default=next(iter(units), ""))
+    return f"{value / units[unit]:.12g}{unit}" if units else value
 
 
 def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
@@ -130,7 +138,7 @@ def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
     model: type[BaseModel] = Scenario
     for kind, section in _SECTIONS.items():
         name = flat.get(f"{section}.name")
-        if path.startswith(f"{section}.") and name in CATALOG.names(kind):
+        if name and path.startswith(f"{section}.") and name in CATALOG.parts(kind):
             model, path = CATALOG.find(kind, name, Path()).Params, path.removeprefix(f"{section}.")
             break
     return next((row.kind for row in parameters(model) if row.key == path), "unknown")
@@ -235,8 +243,8 @@ def _name_of(annotation: Any) -> str:
     return str(get_args(annotation.model_fields["name"].annotation)[0])
 
 
-def _default(info: FieldInfo) -> str | None:
-    """A field's default as YAML; None if it is required."""
+def _default(info: FieldInfo, kind: str) -> str | None:
+    """A field's default as YAML, with its unit if values of its kind have one; None if it is required."""
     if info.is_required():
         return None
     for item in info.metadata:
@@ -248,4 +256,6 @@ def _default(info: FieldInfo) -> str | None:
     if isinstance(value, BaseModel):
         name = getattr(value, "name", None)
         return str(name) if isinstance(name, str) else ""
+    if _is_number(value):
+        value = _with_unit(value, kind)
     return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -190,13 +190,12 @@ class OfKind:
 
     def _of_class(self, given: type[Any], raw: dict[str, Any], reading: Reading) -> Part[Any]:
         """The part of a class given from Python: one that ships with fedsim, or a user's."""
-        registry = reading.catalog.kinds[self.kind].registry()
         name, user = getattr(given, "name", ""), None
         try:
             component = reading.catalog.adopt(self.kind, given)
         except UserError as error:
             raise mistake("part", error.message, error.hint) from None
-        if registry.get(name) is not given:
+        if reading.catalog.parts(self.kind).get(name) is not given:
             name, file = python_reference(given)
             source = None if file else python_source(given)
             if file is not None:

@@ -74,7 +74,7 @@ def _fill_parts(value: Any, catalog: Catalog) -> Any:
     kind = value.get(KIND_KEY)
     if kind is None:
         return {key: _fill_parts(item, catalog) for key, item in value.items()}
-    names = catalog.names(kind)
+    names = sorted(catalog.parts(kind))
     place = {key: value[key] for key in ("description", "default") if key in value}
     place["anyOf"] = [{"$ref": f"#/$defs/{kind}.{name}"} for name in [*names, "own"]]
     if "default" in value:

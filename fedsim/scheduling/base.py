@@ -321,6 +321,19 @@ class Schedule(Component, ABC):
         self.server = server
         self.selection = selection
 
+    @classmethod
+    def tiers(
+        cls, params: Any, durations_s: npt.NDArray[np.float64], online: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64] | None:
+        """Tier of each client, (N,), if the clients work in tiers; None otherwise.
+
+        Args:
+            params: the schedule's parameters.
+            durations_s: expected duration of a dispatch to each client, (N,).
+            online: clients online when the first round starts.
+        """
+        return None
+
     @abstractmethod
     def start(self) -> None:
         """Start the schedule, at time 0."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fedsim.cluster import usable_cores
 from fedsim.durable import TEMPORARY_PREFIX
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
@@ -139,13 +139,6 @@ def _results(
         yield from run_here(tasks, tally.shares, tally.look)
     else:
         yield from run_on_pool(tasks, count, tally.shares, shared)
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class _Tally:

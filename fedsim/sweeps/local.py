@@ -16,6 +16,7 @@ from multiprocessing.connection import wait as wait_for_connections
 from pathlib import Path
 from typing import Any
 
+from fedsim import stopping
 from fedsim.sweeps.task import Performer, Result, Task
 
 _NOT_STARTED = -1.0
@@ -209,7 +210,7 @@ def _perform(task: Task) -> Result | None:
     def report(share: float) -> None:
         shares[task.number] = share
         if stop.value:
-            raise KeyboardInterrupt
+            stopping.request(signal.SIGINT)
 
     try:
         report(0.0)

@@ -7,7 +7,7 @@ one file. Values that need torch are computed on first use; building a task impo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -159,6 +159,16 @@ class Task(Component, ABC):
     def has_client_accuracies(self) -> bool:
         """Whether accuracy can be measured on the clients' own test samples."""
         return False
+
+    @property
+    def client_names(self) -> Sequence[str]:
+        """Names of the clients in the data set, (N,); empty if they have none."""
+        return ()
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """Names of the labels of :meth:`partition_rows`; empty if they are only numbered."""
+        return ()
 
     def partition_rows(self) -> dict[str, IntArray] | None:
         """Columns client_id, label and count of the clients' training samples, for the report; None without labels."""

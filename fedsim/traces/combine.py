@@ -23,8 +23,7 @@ from fedsim.traces.intervals import ranks
 from fedsim.traces.statistics import device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis.columns import pearson_of_spearman
 from fedsim.traces.tables import id_column, make_table, single_chunk
-
-DAY_US = 86_400_000_000
+from fedsim.units import DAY_US
 
 # Tables whose rows belong to a device; the others are what devices refer to.
 DEVICE_TABLES = (
@@ -36,7 +35,6 @@ DEVICE_TABLES = (
     "network_assign",
 )
 SHARED_TABLES = ("network_series", "rtt_matrix")
-
 
 # Fields of the manifest that a derived bundle takes from its first source.
 _INHERITED = ("epoch", "clock", "epoch_weekday", "horizon_us", "on_end", "eligibility")

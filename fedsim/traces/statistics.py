@@ -17,9 +17,9 @@ from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
 from fedsim.traces.tables import DIRECTIONS
 from fedsim.traces.validation import LAST_S
+from fedsim.units import DAY_US
 
-HOUR_US = 3_600_000_000
-DAY_US = 24 * HOUR_US
+HOUR_US = DAY_US // 24
 LEVELS = (60.0, 300.0, 600.0, 3600.0)
 
 

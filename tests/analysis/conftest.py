@@ -1,4 +1,4 @@
-"""One headless Chromium for all tests of pages, and the builder of synthetic runs of the tests of the run folder."""
+"""One headless Chromium for all tests of pages, a synthetic run, and a sweep with its comparison."""
 
 import sys
 from collections.abc import Iterator
@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from fedsim.analysis.comparison import Comparison, compare
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
+from fedsim.sweeps import Sweep
 from tests.analysis.browser import CHROMIUM, Page, browser
+from tests.analysis.comparison import compared
 from tests.analysis.documents import embedded
 from tests.runs.synthetic_runs import build_run
 
@@ -34,6 +37,16 @@ def chromium() -> Iterator[Page]:
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = tmp_path_factory.mktemp("report") / "run"
     return build_run(path, clients=30, hours=24, asynchronous=request.param, seed=4)
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    return compared.once(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def comparison(sweep: Sweep) -> Comparison:
+    return compare(sweep.path, targets=[f"accuracy={value}" for value in compared.TARGETS])
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,12 @@ def test_headline_says_when_the_target_was_reached(run: Run) -> None:
 def test_headline_of_other_runs(tmp_path: Path) -> None:
     short = build_run(tmp_path / "short", clients=10, hours=0.5)
     assert "80% accuracy was not reached in 30 min; the best was" in headline(short)
+    short.folder.update_info(status="interrupted", resumed=2)
+    halted = load_run(short.path)
+    assert "was not reached so far, in 30 min" in headline(halted)
+    values = {tile.label: tile for tile in tiles(halted)}
+    assert values["Accuracy so far"].note.startswith("interrupted at 30 min; ")
+    assert values["Wall time"].note.endswith("before and after it was resumed 2 times")
     short.folder.scenario.write_text("name: no-target\n")
     short.folder.update_info(files={})
     assert headline(load_run(short.path)).endswith("accuracy after 30 min")

@@ -7,31 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fedsim.analysis.figures import base
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.pages import TEMPLATES
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
-from fedsim.cli.report import command
 from fedsim.errors import UserError
 from fedsim.formatting import format_value
 from fedsim.runs import RunFolder
 from tests.analysis.documents import columns, embedded
 from tests.runs.synthetic_runs import build_run
-
-
-def test_killed_run_gets_a_page_that_says_so(tmp_path: Path) -> None:
-    build_run(tmp_path / "run", clients=10, hours=2, finish=False)
-    result = CliRunner().invoke(
-        command, [str(tmp_path / "run"), "-o", str(tmp_path / "pages" / "a.html")]
-    )
-    assert result.exit_code == 0, result.output
-    assert result.output.strip() == str(tmp_path / "pages" / "a.html")
-    page = (tmp_path / "pages" / "a.html").read_text()
-    assert "This run is in progress or was killed." in page
-    assert columns(embedded(page), "time").keys() == {"part", "seconds", "work_share"}
 
 
 def test_failed_run_shows_its_error(tmp_path: Path) -> None:

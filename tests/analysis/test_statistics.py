@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -131,14 +132,16 @@ def test_uniform_sampling_has_its_expected_term() -> None:
 @settings(deadline=None)
 def test_term_equals_its_definition(rounds: list[list[int]], window: int) -> None:
     samples = np.array([1, 2, 3, 4, 5, 6])
-    q = np.zeros((len(rounds), 6))
+    equal, q = np.zeros((2, len(rounds), 6))
     for t, active in enumerate(rounds):
         for client in active:
+            equal[t, client] = 1 / len(active)
             q[t, client] = samples[client] / sum(int(samples[c]) for c in active)
-    found = participation_weights(log_frame(rounds), 6, len(rounds), samples)
-    dense = np.zeros(found.shape)
-    np.add.at(dense, (found.update, found.client), found.weight)
-    np.testing.assert_allclose(dense, q, atol=1e-15)
+    weights = participation_weights(log_frame(rounds), 6, len(rounds))
+    dense = np.zeros(weights.shape)
+    np.add.at(dense, (weights.update, weights.client), weights.weight)
+    np.testing.assert_allclose(dense, equal, atol=1e-15)
+    found = replace(weights, weight=q[weights.update, weights.client])
     expected = [
         6 * ((q[k * window : (k + 1) * window].mean(axis=0) - 1 / 6) ** 2).sum()
         for k in range(len(rounds) // window)

@@ -38,7 +38,20 @@ def test_transfers_and_dispatches_take_the_simulated_time() -> None:
 
 def comparison(simulated_s: float, real_s: list[float]) -> Comparison:
     return Comparison(
-        "a", 2, 0.0, 0.0, 0.0, 1.0, (0, 0.0), (simulated_s, real_s), 0.0, 0.0, 0.0, []
+        name="a",
+        repetitions=2,
+        round_mape=0.0,
+        arrival_error=0.0,
+        arrival_p95=0.0,
+        round_spread=0.02,
+        arrival_spread=0.0,
+        outcomes_equal=1.0,
+        late=(0, 0.0),
+        time_to_updates_s=(simulated_s, real_s),
+        unmatched=0.0,
+        host_load=0.0,
+        relay_late_ms=0.0,
+        pairs=[],
     )
 
 
@@ -56,16 +69,17 @@ def test_pairs_within_the_spread_of_the_repetitions_are_ties() -> None:
     ("name", "round_mape", "unmatched", "regime"),
     [
         ("sync-far-10-always", 0.009, 0.1, ""),
-        ("sync-far-10-always", 0.011, 0.1, "near ties"),
+        ("sync-far-10-always", 0.011, 0.1, "not repeatable"),
+        ("sync-far-10-always", 0.021, 0.1, "near ties"),
         ("sync-shared-10-always", 0.029, 0.0, ""),
         ("sync-shared-10-always", 0.031, 0.0, "few flows on a full link"),
-        ("sync-far-10-always", 0.011, 0.0, "busy host"),
+        ("sync-far-10-always", 0.021, 0.0, "busy host"),
         ("ii-sync-10", 0.06, 0.1, "compute"),
     ],
 )
 def test_a_goal_that_is_missed_has_a_regime(
     name: str, round_mape: float, unmatched: float, regime: str
 ) -> None:
-    """Goals: 1 % without shared links, 3 % with them, 5 % with training."""
+    """Goals: 1 % without shared links, 3 % with them, 5 % with training; deployments differ by 2 % themselves."""
     missed = replace(comparison(1.0, [1.0]), name=name, round_mape=round_mape, unmatched=unmatched)
     assert missed.regime == regime

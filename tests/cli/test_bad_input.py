@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,22 +16,10 @@ import fedsim
 from fedsim.cli import cli
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
+from tests.cli.invoking import DIGITS, PARABOLAS, assert_refused, invoke
 
 HOUR_US = 3_600_000_000
 
-PARABOLAS = """\
-task: {name: quadratic, centers: [1, 2, 3]}
-training: {local_steps: 2}
-devices:
-  compute: {name: values, step: 1s}
-  network: {name: static, down: 1Mbps, up: 1Mbps, latency: 0}
-stop: {rounds: 2}
-"""
-
-DIGITS = PARABOLAS.replace(
-    "task: {name: quadratic, centers: [1, 2, 3]}",
-    "task: {dataset: {name: digits}, partition: {name: iid, clients: 3}, model: {name: logistic_regression}}",
-)
 
 TRACED = """\
 task: {name: quadratic, centers: [1, 2, 3]}
@@ -78,30 +65,6 @@ def write_bundle(path: Path, **changes: dict[str, list[Any]]) -> Path:
         manifest, {name: make_table(name, columns) for name, columns in tables.items()}
     ).write(path)
     return path
-
-
-def invoke(*args: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(arg) for arg in args])
-
-
-def assert_refused(result: Result, *fragments: str) -> None:
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    for fragment in fragments:
-        assert fragment in result.stderr
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run a scenario text in a folder of its own; where it is refused, no run folder may be left."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(text: str | bytes, *args: str | Path) -> Result:
-        path = Path("s.yaml")
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return invoke("run", path, *args)
-
-    return run
 
 
 @pytest.mark.parametrize("text", [PARABOLAS, DIGITS])
@@ -514,35 +477,6 @@ def test_a_folder_for_a_scenario(tmp_path: Path) -> None:
     assert_refused(invoke("run", tmp_path), "is a folder, not a scenario")
 
 
-def test_an_output_folder_that_exists(run: Callable[..., Result], tmp_path: Path) -> None:
-    assert run(PARABOLAS, "-o", "out").exit_code == 0
-    before = (tmp_path / "out" / "metrics.parquet").read_bytes()
-    assert_refused(run(PARABOLAS, "-o", "out", "-s", "seed=1"), "out: ", "overwrite")
-    assert (tmp_path / "out" / "metrics.parquet").read_bytes() == before
-
-
-def test_a_folder_of_something_else_is_never_overwritten(
-    run: Callable[..., Result], tmp_path: Path
-) -> None:
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter1.tex").write_text("x")
-    assert_refused(run(PARABOLAS, "-o", "thesis"), "thesis: ")
-    assert_refused(
-        run(PARABOLAS, "-o", "thesis", "--overwrite"), "thesis: ", "not written by fedsim"
-    )
-    assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "x"
-
-
-def test_an_output_folder_below_a_file(run: Callable[..., Result]) -> None:
-    assert_refused(run(PARABOLAS, "-o", "s.yaml/out"), "s.yaml/out: cannot write")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder(run: Callable[..., Result], tmp_path: Path) -> None:
-    (tmp_path / "locked").mkdir(mode=0o500)
-    assert_refused(run(PARABOLAS, "-o", "locked/out"), "locked/out: cannot write")
-
-
 @pytest.mark.parametrize("command", ["resume", "report"])
 def test_a_run_that_is_none(command: str, tmp_path: Path) -> None:
     assert_refused(invoke(command, tmp_path / "nowhere"), "nowhere: no such run folder")
@@ -647,72 +581,6 @@ def test_numbers_that_no_machine_counts_are_refused(
     assert_refused(run(text, "-s", f"{change}=1{'0' * 30}"), f"{change}: must be less than or")
 
 
-def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    for up, said in (("0", True), ("1Mbps", False)):
-        path.write_text(PARABOLAS.replace("up: 1Mbps", f"up: {up}"), encoding="utf-8")
-        result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / f"out{up}")])
-        assert result.exit_code == 0, result.output
-        assert ("no update reached the model" in result.stdout) == said
-        # Asked were all three each time.
-        contributed = next(line for line in result.stdout.splitlines() if "contributed" in line)
-        assert f"{0 if said else 3} of 3" in contributed
-
-
-def test_a_model_that_diverged_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    for rate, said in ((1e38, True), (0.1, False)):
-        path.write_text(
-            DIGITS.replace("local_steps: 2", f"local_steps: 2, optimizer: {{lr: {rate}}}"),
-            encoding="utf-8",
-        )
-        result = invoke("run", path, "-o", tmp_path / f"out{rate}")
-        assert result.exit_code == 0, result.output
-        assert ("has diverged: loss is not finite" in result.stdout) == said
-
-
-def test_a_format_alone_is_described_with_its_parameters() -> None:
-    result = CliRunner().invoke(cli, ["traces", "import", "csv"])
-    assert result.exit_code == 0, result.output
-    assert "several files are joined by `device`" in result.stdout
-    assert "  time_unit: us or ms or s or min or h or d\n" in result.stdout
-
-
-def test_what_an_import_cannot_know_is_printed(tmp_path: Path) -> None:
-    (tmp_path / "s.csv").write_text("device,start,end\na,0,10\n", encoding="utf-8")
-    command = ["traces", "import", "csv", str(tmp_path / "s.csv"), "-s", "time_unit=h"]
-    guessed = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "a")])
-    assert "note: no window was given (option window)" in guessed.stdout
-    told = CliRunner().invoke(cli, [*command, "-s", "window=1d", "-o", str(tmp_path / "b")])
-    assert told.exit_code == 0, told.output
-    assert "note:" not in told.stdout
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run", "nope.yaml"),
-        ("resume", "nope"),
-        ("compare", "nope"),
-        ("verify", "nope"),
-        ("scenario", "check", "nope.yaml"),
-        ("methods", "show", "nope"),
-        ("traces", "inspect", "nope"),
-        ("run",),
-        ("run", "nope.yaml", "--bogus"),
-    ],
-)
-def test_with_json_errors_are_json(
-    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli, [*arguments, "--json"])
-    assert result.exit_code == 2
-    (error,) = json.loads(result.stdout)["errors"]
-    assert error["message"]
-    assert not result.stderr.startswith("error")
-
-
 def test_a_file_without_end_is_no_scenario() -> None:
     result = CliRunner().invoke(cli, ["scenario", "check", "/dev/zero"])
     assert result.exit_code == 2
@@ -738,16 +606,6 @@ def test_a_model_larger_than_the_memory_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["scenario", "check", str(path)])
     assert result.exit_code == 2
     assert "the model takes 300 TB" in result.stderr
-
-
-def test_a_target_that_the_initial_model_reaches_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(PARABOLAS, encoding="utf-8")
-    target = "stop.target={loss: 1e9}"
-    result = invoke("run", path, "-s", target, "-o", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    assert "the initial model already reaches the target" in result.stdout
-    assert "no update reached the model" not in result.stdout
 
 
 @pytest.mark.parametrize("every", ["10", "1e3", "'10'", "0s", "10 rounds"])

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from fedsim.bundled.references import of_part, references
 from fedsim.catalog import CATALOG
 from fedsim.cli.describe import describe
 from fedsim.errors import UserError
@@ -38,24 +37,6 @@ def test_every_part_is_described_and_its_example_is_accepted(
         assert load_part(kind, part, tmp_path).name == name
 
 
-def test_every_method_has_a_paper_with_a_link_and_bibtex() -> None:
-    for name in CATALOG.names("method"):
-        assert of_part("method", name), name
-
-
-def test_every_reference_names_existing_parts_and_can_be_found() -> None:
-    keys = [one.key for one in references()]
-    assert len(keys) == len(set(keys))
-    for one in references():
-        assert one.link.startswith("https://")
-        assert {"author", "title", "year"} <= set(one.fields)
-        assert one.bibtex.count("{") == one.bibtex.count("}")
-        assert "keywords" not in one.bibtex
-        for part in one.parts:
-            kind, _, name = part.partition("/")
-            assert name in CATALOG.kinds[kind].registry(), f"{one.key}: {part}"
-
-
 def test_the_reference_of_a_part_is_printed_as_bibtex(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("fedsim describe fedprox --bibtex") == 0
     assert capsys.readouterr().out.startswith("@inproceedings{li2020fedprox,")
@@ -82,6 +63,11 @@ def mine(tmp_path: Path) -> Path:
         "from fedsim.scheduling.base import CohortParams, Selection\n"
         'class First(Selection):\n    """The first clients."""\n    Params = CohortParams\n'
         "    def draw(self, count):\n        return self.available()[:count].tolist()\n"
+        "from fedsim.scheduling.schedules.sync import Sync, SyncParams\n"
+        "from fedsim.units import Duration, Rate, Size\n"
+        "class SlowParams(SyncParams):\n"
+        "    nap: Duration = 90.0\n    cap: Rate = 2e6\n    packet: Size = 1500\n    most: Size = 2**31\n"
+        'class Slow(Sync):\n    """Slow rounds."""\n    Params = SlowParams\n'
         'def top(outputs, labels):\n    """A share."""\n    return 1.0\n'
     )
     return tmp_path
@@ -97,6 +83,12 @@ def test_a_part_of_the_users_is_described_after_its_file_was_named(
         assert "First (selection)" in printed.out
         assert exit_code("fedsim describe mine.py:top") == 0
         assert "top (metric)" in capsys.readouterr().out
+        assert exit_code("fedsim describe mine.py:Slow") == 0
+        printed = capsys.readouterr()
+    for words in ("pause: duration, default 0s", "nap: duration, default 90s"):
+        assert words in printed.out, "the parameters of SyncParams, and those of the file"
+    for words in ("rate, default 2Mbps", "size, default 1500B", "size, default 2GiB"):
+        assert words in printed.out
 
 
 def test_user_code_can_be_refused(mine: Path) -> None:

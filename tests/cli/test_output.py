@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import re
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from ruamel.yaml import YAML
-
-import fedsim
-from fedsim.cli import cli
-from fedsim.runs import Status
-from tests.composition.worlds import digits
 
 COMMAND = [sys.executable, "-m", "fedsim.cli"]
-# Rows reach the disk at once, which tells the test that the run is under way.
-FLUSHING = """
-import sys
-import fedsim.runs.writer
-from fedsim.cli import main
-fedsim.runs.writer.FLUSH_INTERVAL_S = 0.0
-main()
-"""
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
@@ -50,69 +30,3 @@ def test_output_to_a_full_disk_is_one_message() -> None:
         )
     assert result.returncode == 2
     assert result.stderr.decode() == "error: cannot write: No space left on device\n"
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there are no such signals")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, number: int) -> None:
-    """SIGTERM and SIGHUP leave a checkpoint, too; the last line is the command that continues."""
-    world = digits(stop={"rounds": 150})
-    scenario, path = tmp_path / "scenario.yaml", tmp_path / "run"
-    YAML(typ="safe").dump(world, scenario)
-    process = subprocess.Popen(
-        [sys.executable, "-c", FLUSHING, "run", str(scenario), "-o", str(path)],
-        stderr=subprocess.PIPE,
-        # A shell's background jobs ignore SIGINT, and so would what they start.
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    stream = path / "metrics.arrows"
-    while not stream.exists() or stream.stat().st_size < 1500:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(number)
-    assert process.stderr is not None
-    lines = process.stderr.read().decode().splitlines()
-    assert process.wait() == 128 + number
-    assert f"continue with: fedsim resume {path}" in lines
-    run = fedsim.load(path)
-    assert run.status is Status.INTERRUPTED
-    if number != signal.SIGINT:
-        assert any((path / "checkpoint").glob("[0-9]*"))
-    resuming = CliRunner().invoke(cli, ["resume", str(path)])
-    assert resuming.exit_code == 0, resuming.output
-    start = "going on from" if number != signal.SIGINT else "there is no checkpoint: going on from"
-    assert start in resuming.output
-    if number != signal.SIGINT:
-        assert re.search(
-            r"checkpoint at version \d+, simulated [\d.]+ .*% of the run", resuming.output
-        )
-    again = CliRunner().invoke(cli, ["resume", str(path)])
-    assert (again.exit_code, "the run is complete" in again.output) == (0, True)
-    refused = CliRunner().invoke(cli, ["resume", str(path), "-s", "seed=3"])
-    assert refused.exit_code == 2
-    assert "seed affects the result" in refused.output
-    resumed = fedsim.load(path)
-    whole = fedsim.run(world, tmp_path / "whole")
-    assert (resumed.path / "metrics.parquet").read_bytes() == (
-        whole.path / "metrics.parquet"
-    ).read_bytes()
-    assert (resumed.path / "model.safetensors").read_bytes() == (
-        whole.path / "model.safetensors"
-    ).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("fedsim describe fedb", "plain,fedbuff"),
-        ("fedsim run quick", "plain,quickstart"),
-        ("fedsim run mine", "file,mine"),
-        ("fedsim init -t own-da", "plain,own-data"),
-    ],
-)
-def test_the_shell_completes_names(words: str, expected: str) -> None:
-    variables = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-    result = CliRunner().invoke(
-        cli, prog_name="fedsim", env={"_FEDSIM_COMPLETE": "bash_complete", **variables}
-    )
-    assert expected in result.output.splitlines()

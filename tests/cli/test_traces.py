@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def make_error(path):
             ["synthesize", "bernoulli", "-n", "3", "-o", "{}/x", "-s", "availability.p=2"],
             "less than or",
         ),
-        (["import", "papyrus", "f", "-o", "{}/x"], "no format 'papyrus'"),
+        (["import", "papyrus", "f", "-o", "{}/x"], "no importer named 'papyrus'"),
         (["import", "avt", "-o", "{}/x"], "give the files"),
         (["import", "avt", "{}/none.avt", "-o", "{}/x"], "none.avt"),
         (["export", "papyrus", "{}/b", "-o", "{}/x"], "no format 'papyrus'"),
@@ -180,3 +181,20 @@ def test_shipped_bundles_are_sound_small_and_what_their_command_makes(checkout, 
                 assert ours == pytest.approx(theirs, rel=1e-12)
             else:
                 assert ours == theirs
+
+
+def test_a_format_alone_is_described_with_its_parameters() -> None:
+    result = CliRunner().invoke(cli, ["traces", "import", "csv"])
+    assert result.exit_code == 0, result.output
+    assert "several files are joined by `device`" in result.stdout
+    assert "  time_unit: us or ms or s or min or h or d\n" in result.stdout
+
+
+def test_what_an_import_cannot_know_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("device,start,end\na,0,10\n", encoding="utf-8")
+    command = ["traces", "import", "csv", str(tmp_path / "s.csv"), "-s", "time_unit=h"]
+    guessed = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "a")])
+    assert "note: no window was given (option window)" in guessed.stdout
+    told = CliRunner().invoke(cli, [*command, "-s", "window=1d", "-o", str(tmp_path / "b")])
+    assert told.exit_code == 0, told.output
+    assert "note:" not in told.stdout

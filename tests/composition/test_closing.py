@@ -30,6 +30,8 @@ def test_the_intervals_of_the_dispatched_clients(tmp_path: Path) -> None:
     }
     world = timing(devices, clients=3, server=server, stop={"simulated_time": "6h"})
     run = fedsim.run(world, tmp_path / "run")
+    # The table in memory has the same columns and types as its file.
+    pd.testing.assert_frame_equal(run.clients, load_run(tmp_path / "run").clients)
     assert set(run.dispatches["client_id"]) == {0, 1}
     assert run.presence is not None
     assert run.presence.to_numpy().tolist() == [

@@ -37,6 +37,14 @@ def jittery() -> dict[str, Any]:
     return {"compute": {"name": "values", "step": step, "jitter": {"cv": 0.1}}}
 
 
+TIERED = {
+    "method": "fedat",
+    "schedule": {"name": "tiered", "speed_ratio": 1.5, "profiled": "all"},
+    "selection": {"cohort": 1},
+}
+PHONES = {"name": "trace", "trace": "builtin:phones_week"}
+
+
 @pytest.mark.parametrize(
     ("scenario", "message"),
     [
@@ -95,6 +103,12 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
         (world(devices={"failures": {"upload_loss": 1}}), ["every upload is lost"]),
         # exp(-1e3 x 20 / 3600) is above 1 in 1,000; exp(-1e3 x 40 / 3600) is below.
         (world(devices={"failures": {"crash_rate": 1e3}}), ["for 1 of 3 clients, fewer than 1 in"]),
+        # Durations of 13, 23 and 43 s are tiers of one client each.
+        (world(server=TIERED), []),
+        (
+            world(server=TIERED, devices={"availability": PHONES}),
+            ["of 3 (1 is the fastest) has 0."],
+        ),
     ],
 )
 def test_what_is_likely_is_named(scenario: dict[str, Any], messages: list[str]) -> None:

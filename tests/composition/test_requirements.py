@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fedsim.api import read_scenario
+from fedsim.catalog import CATALOG
 from fedsim.composition.checking import check
 from fedsim.composition.requirements import doubts, unmet_requirements
 from fedsim.errors import UserError, UserErrors, raise_all
-from fedsim.methods import registry
 from fedsim.methods.base import Method
 from fedsim.scenario.model import Scenario
 from tests.learning.problems import make_context, make_training
@@ -27,7 +27,7 @@ ADAM = {"name": "adam"}
 
 def made(name: str, optimizer: dict[str, Any], **params: Any) -> Method:
     task = quadratic([[0.0, 1.0]], names={"u": 1, "v": 1})
-    kind = registry()[name]
+    kind = CATALOG.parts("method")[name]
     context = make_context(task, make_training(optimizer=optimizer))
     return kind(kind.Params.model_validate(params), context)
 
@@ -119,7 +119,7 @@ def test_a_schedule_of_the_users_is_not_doubted(tmp_path: Path) -> None:
 
 
 def test_every_method_declares_schedules_that_exist() -> None:
-    for method in registry().values():
+    for method in CATALOG.parts("method").values():
         (schedule,) = method.paper_schedules
         assert method.companions.get("schedule", {"name": "sync"})["name"] == schedule
 
@@ -189,6 +189,10 @@ def timing(**sections: Any) -> dict[str, Any]:
         (timing(server={"schedule": {"min_cohort": 2, "min_updates": 0}}), "lets a round begin"),
         (timing(devices={"network": "traced"}), "there is no network_series table to read"),
         (timing(devices={"availability": "trace"}), "there is no availability table to read"),
+        (
+            timing(devices={"availability": "trace", "network": "traced"}),
+            "(?s)no availability table to read.*no network_series table to read",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(scenario: dict[str, Any], message: str) -> None:
@@ -228,15 +232,15 @@ def test_the_first_of_two_reasons_is_given() -> None:
 
 def test_methods_and_metrics_are_read_without_torch() -> None:
     code = (
-        "import sys; import fedsim.methods, fedsim.learning.metrics as metrics; "
-        "fedsim.methods.registry(); metrics.registry(); "
+        "import sys; from fedsim.catalog import CATALOG; "
+        "list(CATALOG.parts('method').items()); list(CATALOG.parts('metric').items()); "
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_british_name_of_a_parameter_is_still_read() -> None:
-    params = registry()["fedcompass"].Params.model_validate({"normalised": True})
+    params = CATALOG.parts("method")["fedcompass"].Params.model_validate({"normalised": True})
     assert params.model_dump()["normalized"] is True
 
 

@@ -232,7 +232,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_schedule_and_selection_stands_in_its_page() -> None:
     text = (CHECKOUT / "docs" / "schedules.md").read_text(encoding="utf-8")
     for kind in ("schedule", "selection"):
-        for name in CATALOG.kinds[kind].registry():
+        for name in CATALOG.parts(kind):
             assert f"`{name}`" in text, name
 
 
@@ -267,11 +267,11 @@ def test_options_of_a_paper_are_options(page: Path) -> None:
     options = [option for option in options if option.split(".")[0] in Scenario.model_fields]
     assert options or page.stem == "index"
     known = set(_keys(Scenario))
-    for task in CATALOG.kinds["task"].registry().values():
+    for task in CATALOG.parts("task").values():
         known |= {f"task.{key}" for key in ("name", *_keys(task.Params))}
     for section, kinds in PARTS.items():
         for kind in kinds:
-            for part in CATALOG.kinds[kind].registry().values():
+            for part in CATALOG.parts(kind).values():
                 known |= {f"{section}.{kind}.{key}" for key in ("name", *_keys(part.Params))}
     assert [option for option in options if option not in known] == []
 

@@ -7,50 +7,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
-from typing_extensions import override
+from flwr.app import Context
+from flwr.serverapp import Grid
 
-from fedsim.cli.summary import print_summary
 from fedsim.flower import mark_version
-from fedsim.flower.client import Answer, Job
 from fedsim.flower.clock import EPOCH_S
-from fedsim.flower.workers import HereWorkers
 from tests.flower import apps
-from tests.simulation.harness import online_bundle
+from tests.flower.worlds import ask, coming_and_going, devices, own_loop
 
-LINK = {"name": "static", "latency": "0s", "down": "1Gbps", "up": "1Gbps"}
 TOLERANCE_S = 1e-3
 """The time of a few kilobytes on such a link."""
-
-
-def devices(step: str | list[str] = "1s", unit: str = "step", **availability: Any) -> Any:
-    """Nodes with a fast link; ``availability`` makes them come and go."""
-    section = {"compute": {"name": "values", "step": step, "unit": unit}, "network": LINK}
-    return section | ({"availability": availability} if availability else {})
-
-
-def coming_and_going(folder: Path, *clients: list[tuple[float, float]], **policy: Any) -> Any:
-    """An availability part that replays intervals in seconds."""
-    online_bundle(*clients).write(folder)
-    return {"name": "trace", "trace": str(folder), **policy}
-
-
-def own_loop(main: Callable[[Grid, Context], None]) -> ServerApp:
-    app = ServerApp()
-    app.main()(main)
-    return app
-
-
-def ask(node: int, kind: str = "train", **settings: Any) -> Message:
-    arrays = ArrayRecord(apps.model().state_dict())
-    config = apps.ConfigRecord({})
-    return Message(RecordDict({"arrays": arrays, "config": config}), node, kind, **settings)
 
 
 def test_waiting_for_nodes_takes_simulated_time(
@@ -153,186 +122,6 @@ def test_time_passes_without_messages(run_app: Callable[..., Any], tmp_path: Pat
     assert seen[4] == 7200.5
 
 
-def test_late_lost_and_expired_messages(run_app: Callable[..., Any], tmp_path: Path) -> None:
-    """Node 0 replies at 5 s, node 1 leaves at 2 s, node 2 needs 20 s."""
-    always = [(0.0, 1000.0)]
-    availability = coming_and_going(tmp_path / "t", always, [(0.0, 2.0)], always)
-    seen: list[Any] = []
-
-    def main(grid: Grid, context: Context) -> None:
-        nodes = list(grid.get_node_ids())
-        replies = list(grid.send_and_receive([ask(node) for node in nodes], timeout=12))
-        seen.append(
-            (
-                time.monotonic(),
-                {nodes.index(r.metadata.src_node_id) for r in replies if not r.has_error()},
-            )
-        )
-        seen.append([reply.error.code for reply in replies if reply.has_error()])
-        late = list(grid.send_and_receive([ask(nodes[0], ttl=3)]))
-        seen.append((time.monotonic(), late[0].error.code))
-        sleep(100)
-
-    found = run_app(
-        own_loop(main),
-        apps.torch_client(),
-        {
-            "task": {"clients": 3},
-            "devices": devices(["1s", "1s", "4s"], **availability),
-            "server": {"failure_detection": "1s"},
-        },
-    )
-    assert seen == [(12.0, {0}), [5], (15.0, 3)]
-    outcomes = found.dispatches.set_index(["client_id", "sequence"])["outcome"].astype(str)
-    assert outcomes.to_dict() == {
-        (0, 0): "aggregated",
-        (1, 0): "dropped",
-        (2, 0): "late",
-        (0, 1): "late",
-    }
-    dropped = found.dispatches.query("client_id == 1").iloc[0]
-    assert (dropped["ended_s"], dropped["steps_done"]) == (2.0, 1)
-
-
-def test_a_message_waits_for_a_busy_node_until_its_time_to_live(
-    run_app: Callable[..., Any],
-) -> None:
-    """The node needs 5 s for each message: the one that may wait for 3 s is never run, that for 8 s is."""
-    client, seen = Counting(), []
-
-    def main(grid: Grid, context: Context) -> None:
-        (node,) = grid.get_node_ids()
-        messages = [ask(node), ask(node, ttl=3), ask(node, ttl=11)]
-        ids = list(grid.push_messages(messages))
-        while len(seen) < 3:
-            for reply in grid.pull_messages(set(ids) - {one for _, one, _ in seen}):
-                which = reply.metadata.reply_to_message_id
-                seen.append((round(time.monotonic()), which, reply.has_error()))
-            sleep(1)
-        seen[:] = [(at, ids.index(which), failed) for at, which, failed in seen]
-
-    work = {"train": 5, "reply": "1kB"}
-    section = devices("1s", "example")
-    section["compute"]["work"] = work
-    found = run_app(own_loop(main), client.app, {"task": {"clients": 1}, "devices": section})
-    assert [(which, failed) for _, which, failed in seen] == [(1, True), (0, False), (2, False)]
-    assert len(found.dispatches) == len(client.nodes) == 2
-
-
-@pytest.mark.parametrize("offline", ["reject", "wait"])
-def test_messages_to_nodes_that_are_offline(
-    run_app: Callable[..., Any], tmp_path: Path, offline: str
-) -> None:
-    availability = coming_and_going(tmp_path / "t", [(0.0, 9.0)], [(6.0, 1000.0)])
-    seen: list[Any] = []
-
-    def main(grid: Grid, context: Context) -> None:
-        replies = grid.send_and_receive([ask(list(grid.get_node_ids())[1])])
-        seen.append((time.monotonic(), [reply.has_error() for reply in replies]))
-
-    found = run_app(
-        own_loop(main),
-        apps.torch_client(),
-        {
-            "task": {"clients": 2, "nodes": "registered", "offline": offline},
-            "devices": devices(**availability),
-        },
-    )
-    assert found.info["offline_messages"] == (1 if offline == "reject" else 0)
-    at, errors = seen[0]
-    assert (round(at), errors) == ((0, [True]) if offline == "reject" else (11, [False]))
-
-
-def test_state_of_interrupted_work_is_discarded(
-    run_app: Callable[..., Any], tmp_path: Path
-) -> None:
-    """Ten examples take 10 s: the first message is lost at 8 s, so only the later two are remembered."""
-    availability = coming_and_going(tmp_path / "t", [(0.0, 8.0), (9.0, 1000.0)])
-    seen: list[Any] = []
-
-    def main(grid: Grid, context: Context) -> None:
-        (node,) = grid.get_node_ids()
-        for _ in range(3):
-            while not list(grid.get_node_ids()):
-                sleep(1)
-            (reply,) = grid.send_and_receive([ask(node)])
-            seen.append(reply.has_error() or reply.content["metrics"]["handled"])
-
-    run_app(
-        own_loop(main),
-        apps.stateful_client(),
-        {"task": {"clients": 1}, "devices": devices("1s", "example", **availability)},
-    )
-    assert seen == [True, 1, 2]
-
-
-class Counting:
-    """A stateless ClientApp that notes which nodes it ran for."""
-
-    def __init__(self) -> None:
-        self.nodes: list[int] = []
-        self.app = ClientApp()
-
-        @self.app.train()
-        def train(message: Message, context: Context) -> Message:
-            self.nodes.append(context.node_config["partition-id"])
-            metrics = MetricRecord({"num-examples": 1})
-            content = RecordDict({"arrays": message.content["arrays"], "metrics": metrics})
-            return Message(content, reply_to=message)
-
-
-def test_only_work_that_matters_is_run(run_app: Callable[..., Any], tmp_path: Path) -> None:
-    """With declared work, the ClientApps of late and lost messages do not run; without, those that could end do."""
-    always = [(0.0, 1e6)]
-    # The link is slow: node 1 leaves in the download, node 2 while it works; node 3 is late.
-    availability = coming_and_going(tmp_path / "t", always, [(0.0, 0.5)], [(0.0, 6.0)], always)
-    section = devices(["1s", "1s", "1s", "4s"], "example", **availability)
-    section["network"] = {"name": "static", "latency": "1s", "down": "1Gbps", "up": "1Gbps"}
-    server = apps.strategy_server(
-        rounds=2, timeout=30, fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1
-    )
-    counts = {}
-    for name, work in (("declared", {"train": 10, "reply": "1kB"}), ("counted", None)):
-        client = Counting()
-        section["compute"]["work"] = work
-        found = run_app(server, client.app, {"devices": section})
-        counts[name] = client.nodes
-        if name == "declared":
-            outcomes = found.dispatches.set_index(["client_id", "sequence"])["outcome"]
-            assert outcomes.astype(str).sort_index().to_dict() == {
-                (0, 0): "aggregated",
-                (0, 1): "aggregated",
-                (1, 0): "dropped",
-                (2, 0): "dropped",
-                (3, 0): "late",
-                (3, 1): "unfinished",
-            }
-    # Node 2's declared work cannot end. Node 3's first message is run although it is late, because a ClientApp might
-    # remember it.
-    assert sorted(counts["declared"]) == [0, 0, 3]
-    assert sorted(counts["counted"]) == [0, 0, 2, 3, 3]
-
-
-def test_the_older_interface(run_app: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Every message is sent from a thread of its own; all take the time that they would take together."""
-    found = run_app(
-        apps.legacy_server(rounds=2),
-        apps.numpy_client(),
-        {"task": {"clients": 3}, "devices": devices(["1s", "2s", "3s"], "example")},
-    )
-    assert found.dispatches["outcome"].eq("aggregated").all()
-    assert found.dispatches.query("round == 0")["arrived_s"].round().tolist() == [10, 20, 30]
-    assert len(found.dispatches) == 6
-    measured = found.metrics.dropna(subset="client_mean")
-    # The mean of the shifts 0, 1 and 2 is added in each round; evaluations take a third.
-    assert measured["client_mean"].tolist() == [1.0, 2.0]
-    assert measured["time_s"].round().tolist() == [40, 80]
-    assert found.info["rounds"] == 2
-    with caplog.at_level("INFO", "flwr"):
-        run_app(apps.legacy_server(1), apps.numpy_client(), {"devices": devices("1s", "example")})
-    assert "Run finished 1 round(s) in 13.3" in caplog.text
-
-
 @pytest.mark.parametrize("unit", ["example", "host_seconds"])
 def test_scikit_learn(
     run_app: Callable[..., Any], unit: str, caplog: pytest.LogCaptureFixture
@@ -359,35 +148,6 @@ def test_xgboost_bagging(run_app: Callable[..., Any]) -> None:
     assert found.dispatches.groupby("round")["bytes_down"].first().is_monotonic_increasing
 
 
-def test_clipping_on_the_clients(run_app: Callable[..., Any]) -> None:
-    results: list[Any] = []
-    run_app(apps.clipping_server(results), apps.clipping_client())
-    start = [p.detach().numpy() for p in apps.model().parameters()]
-    ours = results[0].arrays.to_numpy_ndarrays()
-    assert not any(np.array_equal(a, b) for a, b in zip(start, ours, strict=True))
-
-
-def test_errors_of_clientapps(
-    run_app: Callable[..., Any],
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    found = run_app(apps.strategy_server(rounds=2), apps.failing_client())
-    assert found.info["client_errors"] == 16
-    # The errors have arrived, and brought no update.
-    assert found.dispatches["outcome"].eq("discarded").all()
-    assert "failed on 16 messages" in found.path.joinpath("report.html").read_text()
-    print_summary(found)
-    printed = capsys.readouterr().out
-    assert "errors of the ClientApp" in printed
-    assert "no update reached the model: the ClientApp failed on 16 messages" in printed
-    shown = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(shown) == 5
-    assert "the data of this node is broken" in shown[0]
-    assert "(partition 2), 50.5 ms after the start" in shown[0]
-    assert "client_app.py" not in shown[0]
-
-
 def test_the_same_run_twice(run_app: Callable[..., Any]) -> None:
     """Shared links, evaluation, and a drawn sample of nodes."""
     section = {
@@ -404,44 +164,3 @@ def test_the_same_run_twice(run_app: Callable[..., Any]) -> None:
     assert runs[0].dispatches.equals(runs[1].dispatches)
     assert runs[0].metrics.equals(runs[1].metrics)
     assert (runs[0].dispatches["outcome"] == "aggregated").sum() == 4
-
-
-class Eager(HereWorkers):
-    """Runs each ClientApp when it is submitted, like a worker that is idle, and notes when its answer is needed."""
-
-    log: ClassVar[list[str]]
-
-    @override
-    def submit(self, job: Job) -> Callable[[], Answer]:
-        answer = super().submit(job)()
-        self.log.append("started")
-
-        def wait() -> Answer:
-            self.log.append("needed")
-            return answer
-
-        return wait
-
-
-@pytest.mark.parametrize("kind", ["static", "shared"])
-def test_clientapps_run_in_parallel_unless_it_would_be_in_vain(
-    run_app: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """Downloads take more than 0.2 s: node 2 leaves before their end, node 3 before the end of its first step."""
-    always = [(0.0, 1e4)]
-    availability = coming_and_going(tmp_path / "t", always, always, [(0.0, 0.2)], [(0.0, 4.0)])
-    section = devices(["1s", "2s", "1s", "9s"], "example", **availability)
-    section["network"] = {"name": kind, "latency": "0s", "down": "40kbps", "up": "40kbps"}
-    if kind == "shared":
-        section["network"]["server_down"] = "100kbps"
-    server = apps.strategy_server(rounds=1, fraction_evaluate=0.0)
-    client = Counting()
-    monkeypatch.setattr("fedsim.flower.workers.HereWorkers", Eager)
-    Eager.log = []
-    run = run_app(server, client.app, {"devices": section})
-    assert sorted(client.nodes) == [0, 1]
-    assert Eager.log == ["started", "started", "needed", "needed"]
-    outcomes = run.dispatches.set_index("client_id")["outcome"].astype(str)
-    assert outcomes.to_dict() == {0: "aggregated", 1: "aggregated", 2: "dropped", 3: "dropped"}
-    left = run.dispatches.set_index("client_id").loc[3]
-    assert (left["steps_done"], left["ended_s"]) == (0, 4.0)

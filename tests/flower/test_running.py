@@ -127,39 +127,6 @@ def test_same_weights_as_flowers_engine(run_app: Callable[..., Any], name: str) 
     assert not all(np.array_equal(a, b) for a, b in zip(ours, start, strict=True))
 
 
-def test_the_run_folder_is_a_normal_one(run_app: Callable[..., Any]) -> None:
-    server = apps.strategy_server(rounds=2, evaluate_fn=apps.server_evaluation)
-    found = run_app(server, apps.torch_client(), {"devices": {"compute": {"step": "1s"}}})
-    assert found.dispatches["outcome"].eq("aggregated").all()
-    assert found.dispatches["steps_done"].eq(apps.STEPS).all()
-    assert found.aggregations["contributors"].tolist() == [4, 4]
-    metrics = found.metrics
-    assert {"accuracy", "client_accuracy", "train_train_loss"} <= set(metrics.columns)
-    # The model is measured by the ServerApp once before the first round, and then after every evaluation.
-    measured = metrics.dropna(subset="accuracy")
-    assert measured["round"].tolist() == [0, 1, 2]
-    assert (measured["time_s"].to_numpy()[1:] > found.aggregations["time_s"].to_numpy()).all()
-    assert found.path.joinpath("report.html").exists()
-    assert set(found.model()) == set(apps.model().state_dict())
-    assert found.clients["samples"].eq(apps.EXAMPLES).all()
-    # An evaluation is one forward pass of one batch: a third of a step.
-    link_s = 2 * 0.05
-    spent = measured["time_s"].to_numpy()[1] - found.aggregations["time_s"].to_numpy()[0]
-    assert spent == pytest.approx(1 / 3 + link_s, abs=0.01)
-
-
-def test_same_bits_in_this_process_and_in_others(run_app: Callable[..., Any]) -> None:
-    """The unseeded draws of a ClientApp come from the seed of the message, wherever it runs."""
-    results: list[Any] = []
-    server = apps.strategy_server(rounds=1, sort=True, results=results, fraction_evaluate=0.0)
-    for workers in ({"name": "here"}, {"name": "processes", "count": 2}):
-        run_app(server, apps.app, {"task": {"clients": 3, "workers": workers}})
-    run_app(server, apps.app, {"task": {"clients": 3}, "seed": 1})
-    here, there, other = (result.arrays.to_numpy_ndarrays() for result in results)
-    assert all(np.array_equal(a, b) for a, b in zip(here, there, strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(here, other, strict=True))
-
-
 def test_what_stop_says_ends_the_app(run_app: Callable[..., Any]) -> None:
     server = apps.strategy_server(rounds=100, fraction_evaluate=0.0)
     found = run_app(server, apps.torch_client(), {"stop": {"simulated_time": "3s"}})
@@ -167,27 +134,6 @@ def test_what_stop_says_ends_the_app(run_app: Callable[..., Any]) -> None:
     assert (found.dispatches["outcome"] == "unfinished").sum() == 4
     found = run_app(server, apps.torch_client(), {"stop": {"rounds": 2}})
     assert found.info["rounds"] == 2
-
-
-def test_wrong_use_gives_one_message(run_app: Callable[..., Any]) -> None:
-    server, client = apps.strategy_server(), apps.torch_client()
-    with pytest.raises(UserError, match=r"server\.method.*has no effect on a Flower app"):
-        run_app(server, client, {"server": {"method": "fedavg"}})
-    with pytest.raises(UserError, match="the task of a Flower app is 'flower'"):
-        run_app(server, client, {"task": {"name": "timing", "clients": 3}})
-    with pytest.raises(UserError, match="cannot send partial work"):
-        run_app(
-            server,
-            client,
-            {"devices": {"availability": {"name": "always", "on_disconnect": "send_partial"}}},
-        )
-    with pytest.raises(UserError, match="other processes cannot import"):
-        run_app(server, client, {"task": {"clients": 2, "workers": {"name": "processes"}}})
-    with pytest.raises(UserError, match=r"fedsim flower APP"):
-        fedsim.run({"task": {"name": "flower"}, "stop": {"rounds": 1}})
-    with pytest.raises(UserError, match="took no step of a PyTorch optimizer") as caught:
-        run_app(apps.sklearn_server(), apps.sklearn_client())
-    assert "devices.compute.unit=example" in str(caught.value)
 
 
 def test_users_code_can_be_refused(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,12 +180,3 @@ def test_comparing_apps_names_them_by_their_configuration(run_app: Callable[...,
     assert [group.name for group in comparison.groups] == ["rounds=1", "rounds=2"]
     assert [len(group.runs) for group in comparison.groups] == [2, 2]
     assert comparison.grouping.differing == ("run_config.rounds",)
-
-
-def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: Callable[..., Any]) -> None:
-    def broken(server_round: int, arrays: Any) -> Any:
-        raise RuntimeError(f"no test data in round {server_round}")
-
-    with pytest.raises(UserError, match=r"failed 0 s after the start(?s:.*)no test data") as caught:
-        run_app(apps.strategy_server(evaluate_fn=broken), apps.torch_client())
-    assert "in broken" in str(caught.value)

@@ -11,38 +11,12 @@ import torch
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import SupervisedEvaluator
-from fedsim.learning.kernels import choose
-from fedsim.learning.kernels.supervised import SupervisedSession
-from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.training import Augmentation, Training
+from fedsim.scenario.training import Augmentation
 from fedsim.tasks.base import check_augmentation
-from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.partition import Partition
-from tests.learning.problems import Built, make_training, quadratic_task, supervised_task
+from tests.learning.images import CROP_AND_FLIP, SEED, colour_task, session_of
+from tests.learning.problems import make_training, quadratic_task, supervised_task
 from tests.learning.timelines import assert_same, buffered, execute
-
-SEED = 5
-CROP_AND_FLIP = Augmentation(crop_padding=2, flip=True)
-
-
-def colour_task() -> SupervisedTask:
-    """Colour images of 5 x 7 as 8-bit pixels; three clients with 9, 20 and 3 of them."""
-    rng = np.random.default_rng(1)
-    build: Any = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(105, 4))  # noqa: E731
-    dataset = Dataset(
-        name="colours",
-        train_x=rng.integers(0, 256, (32, 3, 5, 7), dtype=np.uint8),
-        train_y=rng.integers(0, 4, 32),
-        test_x=rng.integers(0, 256, (6, 3, 5, 7), dtype=np.uint8),
-        test_y=rng.integers(0, 4, 6),
-        classes=4,
-        scale=np.array([1, 2, 4], dtype=np.float32)[:, None, None] / 255,
-        shift=np.array([0.5, -1, 0.25], dtype=np.float32)[:, None, None],
-    )
-    partition = Partition(np.array([0, 9, 29, 32]), rng.permutation(32))
-    return SupervisedTask(dataset, partition, Built(build, "module"))
 
 
 def by_hand(
@@ -59,19 +33,6 @@ def by_hand(
         :, down : down + height, right : right + width
     ]
     return piece[:, :, ::-1] if augmentation.flip and bits & 1 else piece
-
-
-def session_of(
-    task: SupervisedTask, training: Training, clients: list[int], sequences: list[int], phase: int
-) -> SupervisedSession:
-    execution = Execution.of(training)
-    samples = Samples(task, task.train_x, task.train_y, execution)
-    kernel = choose(task, training, execution, samples, SEED).kernel
-    session = kernel.session(
-        np.array(clients), np.array(sequences), np.full(len(clients), 9), phase
-    )
-    assert isinstance(session, SupervisedSession)
-    return session
 
 
 @pytest.mark.parametrize("kept", ["converted", "raw"])
@@ -103,16 +64,6 @@ def test_images_are_those_cut_by_hand(
                 assert torch.equal(inputs[b, place], task.inputs(raw))
                 seen.append(not np.array_equal(expected, image))
     assert np.mean(seen) > 0.3
-
-
-def test_steps_gathered_ahead_are_those_gathered_one_by_one() -> None:
-    training = make_training(augmentation=CROP_AND_FLIP, batch_size=8)
-    session = session_of(colour_task(), training, [1, 0], [4, 2], 1)
-    for dispatch in (0, 1):
-        rows = torch.stack([session.draw(step, 2)[0][dispatch] for step in range(5)])
-        ahead = session.inputs(2, rows[2:], first=dispatch, ahead=True)
-        singly = [session.inputs(step, rows[step : step + 1], first=dispatch) for step in (2, 3, 4)]
-        assert torch.equal(ahead, torch.cat(singly))
 
 
 def test_draws_are_uniform() -> None:
@@ -175,8 +126,3 @@ def test_what_is_no_image_is_refused() -> None:
     wide = make_training(augmentation=Augmentation(crop_padding=8))
     with pytest.raises(UserError, match="8 x 8"):
         execute(supervised_task("linear"), buffered(1), training=wide)
-
-
-def test_nothing_to_do_is_refused() -> None:
-    with pytest.raises(ValueError, match="crop_padding, flip"):
-        Augmentation()

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.device import Execution
-from fedsim.methods import registry
 from tests.learning.imitated_runs import assert_same, home, on_cpu, on_device
 from tests.learning.imitation_cuda import CUDA, There
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
@@ -24,7 +24,7 @@ from tests.learning.workers.cases import method_of, noisy_quadratics, synchronou
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 
 
-@pytest.mark.parametrize("name", registry())
+@pytest.mark.parametrize("name", CATALOG.parts("method"))
 def test_every_method_stays_on_the_device(name: str, request: pytest.FixtureRequest) -> None:
     """Also when it goes on from a checkpoint on the way."""
     task, timeline, method = supervised_task("mlp", own_test=True), synchronous(), method_of(name)

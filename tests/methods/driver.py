@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
-from fedsim.methods import registry
 from fedsim.scenario.training import Training
 from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 from fedsim.timeline import Aggregate, Contribution, Evaluate, Train
@@ -110,7 +110,7 @@ class Player:
             }
         )
         self.steps = np.broadcast_to(np.asarray(steps, dtype=np.int64), (task.clients,)).copy()
-        kind = registry()[method]
+        kind = CATALOG.parts("method")[method]
         self.measure = measure
         learner = make_learner(
             task,

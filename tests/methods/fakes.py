@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.methods import registry
+from fedsim.catalog import CATALOG
 from fedsim.methods.base import Method, MethodContext
 from fedsim.tasks.layout import Layout
 
@@ -66,7 +66,7 @@ class Written:
 def make(given: Mapping[str, Any], samples: Sequence[int], elements: int = 1) -> Method:
     """A method as a scenario names it, for clients with these samples."""
     options = dict(given)
-    method_class = registry()[options.pop("name")]
+    method_class = CATALOG.parts("method")[options.pop("name")]
     return method_class(
         method_class.Params(**options),
         MethodContext(

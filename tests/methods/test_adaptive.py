@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
-import torch
 
-from fedsim.methods import registry
-from tests.learning.problems import Timeline, make_learner, supervised_task
-from tests.methods.descent import LOG, START, FloatArray, descend, gradient, played, share
-
-SECOND_MOMENTS: dict[str, Callable[[FloatArray, FloatArray, float], FloatArray]] = {
-    "fedadagrad": lambda v, d, beta2: v + d**2,
-    "fedadam": lambda v, d, beta2: beta2 * v + (1 - beta2) * d**2,
-    "fedyogi": lambda v, d, beta2: v - (1 - beta2) * d**2 * np.sign(v - d**2),
-}
+from tests.methods.descent import LOG, START, descend, gradient, played, share
+from tests.methods.executed import SECOND_MOMENTS
 
 
 @pytest.mark.parametrize("weights", ["samples", "uniform"])
@@ -56,21 +46,3 @@ def test_without_memory_the_first_step_goes_by_signs() -> None:
         run = played(method, [LOG[0]], beta1=0.0, beta2=0.0, tau=1e-9, server_lr=0.5)
         change = played("fedavg", [LOG[0]]).models[1] - START
         np.testing.assert_allclose(run.models[1], START + 0.5 * np.sign(change), rtol=1e-7)
-
-
-@pytest.mark.parametrize("method", ["feddyn", *SECOND_MOMENTS])
-def test_running_statistics_are_averaged_plainly(method: str) -> None:
-    """Buffers of batch normalization after one round are those of FedAvg."""
-    buffers = []
-    for name in (method, "fedavg"):
-        kind = registry()[name]
-        uniform = {"weights": "uniform"} if "weights" in kind.Params.model_fields else {}
-        timeline = Timeline()
-        timeline.aggregate(*[timeline.dispatch(client, 1) for client in (0, 3, 5)])
-        task = supervised_task("batch_norm")
-        learner = make_learner(task, method=kind, params=kind.Params.model_validate(uniform))
-        timeline.play(learner)
-        learner.close()
-        buffers.append(learner.server["model"][task.layout.trainable :])
-    assert len(buffers[0])
-    torch.testing.assert_close(buffers[0], buffers[1], rtol=1e-6, atol=1e-7)

@@ -10,7 +10,6 @@ import torch
 
 import fedsim
 from fedsim.catalog import CATALOG
-from fedsim.methods import registry
 from fedsim.scenario.loading import load_scenario_dict
 from tests.methods.driver import play
 from tests.methods.fakes import Written, make
@@ -82,6 +81,6 @@ def test_a_method_brings_its_schedule(method: str, schedule: str, tmp_path: Path
 
 def test_every_method_here_says_where_it_comes_from() -> None:
     for name in ("fedcompass", "fedasync", "fedbuff", "fedat", "fedavgm"):
-        method = registry()[name]
+        method = CATALOG.parts("method")[name]
         assert method.title
         assert method.paper

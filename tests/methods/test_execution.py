@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
-from fedsim.methods import registry
 from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
+from tests.methods.executed import label, learner_of, one_round
 
 VARIANTS: list[dict[str, Any]] = [
     {"name": "fedsum_b"},
@@ -32,10 +33,6 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "generalized_fedavg", "every_rounds": 3, "amplification": 2.0},
     {"name": "wait", "local": "frozen"},
 ]
-
-
-def label(variant: dict[str, Any]) -> str:
-    return "-".join(str(value) for value in variant.values())
 
 
 def rounds(count: int = 7, clients: int = 8) -> Timeline:
@@ -58,14 +55,6 @@ def rounds(count: int = 7, clients: int = 8) -> Timeline:
         if number % 2:
             timeline.evaluate()
     return timeline
-
-
-def learner_of(variant: dict[str, Any], task: Any, **options: Any) -> Learner:
-    given = dict(variant)
-    kind = registry()[given.pop("name")]
-    threads = options.pop("threads", 1)
-    training = make_training(optimizer={"name": "sgd", "lr": 0.05}, threads=threads)
-    return make_learner(task, training, kind, kind.Params.model_validate(given), **options)
 
 
 def results(learner: Learner) -> dict[str, torch.Tensor]:
@@ -99,63 +88,6 @@ def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
     assert_same(results(timeline.play(resumed)), expected)
 
 
-def one_round(variant: dict[str, Any], steps: list[int], assigned: int = 3) -> Learner:
-    """The first round of the given steps by clients 0, 1, ..., on a model with batch normalization."""
-    timeline = Timeline()
-    trains = [timeline.dispatch(client, assigned) for client in range(len(steps))]
-    timeline.aggregate(
-        *[replace(train, steps=done) for train, done in zip(trains, steps, strict=True)]
-    )
-    return timeline.play(learner_of(variant, supervised_task("batch_norm"), eager=True))
-
-
-@pytest.mark.parametrize(
-    "variant",
-    [
-        {"name": "mifa", "server_lr": 3.0},
-        {"name": "fedvarp", "server_lr": 3.0},
-        {"name": "fedau", "server_lr": 3.0},
-        {"name": "fedawe", "server_lr": 3.0},
-        {"name": "fednova", "weights": "uniform"},
-        {"name": "fedlga"},
-        {"name": "fedlga", "hessian": "identity"},
-        {"name": "rescale", "weights": "uniform"},
-        {"name": "generalized_fedavg", "every_rounds": 1, "amplification": 9.0},
-        {"name": "wait", "server_lr": 3.0},
-        {"name": "scaffold", "server_lr": 3.0},
-        {"name": "scaffold", "server_lr": 3.0, "uplink": 1},
-    ],
-    ids=label,
-)
-def test_buffers_are_plainly_averaged(variant: dict[str, Any]) -> None:
-    """Running statistics are those of FedAvg, however the method weighs, amplifies or corrects parameters."""
-    steps = [3, 2, 3, 1]
-    learner = one_round(variant, steps)
-    fedavg = one_round({"name": "fedavg", "weights": "uniform"}, steps).server["model"]
-    trainable = learner.station.task.layout.trainable
-    model = learner.server["model"]
-    torch.testing.assert_close(model[trainable:], fedavg[trainable:], rtol=1e-5, atol=1e-7)
-    if variant["name"] != "scaffold":
-        assert (model[:trainable] - fedavg[:trainable]).abs().max() > 1e-4
-
-
-@pytest.mark.parametrize("name", ["fedsum_b", "fedsum", "fedsum_cr"])
-def test_buffers_of_the_fedsum_family(name: str) -> None:
-    """One local step sees the same batches at the same model as FedAvg; y and h_i have no part in buffers."""
-    learner = one_round({"name": name}, [1, 1, 1], assigned=1)
-    fedavg = one_round({"name": "fedavg", "weights": "uniform"}, [1, 1, 1], assigned=1)
-    trainable = learner.station.task.layout.trainable
-    torch.testing.assert_close(
-        learner.server["model"][trainable:],
-        fedavg.server["model"][trainable:],
-        rtol=1e-5,
-        atol=1e-7,
-    )
-    assert not learner.server["merged"][trainable:].any()
-    assert not learner.store["gradient"].get([0, 1, 2])[:, trainable:].any()
-    assert learner.server["merged"][:trainable].any()
-
-
 def test_control_variates_have_no_part_in_buffers() -> None:
     learner = one_round({"name": "scaffold"}, [3, 2])
     trainable = learner.station.task.layout.trainable
@@ -168,7 +100,7 @@ def test_full_batches_make_wait_full() -> None:
     task = supervised_task("mlp", sizes=(20, 7, 33))
     timeline = Timeline()
     timeline.aggregate(*[timeline.dispatch(client, 2) for client in range(3)])
-    kind = registry()["wait"]
+    kind = CATALOG.parts("method")["wait"]
     training = make_training(batch_size=64, threads=1, dtype="float64")
     learner = timeline.play(make_learner(task, training, kind, kind.Params()))
     learner.close()

@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 
 from fedsim.tasks.kinds.quadratic import QuadraticTask
 from tests.methods.driver import FloatArray, Part, Player, Round, play, quadratic
+from tests.methods.simulated import close
 
 SOURCES = ("mean_delta", "last_grad", "raw_delta", "secant")
 HESSIANS = ("outer", "diag", "per_tensor", "identity", "none")
-
-
-def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
-    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-14)
 
 
 def f(text: str) -> float:

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 from tests.methods.driver import FloatArray, Player, Round, play, quadratic
+from tests.methods.problems import LOGS
+from tests.methods.simulated import close
 
 NAME = "generalized_fedavg"
-
-
-def close(value: Any, expected: Any, rel: float = 1e-10) -> None:
-    np.testing.assert_allclose(value, expected, rtol=rel, atol=1e-14)
 
 
 def o1() -> QuadraticTask:
@@ -282,8 +280,6 @@ def test_theorem_3_1(rounds: int, lr: float, eta: float, least: float, bound: fl
 
 
 # -- invariants (section 7.1) ----------------------------------------------------------------------
-
-LOGS = st.lists(st.lists(st.integers(0, 2), unique=True, max_size=3), min_size=1, max_size=9)
 
 
 @settings(max_examples=20)

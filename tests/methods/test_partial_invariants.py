@@ -13,10 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.learning.local_training import LocalTrainer
-from fedsim.methods import registry
 from fedsim.methods._split import Split
 from fedsim.tasks.layout import Layout
 from tests.learning.problems import (
@@ -142,7 +142,7 @@ def test_the_effective_step_size_is_all_that_counts_with_one_local_step() -> Non
 def learnt(method: str, model: str = "mlp", **params: Any) -> Learner:
     """Five partial rounds of a small network on images."""
     task = supervised_task(model)
-    kind = registry()[method]
+    kind = CATALOG.parts("method")[method]
     timeline = Timeline()
     if kind.Params.model_validate(params).model_dump().get("c0") == "gradients":
         timeline.aggregate(*[timeline.dispatch(client) for client in range(8)])
@@ -244,7 +244,7 @@ def with_lost_work() -> Timeline:
 
 def test_lost_work_gives_the_same_bits_deferred_at_once_and_resumed() -> None:
     """Personal parts, control variates, model and metrics; a resumed learner is told the timeline from its start."""
-    kind = registry()["scaffold_p"]
+    kind = CATALOG.parts("method")["scaffold_p"]
     params = kind.Params.model_validate({"keep_v_on_drop": True})
 
     def fresh(**options: Any) -> tuple[Learner, list[dict[str, float]]]:
@@ -333,7 +333,7 @@ def test_running_statistics_are_not_magnified(personal: str) -> None:
     """N5: outer step sizes move parameters; buffers of either part go where they were measured."""
     models = []
     for eta in (1.0, 1.5):
-        kind = registry()["fedavg_p"]
+        kind = CATALOG.parts("method")["fedavg_p"]
         params = kind.Params.model_validate(
             {"personal": personal, "gamma_u": 0.1, "gamma_v": 0.1, "eta_u": eta, "eta_v": eta}
         )

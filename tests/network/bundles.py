@@ -51,7 +51,7 @@ def context_of(
 
 
 def build(context: NetworkContext, name: str, **params: Any) -> Any:
-    kind = CATALOG.kinds["network"].registry()[name]
+    kind = CATALOG.parts("network")[name]
     return kind(kind.Params(**params)).build(context)
 
 

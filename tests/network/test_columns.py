@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedsim.catalog import CATALOG
-from fedsim.composition.requirements import require_tables
+from fedsim.composition.requirements import missing_tables
 from fedsim.errors import UserError
 from fedsim.network import Direction
 from tests.network.bundles import NETWORK, build, context_of, rates
@@ -80,12 +80,9 @@ def test_tables_are_asked_for_where_there_are_none(
 ) -> None:
     for tables in (None, {}):
         bundle = context_of(tables).bundle
-        with pytest.raises(UserError, match=f"there is no {table} table to read"):
-            require_tables(
-                CATALOG.kinds["network"].registry()[name].Params(**params),
-                bundle,
-                "devices.network",
-            )
+        parameters = CATALOG.parts("network")[name].Params(**params)
+        problems = missing_tables(parameters, bundle, "devices.network")
+        assert f"there is no {table} table to read" in [problem.message for problem in problems]
 
 
 def test_what_the_bundle_does_not_know_is_named() -> None:
@@ -109,4 +106,4 @@ def test_what_the_bundle_does_not_know_is_named() -> None:
 )
 def test_parameters_are_checked(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        CATALOG.kinds["network"].registry()["static"].Params(**params)
+        CATALOG.parts("network")["static"].Params(**params)

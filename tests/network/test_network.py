@@ -18,7 +18,7 @@ def test_parameters_are_read_without_large_libraries(kind: str) -> None:
     code = (
         "import sys\n"
         "from fedsim.catalog import CATALOG\n"
-        f"for part in CATALOG.kinds[{kind!r}].registry().values():\n"
+        f"for part in CATALOG.parts({kind!r}).values():\n"
         "    part.Params.model_json_schema()\n"
         f"print(sorted({large!r} & set(sys.modules)))"
     )
@@ -27,4 +27,4 @@ def test_parameters_are_read_without_large_libraries(kind: str) -> None:
 
 
 def test_the_kinds() -> None:
-    assert list(CATALOG.kinds["network"].registry()) == ["shared", "static", "traced"]
+    assert list(CATALOG.parts("network")) == ["shared", "static", "traced"]

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from fedsim.scenario.comparing import differences, differing, flattened, key_of, short_names
+from fedsim.scenario.comparing import (
+    by_section,
+    differences,
+    differing,
+    flattened,
+    key_of,
+    short_names,
+)
 
 ONE = {"seed": 1, "server": {"method": {"name": "fedavg"}, "selection": {}}}
 TWO = {"seed": 1, "server": {"method": {"name": "fedprox", "mu": 0.1}, "selection": {}}}
@@ -32,4 +39,12 @@ def test_short_names_are_the_shortest_distinct_endings() -> None:
         "server.method.name": "method",
         "training.lr": "training.lr",
         "server.method.lr": "method.lr",
+    }
+
+
+def test_paths_by_section_keep_their_order() -> None:
+    assert by_section(["server.b", "task.a", "server.a", "seed"]) == {
+        "server": ["server.b", "server.a"],
+        "task": ["task.a"],
+        "seed": ["seed"],
     }

@@ -13,23 +13,6 @@ from fedsim.scenario.loading import load_scenario_dict
 from tests.scenario.minimal import MINIMAL, errors, load
 
 
-def test_every_default_is_written_out(tmp_path: Path, catalog: Catalog) -> None:
-    resolved = load(tmp_path, catalog, MINIMAL).resolved()
-    assert resolved["server"]["method"] == {
-        "name": "fedavg",
-        "alpha": 0.5,
-        "wait": None,
-        "file": None,
-        "lambda": 3,
-    }
-    assert resolved["server"]["schedule"] == {"name": "sync"}
-    assert resolved["server"]["selection"] == {"name": "uniform"}
-    assert resolved["devices"]["availability"] == {"name": "always"}
-    assert resolved["devices"]["network"]["name"] == "static"
-    assert resolved["training"]["optimizer"]["lr"] == 0.05
-    assert resolved["task"]["name"] == "supervised"
-
-
 def test_the_resolved_scenario_is_a_fixed_point_and_runs_from_anywhere(
     tmp_path: Path, catalog: Catalog
 ) -> None:
@@ -43,39 +26,6 @@ def test_the_resolved_scenario_is_a_fixed_point_and_runs_from_anywhere(
     assert first.scenario.devices.trace == tmp_path / "week"
     assert first.scenario.task.params.dataset.params.file == tmp_path.parent / "data"
     assert first.scenario.task.params.dataset.params.wait == 120.0
-
-
-def test_a_trace_makes_availability_follow_it(tmp_path: Path, catalog: Catalog) -> None:
-    def availability(text: str) -> str:
-        return load(tmp_path, catalog, MINIMAL + text).scenario.devices.availability.name
-
-    assert availability("") == "always"
-    assert availability("devices: {trace: week}\n") == "trace"
-    assert availability("devices: {trace: week, availability: {name: always}}\n") == "always"
-
-
-def test_parts_may_leave_out_the_name_that_is_their_default(
-    tmp_path: Path, catalog: Catalog
-) -> None:
-    text = MINIMAL + "devices: {compute: {alpha: 2}}\ntraining: {optimizer: {lr: 1e-3}}\n"
-    scenario = load(tmp_path, catalog, text).scenario
-    assert scenario.devices.compute.name == "trace"
-    assert scenario.devices.compute.params.alpha == 2.0
-    assert scenario.training.optimizer.name == "sgd"
-    assert scenario.training.optimizer.params.lr == 0.001
-
-
-def test_a_method_brings_its_schedule_unless_one_is_given(tmp_path: Path, catalog: Catalog) -> None:
-    text = MINIMAL + "server: {method: {name: fedbuff}}\n"
-    schedule = load(tmp_path, catalog, text).scenario.server.schedule
-    assert (schedule.name, schedule.params.alpha) == ("buffered", 3.0)
-    given = load(tmp_path, catalog, text, "server.schedule.name=sync").scenario.server.schedule
-    assert given.name == "sync"
-
-
-def test_a_section_whose_keys_are_commented_out_is_absent(tmp_path: Path, catalog: Catalog) -> None:
-    text = MINIMAL + "training:\n  # local_steps: 3\ndevices:\nserver:\n"
-    assert load(tmp_path, catalog, text).scenario == load(tmp_path, catalog, MINIMAL).scenario
 
 
 def test_a_part_of_the_users_own_is_found_beside_the_scenario(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.learner import Learner
-from fedsim.methods import registry as methods
 from fedsim.scenario.training import Training
 from fedsim.scheduling.schedules.compass import Compass
 from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
@@ -114,7 +114,7 @@ def play(
         optimizer={"name": "sgd", "lr": lr}, dtype="float64", device="cpu", threads=1
     )
     named = dict(method or {"name": "fedcompass"})
-    method_class = methods()[named.pop("name")]
+    method_class = CATALOG.parts("method")[named.pop("name")]
     plane = make_learner(
         problem,
         training,

@@ -11,6 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from fedsim.catalog import CATALOG
 from fedsim.devices.battery import Batteries
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
@@ -23,8 +24,6 @@ from fedsim.network.topology import Topology
 from fedsim.outcomes import Outcome
 from fedsim.scenario.model import Energy, Failures
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
-from fedsim.scheduling.schedules import registry as schedules
-from fedsim.scheduling.selections import registry as selections
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.server import Limits, Server
@@ -237,8 +236,8 @@ def simulate(
     )
     schedule = dict(schedule or {"name": "sync"})
     selection = dict(selection or {"name": "uniform"})
-    schedule_class = schedules()[schedule.pop("name")]
-    selection_class = selections()[selection.pop("name")]
+    schedule_class = CATALOG.parts("schedule")[schedule.pop("name")]
+    selection_class = CATALOG.parts("selection")[selection.pop("name")]
     made: list[Schedule] = []
 
     def make_schedule(server: ServerPort, picker: Selection) -> Schedule:

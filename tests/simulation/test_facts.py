@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.network.static import StaticNetwork
-from fedsim.scheduling.schedules import registry as schedules
-from fedsim.scheduling.selections import registry as selections
 from fedsim.simulation.facts import Clients, Rules, Work, check_rules
 from tests.simulation.harness import make_population
 
 
 def check(schedule: dict[str, Any], selection: dict[str, Any], **rules: Any) -> None:
-    made = schedules()[schedule.pop("name")]
-    picked = selections()[selection.pop("name")]
+    made = CATALOG.parts("schedule")[schedule.pop("name")]
+    picked = CATALOG.parts("selection")[selection.pop("name")]
     network = StaticNetwork(clients=3, latency_s=0.0, down_bps=8e6, up_bps=8e6)
     check_rules(
         Clients(
@@ -36,8 +35,8 @@ def check(schedule: dict[str, Any], selection: dict[str, Any], **rules: Any) -> 
     )
 
 
-@pytest.mark.parametrize("selection", sorted(set(selections()) - {"scripted"}))
-@pytest.mark.parametrize("schedule", sorted(schedules()))
+@pytest.mark.parametrize("selection", sorted(set(CATALOG.parts("selection")) - {"scripted"}))
+@pytest.mark.parametrize("schedule", sorted(CATALOG.parts("schedule")))
 def test_every_schedule_and_selection_needs_facts_alone(schedule: str, selection: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "buffered": {"buffer_size": 2},

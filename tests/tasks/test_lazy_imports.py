@@ -21,7 +21,7 @@ def test_parameters_of_all_parts_are_read_without_heavy_libraries() -> None:
     assert not loaded_after(
         "from fedsim.catalog import CATALOG\n"
         "for kind in ('dataset', 'task', 'model', 'partition'):\n"
-        "    for part in CATALOG.kinds[kind].registry().values(): part.Params.model_json_schema()"
+        "    for part in CATALOG.parts(kind).values(): part.Params.model_json_schema()"
     )
 
 
@@ -33,7 +33,7 @@ from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
 from fedsim.tasks.kinds.supervised import SupervisedTask
 def part(kind, name, **params):
-    component = CATALOG.kinds[kind].registry()[name]
+    component = CATALOG.parts(kind)[name]
     return component(component.Params(**params))
 dataset = part("dataset", "digits").load()
 partition = part("partition", "dirichlet", alpha=0.3, clients=200)
@@ -53,7 +53,7 @@ def test_a_built_in_task_is_dealt_checked_and_measured_without_torch() -> None:
 def test_quadratic_and_timing_tasks_are_built_without_torch() -> None:
     assert not loaded_after(
         "from fedsim.catalog import CATALOG\n"
-        "tasks = CATALOG.kinds['task'].registry()\n"
+        "tasks = CATALOG.parts('task')\n"
         "quadratic, timing = tasks['quadratic'], tasks['timing']\n"
         "assert quadratic(quadratic.Params(centers=[1, 2])).layout.size == 1\n"
         "assert timing(timing.Params(clients=3)).layout.size == 1_000_000"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
-from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.modules.dropout import has_dropout
 from tests.learning.problems import Timeline, make_learner, make_training
@@ -83,11 +81,3 @@ def test_parameters_that_nothing_uses_stay_as_they_are(users: Path) -> None:
 
 def test_a_stack_with_frozen_layers_is_no_stack_for_the_kernels(users: Path) -> None:
     assert own_task(users, "FrozenStack").model_family == "module"
-
-
-def test_a_user_file_that_is_missing_or_broken_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
-        own_task(tmp_path, "Net")
-    (tmp_path / "own.py").write_text("import nothing_of_this_name\n")
-    with pytest.raises(UserError, match="cannot be imported: ModuleNotFoundError"):
-        own_task(tmp_path, "Net")

@@ -70,19 +70,19 @@ def characters(samples: int = 40, length: int = 12, classes: int = 65) -> Datase
 
 def load(name: str, **params: Any) -> Dataset:
     """A data set by name."""
-    component = CATALOG.kinds["dataset"].registry()[name]
+    component = CATALOG.parts("dataset")[name]
     return component(component.Params(**params)).load()
 
 
 def split(dataset: Dataset, name: str, seed: int = 0, **params: Any) -> Partition:
     """A partition by name."""
-    component = CATALOG.kinds["partition"].registry()[name]
+    component = CATALOG.parts("partition")[name]
     return component(component.Params(**params)).split(dataset, Stream(seed, Purpose.PARTITION))
 
 
 def task(dataset: Dataset, model: str, clients: int = 4, **params: Any) -> SupervisedTask:
     """A task with an even partition."""
-    component = CATALOG.kinds["model"].registry()[model]
+    component = CATALOG.parts("model")[model]
     return SupervisedTask(
         dataset, split(dataset, "iid", clients=clients), component(component.Params(**params))
     )

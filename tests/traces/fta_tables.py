@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from fedsim.traces.exporters import registry as exporters
 
 MIDNIGHT = 1136073600  # 2006-01-01, a Sunday
 
@@ -26,6 +29,15 @@ def row(
     )
 
 
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("".join(line + "\n" for line in lines))
-    return path
+HEADER = (
+    "event_id\tcomponent_id\tnode_id\tplatform_id\tnode_name\tevent_type\t"
+    "event_start_time\tevent_stop_time\tevent_end_reason"
+)
+
+
+def export(bundle: Any, path: Path, **options: Any) -> tuple[list[list[str]], dict[str, int]]:
+    exporter = exporters()["fta"]
+    counts = exporter.write(bundle, path, exporter.Params(**options))
+    lines = path.read_text().splitlines()
+    assert lines[0] == "# " + HEADER
+    return [line.split("\t") for line in lines[1:]], counts

@@ -1,4 +1,4 @@
-"""Plain, slow readings of a bundle that share no code with fedsim's own index."""
+"""Imports and exports of the tests, and plain, slow readings of a bundle that share no code with fedsim's own index."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import import_bundle, registry
+from fedsim.traces.exporters import registry as exporters
+from fedsim.traces.importers import import_bundle
 from fedsim.traces.validation import validate_bundle
 
 
 def import_(format_: str, *paths: Path, **options: Any) -> TraceBundle:
     """Import files and check that the bundle is sound."""
-    importer = registry()[format_]
+    importer = CATALOG.parts("importer")[format_]
     bundle = import_bundle(importer, list(paths), importer.Params(**options))
     assert validate_bundle(bundle) == []
     return bundle
@@ -24,7 +26,7 @@ def import_(format_: str, *paths: Path, **options: Any) -> TraceBundle:
 
 def refused(format_: str, *paths: Path, **options: Any) -> str:
     """Message of the import of files that must be refused; it must name the file and say how to fix it."""
-    importer = registry()[format_]
+    importer = CATALOG.parts("importer")[format_]
     with pytest.raises(UserError) as caught:
         import_bundle(importer, list(paths), importer.Params(**options))
     message = str(caught.value)
@@ -67,3 +69,31 @@ def series_rows(
         for row in bundle.tables["network_series"].to_pylist()
         if row["series_id"] == series and row["direction"] == direction
     ]
+
+
+def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
+    """Export a bundle; returns the counts."""
+    exporter = exporters()[format_]
+    counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
+    return counts
+
+
+def rate_at(bundle: Any, series: str, direction: str, time_us: int) -> float | None:
+    """The rate of a series at a time."""
+    found = [
+        rate
+        for start, dur, rate in series_rows(bundle, series, direction)
+        if start <= time_us < start + dur
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def put(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(line + "\n" for line in lines))
+    return path

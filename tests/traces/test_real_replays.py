@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from fedsim.catalog import CATALOG
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.traces.importers import import_bundle, registry
+from fedsim.traces.importers import import_bundle
 from fedsim.traces.validation import implausible_times
 
 NS = 1_000_000_000
@@ -41,7 +42,7 @@ def check(index, names, online_at, times):
 
 
 def read(name, *paths):
-    importer = registry()[name]
+    importer = CATALOG.parts("importer")[name]
     return import_bundle(importer, list(paths), importer.Params())
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import fedsim
+from fedsim.catalog import CATALOG
 from fedsim.runs.run import Run
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import import_bundle, registry
+from fedsim.traces.importers import import_bundle
 
 pytestmark = pytest.mark.real_data
 
@@ -20,7 +21,7 @@ OnlineAt = Callable[[str, float], bool]
 
 
 def imported(name: str, folder: Path, *paths: Path) -> TraceBundle:
-    importer: Any = registry()[name]
+    importer: Any = CATALOG.parts("importer")[name]
     bundle: TraceBundle = import_bundle(importer, list(paths), importer.Params())
     bundle.write(folder)
     return bundle

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedsim.traces.importers import import_bundle, registry
+from fedsim.catalog import CATALOG
+from fedsim.traces.importers import import_bundle
 from fedsim.traces.inspection import write_text
 from fedsim.traces.statistics import AtLeast, describe
 
@@ -62,7 +63,7 @@ def test_a_bundle_without_availability_is_described():
 # Published figures of the real traces (from the files by other code than ours).
 @pytest.mark.real_data
 def test_flash_phones(fedsim_data):
-    importer = registry()["flash"]
+    importer = CATALOG.parts("importer")["flash"]
     path = fedsim_data / "traces" / "flash_state_1k" / "cached_timers.json"
     found = describe(import_bundle(importer, [path], importer.Params()))
     online = found.availability
@@ -100,7 +101,7 @@ def test_flash_phones(fedsim_data):
 
 @pytest.mark.real_data
 def test_fedscale_phones(fedsim_data):
-    importer = registry()["fedscale"]
+    importer = CATALOG.parts("importer")["fedscale"]
     folder = fedsim_data / "traces" / "fedscale_100"
     found = describe(import_bundle(importer, sorted(folder.glob("*.json")), importer.Params()))
     online = found.availability

@@ -38,8 +38,8 @@ def left_out(comparison: ComparisonTables) -> str:
 
 
 def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
-    """Variants of one setting that learn different data, or that differ in task or devices as well as in the server, so
-    that the cause of a difference is unclear."""
+    """Variants of one setting that learn from different data, or that differ in task or devices as well as in the
+    server, so that the cause of a difference is unclear."""
     groups = comparison.grouping.of(setting)
     differing = [path for path in comparison.grouping.differing if _varies(groups, path)]
     data = [path for path in differing if path.startswith(_DATA)]
@@ -56,7 +56,7 @@ def _other_world(comparison: ComparisonTables, setting: str) -> Iterator[str]:
     values = "; ".join(
         f"{value} for {_listed(labels)}" for value, labels in labels_by_value.items()
     )
-    difference = "learn different data" if data else "differ in more than the server"
+    difference = "learn from different data" if data else "differ in more than the server"
     where = f" in {setting}" if setting else ""
     more = f"; also different: {', '.join(others)}" if others else ""
     yield f"Variants{where} {difference}: {path} is {values}{more}."

@@ -1,4 +1,4 @@
-"""The comparison that users hold: its tables, a figure, and a page with files."""
+"""The comparison of the Python interface: its tables, a figure, and a page with files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compare(
         on_progress: called with the number of runs read and of all runs.
 
     Raises:
-        UserError: a folder holds no run, nothing is complete, or there is no such baseline, metric or value of it.
+        UserError: a folder holds no run, no run is complete, there is no such baseline, or a target cannot be reached.
     """
     listed = (
         [paths] if isinstance(paths, str | Path | Run) or not isinstance(paths, Iterable) else paths

@@ -45,14 +45,14 @@ class RunFacts:
     Attributes:
         path: its folder.
         scenario: see :func:`compared_scenario`.
-        replicate: its seed, and that of its devices, which differs if it was learned on another run's timeline.
+        replicate: its seed and that of its devices, which differ if it was trained on another run's timeline.
         progress: one row per evaluation: the :data:`COSTS` so far, and one column per metric.
         metrics: names of the measured metrics, accuracy first.
         figures: single numbers, by name: see :func:`read_facts`.
-        spent_s: client-seconds by what they were spent on.
+        spent_s: client-seconds by activity.
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
-        digest: of all events and learned values; equal for runs with identical results.
+        digest: hash of all events and learned values; equal for runs with identical results.
         definitions: of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
     """

@@ -1,4 +1,4 @@
-"""How the figure of a comparison is to look: what it shows, its ranges, and its size and fonts for a venue."""
+"""The look of a comparison's figure: its metrics and ranges, and its size and fonts for a venue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedsim.formatting import Kind
 from fedsim.units import parse_duration_s, parse_size_bytes
 
 Limits = tuple[float | None, float | None]
-"""Ends of an axis; None where the data decide."""
+"""Ends of an axis; None if they follow from the data."""
 Log = Literal["x", "y", "xy", "logit"]
 LOGS: tuple[str, ...] = get_args(Log)
 
@@ -49,12 +49,12 @@ _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """What a figure shows and how.
+    """The content and the look of a figure.
 
     Attributes:
         metrics: one panel each; the first metric if empty.
         against: one of :data:`~fedsim.analysis.comparison.facts.COSTS`.
-        xlim, ylim: ends of the axes, ``"0:2d"``, ``"85%:95%"`` or a pair of numbers; the data's if None.
+        xlim, ylim: ends of the axes, ``"0:2d"``, ``"85%:95%"`` or a pair of numbers; those of the data if None.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
         width, height: of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
         inset: the part to enlarge in the corner, ``"1d:2d"`` or ``"1d:2d,90%:94%"``.
@@ -82,10 +82,10 @@ class FigureStyle:
             )
 
     def resolved(self, kind: Kind) -> ResolvedStyle:
-        """The style as numbers.
+        """The style with ranges and lengths as numbers.
 
         Args:
-            kind: that of the metrics.
+            kind: kind of the metrics' values.
 
         Raises:
             UserError: a range or a length cannot be read.

@@ -29,6 +29,7 @@ from fedsim.formatting import (
     format_share,
     format_value,
 )
+from fedsim.scenario.comparing import by_section
 
 ACCURACIES = np.arange(41) / 40
 _NOT_RUN = "not run"
@@ -296,7 +297,7 @@ def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind 
 
 
 def time_spent(comparison: ComparisonTables) -> Figure:
-    """Client time by what it was spent on."""
+    """Client time by activity."""
     key = ["setting", "label"]
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
     wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")
@@ -403,18 +404,29 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     )
 
 
+KEYS_SHOWN = 10
+"""Keys that differ are folded by section if there are more."""
+
+
 def differences(comparison: ComparisonTables) -> Figure | None:
     """Differences between the scenarios."""
-    paths = comparison.grouping.differing
-    if not paths:
+    by_name = by_section(comparison.grouping.differing)
+    if not by_name:
         return None
+    paths = [path for inside in by_name.values() for path in inside]
     columns = [Column("path", "key", "text", list(paths))]
     for number, group in enumerate(comparison.groups):
         values = [group.values.get(path, ABSENT) for path in paths]
         texts = ["none" if value is None else str(value) for value in values]
         columns.append(Column(f"group{number}", group.name, "text", texts))
     finding = f"{format_count(len(paths))} keys differ, apart from the seed."
-    return Figure("differences", finding, tuple(columns))
+    sections: list[dict[str, Any]] = []
+    end = 0
+    for name, inside in by_name.items():
+        begin, end = end, end + len(inside)
+        shown = end <= KEYS_SHOWN or not sections
+        sections.append({"name": name, "begin": begin, "end": end, "open": shown})
+    return Figure("differences", finding, tuple(columns), {"sections": sections})
 
 
 def runs(comparison: ComparisonTables) -> Figure:

@@ -28,7 +28,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
     Args:
         comparison: the runs.
         folder: where to write.
-        style: of the figure, and what the page shows first.
+        style: style of the figure and initial view of the page.
 
     Raises:
         UserError: no run measured a metric of the figure; or the folder has other files of these names or cannot be
@@ -42,7 +42,7 @@ def write_files(comparison: ComparisonTables, folder: Path, style: FigureStyle) 
     names += ["table.tex", "curves.pdf", "curves.svg", "curves.png"]
     if not page.exists() and (taken := [name for name in names if (folder / name).exists()]):
         raise UserError(
-            "exists beside no comparison of fedsim, so it is not overwritten",
+            "exists, but the folder holds no comparison of fedsim, so it is not overwritten",
             where=str(folder / taken[0]),
             hint="choose another folder with -o, or remove the file",
         )

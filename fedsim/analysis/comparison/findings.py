@@ -18,7 +18,7 @@ from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import shortened
 
 _MOST_NUMBERS = 100_000
-"""Of all curves of a page together, so that its data stay below one megabyte."""
+"""Maximum for all curves of a page together, so that its data stay below one megabyte."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class First:
     """The groups that reached a target first; several if they tie.
 
     Attributes:
-        labels: of the first groups, in their order.
+        labels: labels of the first groups, in their order.
         names: the same with their settings, if there are several.
-        setting: of the first of them.
-        time_s: mean time of those of its runs that reached the target.
-        reached, runs: how many did, and of how many.
+        setting: setting of the first of them.
+        time_s: mean time over its runs that reached the target.
+        reached, runs: number of these runs, and of all its runs.
         speedup: the baseline's time over this time; NaN if the baseline has none or is among the first.
     """
 

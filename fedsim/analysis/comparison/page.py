@@ -51,7 +51,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
 
     Args:
         comparison: the runs.
-        style: what the page's main chart shows first.
+        style: initial view of the page's main chart.
     """
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
@@ -88,6 +88,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             settings=settings,
             points=curves["points"],
             figures=drawn,
+            keys_shown=figures.KEYS_SHOWN,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
             references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
             data=embedded(data),
@@ -96,7 +97,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
 
 
 def _view(comparison: ComparisonTables, style: FigureStyle) -> dict[str, Any]:
-    """What the main chart shows first, for the page."""
+    """The initial view of the main chart, for the page."""
     if not comparison.metrics:
         return {}
     metric = style.metrics[0] if style.metrics else comparison.metrics[0]

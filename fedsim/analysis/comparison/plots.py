@@ -30,9 +30,9 @@ _COLUMNS = 3
 _INSET = (0.45, 0.44)
 """Width and height of an inset with its labels, as shares of its panel."""
 _NARROWEST_INCHES = 1.6
-"""Several panels narrower than this get no insets."""
+"""Narrower panels get no insets if there are several."""
 _SMALLEST_REGION = 0.01
-"""The least share of the horizontal axis that an inset enlarges."""
+"""The smallest share of the horizontal axis that an inset may enlarge."""
 _log = logging.getLogger(__name__)
 # Text stays text, and the same figure gives the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
@@ -46,7 +46,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     settings, metrics = comparison.grouping.settings, style.metrics
     columns = len(settings) if len(metrics) > 1 else min(_COLUMNS, len(settings))
     rows = len(metrics) if len(metrics) > 1 else math.ceil(len(settings) / columns)
-    # Several metrics of one setting stand side by side where the figure is wide enough.
+    # Several metrics of one setting are side by side if the figure is wide enough.
     size = style.resolved(comparison.definition(metrics[0]).unit)
     if len(settings) == 1 and (size.width is None or size.width >= 2.2 * len(metrics)):
         rows, columns = 1, len(metrics)
@@ -76,7 +76,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             figure.axes[0].legend(frameon=False)
         if size.inset is not None and len(insets) > 1 and width / columns < _NARROWEST_INCHES:
             _log.warning("the panels are too narrow for insets; choose a larger --width")
-        # Panels share an axis, so places are known when all are drawn.
+        # Panels share an axis, so positions are known once all are drawn.
         elif size.inset is not None and not sum([inset() for inset in insets]):
             raise UserError("no curve has a value in this region", where="inset")
     return figure
@@ -147,7 +147,7 @@ def _require_visible(
     if low >= end or high <= start:
         raise UserError("the region is outside the data", where="inset", hint=hint)
     if high - low < _SMALLEST_REGION * end:
-        raise UserError("the region is below 1 % of the axis", where="inset", hint=hint)
+        raise UserError("the region covers less than 1 % of the axis", where="inset", hint=hint)
 
 
 def _limit(setter: Any, ends: tuple[float | None, float | None], factor: float) -> None:
@@ -235,7 +235,7 @@ def _values(axes: Any, x: Any) -> Any:
 
 
 def _hidden(corner: Any, region: Any, covered: Any) -> tuple[float, int]:
-    """How much of the region, and how many points of the curves, an inset in a corner would hide."""
+    """The area of the region and the number of curve points that an inset in a corner would hide."""
     end = corner + _INSET
     sides = np.minimum(end, region[1]) - np.maximum(corner, region[0])
     inside = ((covered >= corner) & (covered <= end)).all(axis=1)

@@ -279,7 +279,7 @@ class ComparisonTables:
 
     @functools.cached_property
     def spent(self) -> pd.DataFrame:
-        """Client-seconds by what they were spent on, mean over the runs of a group: one row per group and part."""
+        """Client-seconds by activity, mean over the runs of a group: one row per group and part."""
         rows = [{**group.names, **run.spent_s} for group in self.groups for run in group.runs]
         key = ["setting", "label"]
         means = pd.DataFrame(rows).groupby(key, sort=False).mean()

@@ -24,10 +24,10 @@ from fedsim.runs import Run
 from fedsim.runs.phases import INSTANTS, WORK_PHASES
 
 SERVER, CLIENTS = 1, 3
-"""Process numbers of the tracks; 2 would be taken for the kernel of Linux."""
+"""Process numbers of the tracks; viewers take 2 for the Linux kernel."""
 VERSIONS, FIRST_CLIENT = 2, 10_000_000
-"""Track numbers. Viewers take track 0, and one with its process's number, for the process itself, and show the number
-behind the name: so that it is not taken for the client's, but ends with it, clients have large ones."""
+"""Track numbers. Viewers treat track 0, and a track with the number of its process, as the process itself, and show
+the number after the name. The large numbers of clients' tracks end with the client's number."""
 _PHASE_ARGUMENT = {"download": "bytes_down", "compute": "steps_done", "upload": "bytes_up"}
 _ARGUMENTS = (
     "dispatch_id",

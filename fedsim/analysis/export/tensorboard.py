@@ -12,7 +12,7 @@ from fedsim.tracking.events import FILE_NAME, FILE_VERSION, event, record
 
 
 def write_tensorboard(run: Run, path: Path) -> None:
-    """Write the metrics of a run, and of its server updates the contributors and staleness.
+    """Write the metrics of a run, and the contributors and staleness of its server updates.
 
     Args:
         run: the run.

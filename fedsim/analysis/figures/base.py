@@ -56,7 +56,7 @@ class Figure:
 
     Attributes:
         id: name in the page.
-        finding: one sentence on what it shows for this run.
+        finding: one sentence about its numbers.
         columns: its numbers.
         extra: further values for the chart or the template.
     """
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:
 
 
 def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.float64]:
-    """Numbers with so many significant digits, which take less room in a page."""
+    """The numbers rounded to this many significant digits, so that they take less space in a page."""
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.floor(np.log10(np.abs(values)))
     step = 10.0 ** np.clip(digits - 1 - np.where(np.isfinite(size), size, 0.0), -300, 300)
@@ -112,23 +112,45 @@ def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.fl
 
 
 def sentence(text: str) -> str:
-    """A text with a capital letter at its beginning, and the rest as it is: ``Macro F1``."""
+    """The text with its first letter capitalized and the rest unchanged: ``Macro F1``."""
     return text[:1].upper() + text[1:]
+
+
+def section(run: Run, *keys: str) -> dict[str, Any]:
+    """A section of a run's scenario; empty if it is absent or damaged."""
+    value: Any = run.scenario
+    for key in keys:
+        value = value.get(key)
+        if not isinstance(value, dict):
+            return {}
+    return dict(value)
 
 
 def population(run: Run) -> int:
     """Number of clients: from the table of clients, the scenario, or the largest id in the dispatches."""
     if run.has_clients:
         return len(run.clients)
-    task = run.scenario.get("task")
-    partition = task.get("partition") if isinstance(task, dict) else None
-    stated = partition.get("clients") if isinstance(partition, dict) else None
+    stated = section(run, "task", "partition").get("clients")
     seen = int(run.dispatches["client_id"].max()) + 1 if len(run.dispatches) else 0
     return max(seen, stated) if isinstance(stated, int) else seen
 
 
+def names_of(run: Run, clients: npt.NDArray[np.int64]) -> list[str] | None:
+    """Names of clients: in the data set, otherwise of their devices; None if the run has none that say more than a
+    number does."""
+    if not run.has_clients:
+        return None
+    table = run.clients.iloc[clients]
+    names = table["name"].fillna(table["device"]).fillna("")
+    if names.str.fullmatch(r"\D?\d*").all():
+        return None
+    # Several clients may be the same device.
+    shared = names.duplicated(keep=False) | (names == "")
+    return list(np.where(shared, (names + " #" + clients.astype(str)).str.strip(), names))
+
+
 def thin(count: int, limit: int = MAX_POINTS, keep: Sequence[int] = ()) -> npt.NDArray[np.int64]:
-    """Row numbers of at most about ``limit`` evenly spaced rows, with first, last and ``keep``."""
+    """Row numbers of about ``limit`` evenly spaced rows, including the first, the last and ``keep``."""
     if count <= limit:
         return np.arange(count)
     return np.unique(
@@ -177,7 +199,7 @@ def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[
 def histogram(
     values: npt.NDArray[Any], edges: npt.NDArray[Any], kind: Kind, key: str, start: str = "from"
 ) -> tuple[Column, ...]:
-    """Columns of a histogram: where each bin begins, where it ends, and how many values it holds.
+    """Columns of a histogram: start and end of each bin, and the number of values in it.
 
     Bins of counts end with their last whole number.
     """

@@ -9,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import (
-    Column,
-    Figure,
-    histogram,
-    sentence,
-    thin,
-)
+from fedsim.analysis.figures.base import Column, Figure, histogram, section, sentence, thin
 from fedsim.formatting import format_share
 from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
@@ -32,13 +26,7 @@ def metric_names(run: Run) -> list[str]:
 
 def targets(run: Run) -> dict[str, float]:
     """The scenario's target values, by metric."""
-    stop = run.scenario.get("stop")
-    stated = stop.get("target") if isinstance(stop, dict) else None
-    return (
-        {str(name): float(value) for name, value in stated.items()}
-        if isinstance(stated, dict)
-        else {}
-    )
+    return {str(name): float(value) for name, value in section(run, "stop", "target").items()}
 
 
 def _costs(run: Run, times_s: npt.NDArray[np.float64]) -> tuple[Column, Column]:
@@ -112,7 +100,7 @@ def target_levels(
 
 
 def time_to_targets(run: Run) -> Figure | None:
-    """When the main metric first reached several levels, and at what cost; None for a timing-only run."""
+    """When the main metric first reached several levels, and at which cost; None for a timing-only run."""
     names = metric_names(run)
     if not names:
         return None
@@ -132,7 +120,7 @@ def time_to_targets(run: Run) -> Figure | None:
     costs = _costs(run, np.where(reached, times, 0.0))
     return Figure(
         "targets",
-        f"First evaluation at which {main.label} reached each level, and what it had cost.",
+        f"First evaluation at which {main.label} reached each level, and the cost until then.",
         (
             Column("level", main.label, main.unit, levels),
             Column("time_s", "simulated time", "time", times),

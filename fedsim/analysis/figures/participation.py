@@ -10,6 +10,7 @@ from fedsim.analysis.figures.base import (
     Figure,
     histogram,
     integer_bins,
+    names_of,
     population,
     thin,
     time_bins,
@@ -91,7 +92,7 @@ def age(run: Run) -> Figure | None:
 
 
 def delay(run: Run) -> Figure | None:
-    """FedSUM's delay tau_t over the server updates; None if it only counts them, or there is no second one."""
+    """FedSUM's delay tau_t over the server updates; None if it merely counts them, or if there are fewer than two."""
     updates = len(run.aggregations)
     if updates < 2:
         return None
@@ -156,6 +157,10 @@ def partition(run: Run) -> Figure | None:
         index="client_id", columns="label", values="count", aggfunc="sum", fill_value=0
     )
     matrix = matrix.reindex(columns=labels, fill_value=0)
+    clients_shown = matrix.index.to_numpy()
+    names = names_of(run, clients_shown)
+    words = run.info.get("label_names") or []
+    labelled = [words[label] if label < len(words) else f"label {label}" for label in labels]
     held = table[table["count"] > 0].groupby("client_id").size()
     which = (
         f"{format_count(len(shown))} of {format_count(len(clients))} clients"
@@ -166,11 +171,13 @@ def partition(run: Run) -> Figure | None:
         "partition",
         f"On average, a client has data of {format_number(held.mean())} of {len(labels)} labels.",
         (
-            Column("client_id", "client", "count", matrix.index.to_numpy()),
+            Column("client_id", "client", "count", clients_shown)
+            if names is None
+            else Column("client_id", "client", "text", names),
             *(
-                Column(f"label_{label}", f"label {label}", "count", matrix[label].to_numpy())
-                for label in labels
+                Column(f"label_{label}", text, "count", matrix[label].to_numpy())
+                for label, text in zip(labels, labelled, strict=True)
             ),
         ),
-        {"labels": labels, "shown": which},
+        {"labels": labelled if words else labels, "shown": which},
     )

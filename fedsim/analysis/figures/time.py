@@ -1,4 +1,4 @@
-"""Figures of time and work: what clients spent their time on, what the work achieved, how dispatches ended."""
+"""Figures of time and work: how clients spent their time, how much work was lost, how dispatches ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WORK: Columns = (
 
 
 def time_spent(run: Run) -> Figure:
-    """Client time by what it was spent on."""
+    """Client time by activity."""
     clients = run.clients if run.has_clients else None
     spent = statistics.where_time_went(run.phases, clients)
     work_s = {name: spent[name] for name in WORK_PHASES}

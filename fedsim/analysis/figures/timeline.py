@@ -1,4 +1,4 @@
-"""The life of a sample of clients: when they were online, what they worked on, and how charged they were."""
+"""A sample of clients over time: when they were online, their dispatches, and the charge of their batteries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.figures.base import Columns, Figure, columns_of, population, thin
+from fedsim.analysis.figures.base import (
+    Columns,
+    Figure,
+    columns_of,
+    names_of,
+    population,
+    section,
+    thin,
+)
 from fedsim.devices.battery import Batteries
 from fedsim.formatting import format_count, format_duration
 from fedsim.outcomes import Outcome
@@ -67,6 +75,10 @@ def timeline(run: Run) -> Figure:
     rounds = run.aggregations["time_s"].to_numpy()
     columns = _COLUMNS if battery is None else (*_COLUMNS, *_CHARGE)
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
+    names = names_of(run, chosen)
+    if names is not None:
+        columns = (columns[0], ("name", "name", "text"), *columns[1:])
+        shown = shown.assign(name=np.array(names)[place[rows["client_id"]].to_numpy()])
     shown = shown.round({key: 3 for key, _, _ in columns if key.endswith("_s") or "charge" in key})
     return Figure(
         "timeline",
@@ -75,6 +87,8 @@ def timeline(run: Run) -> Figure:
         {
             "order": place[rows["client_id"]].to_numpy(),
             "clients": chosen,
+            "names": names,
+            "kinds": _kinds(run, chosen),
             "people": _people(table, chosen),
             "presence": _presence(run, place, until),
             "rounds": np.round(
@@ -90,8 +104,16 @@ def timeline(run: Run) -> Figure:
     )
 
 
+def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
+    """Kind of each client's device; None if the trace names fewer than two."""
+    if not run.has_clients:
+        return None
+    kinds = run.clients["kind"].iloc[chosen].fillna("unknown kind")
+    return list(kinds) if kinds.nunique() > 1 else None
+
+
 def _people(table: pd.DataFrame, chosen: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """What the rows can be sorted by, one value per client: contribution, lateness, and speed in its own work."""
+    """Values per client by which the rows can be sorted: updates, lost dispatches, and seconds per local step."""
     codes = outcome_codes(table)
     clients = table["client_id"].to_numpy()
 
@@ -130,15 +152,12 @@ def _presence(run: Run, place: pd.Series[int], until_s: float) -> dict[str, Any]
 
 def _battery(run: Run) -> Energy | None:
     """The batteries of the scenario, if it has any."""
-    devices = run.scenario.get("devices")
-    energy = devices.get("energy") if isinstance(devices, dict) else None
-    if not isinstance(energy, dict) or not energy.get("battery_j"):
-        return None
-    return Energy.model_validate(energy)
+    energy = section(run, "devices", "energy")
+    return Energy.model_validate(energy) if energy.get("battery_j") else None
 
 
 def _charges(rows: pd.DataFrame, energy: Energy, clients: int) -> dict[str, list[float]]:
-    """Charge as a share of the capacity before and after each dispatch, replayed from what the dispatches used."""
+    """Charge as a share of the capacity before and after each dispatch, replayed from the energy of the dispatches."""
     batteries = Batteries(energy, clients)
     capacity_j = energy.battery_j or 1.0
     before, after = [], []

@@ -269,6 +269,8 @@ const fedsim = (() => {
     });
     return entry;
   }
+  /* A name as an axis shows it. */
+  const short = (name) => (String(name).length > 18 ? `${String(name).slice(0, 17)}…` : String(name));
   const textWidth = (() => {
     const context = document.createElement("canvas").getContext("2d");
     return (text, font = "12px system-ui, sans-serif") => { context.font = font; return context.measureText(text).width; };
@@ -451,15 +453,16 @@ const fedsim = (() => {
   /* A matrix of counts. spec: columns {label, names}, rows {label, names}, values [row][column]. */
   function heat(host, summary, spec) {
     const { rows, columns: across, values } = spec;
+    const margin = Math.max(46, ...rows.names.map((name) => textWidth(short(name)) + 14));
     const most = Math.max(1, ...values.map((row) => Math.max(...row)));
     const count = across.names.length;
     return plot(host, summary, (width, height) => {
-      const box = { left: 46, top: 24, right: width - 12, bottom: height - 40 };
+      const box = { left: margin, top: 24, right: width - 12, bottom: height - 40 };
       const cell = { width: (box.right - box.left) / count, height: (box.bottom - box.top) / rows.names.length };
       const named = (names, room, horizontal) => {
         const skip = Math.max(1, Math.ceil(niceStep(names.length, room)));
         const marks = names.map((_, k) => k).filter((k) => k % skip === 0).map((k) => k + 0.5);
-        return axis({ low: 0, high: names.length, pixels: 1, horizontal, marks, label: (place) => String(names[Math.floor(place)]) }).option;
+        return axis({ low: 0, high: names.length, pixels: 1, horizontal, marks, label: (place) => short(names[Math.floor(place)]) }).option;
       };
       const drawn = { type: "custom", silent: true, data: [[0, 0]], renderItem: () => group(values.flatMap((row, r) => row.flatMap((value, c) => (value ? [{
         type: "rect",
@@ -478,7 +481,7 @@ const fedsim = (() => {
         },
         option: {
           grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom, show: true, backgroundColor: ink("grid"), borderWidth: 0 },
-          xAxis: named(across.names, (box.right - box.left) / 48, true),
+          xAxis: named(across.names, (box.right - box.left) / Math.max(48, ...across.names.map((name) => textWidth(short(name)) + 8)), true),
           yAxis: { ...named(rows.names, (box.bottom - box.top) / 14, false), inverse: true, splitLine: { show: false } },
           series: [drawn],
           graphic: [words(rows.label, 2, 2), words(across.label, box.right - textWidth(across.label), height - 15)],
@@ -603,6 +606,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, png, ink, finding, titleOf, textWidth, charts, live,
+    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, curves, columns, heat, files, csv, picture, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();

@@ -5,7 +5,9 @@
   const host = document.getElementById("chart-timeline");
   if (!host) return;
   const { ink, show, words } = fedsim;
-  const figure = fedsim.data.timeline, { clients, people, presence, rounds, battery } = figure;
+  const figure = fedsim.data.timeline, { clients, names, kinds, people, presence, rounds, battery } = figure;
+  const called = (client) => fedsim.short(names ? names[client] : clients[client]);
+  const full = (client) => (names ? `Client ${clients[client]}, ${names[client]}` : `Client ${clients[client]}`);
   const values = (key) => fedsim.column("timeline", key)?.values;
   const readout = document.querySelector('.readout[data-for="chart-timeline"]');
   const PHASES = [["download", "dispatched_s", "downloaded_s"], ["compute", "downloaded_s", "computed_s"], ["upload", "computed_s", "arrived_s"]];
@@ -28,7 +30,7 @@
   figure.order.forEach((client, index) => own[client].push(index));
   presence?.row.forEach((client, k) => online[client].push([presence.from_s[k], presence.to_s[k]]));
   const whole = [0, Math.max(figure.until_s, 1)];
-  const left = 14 + 8 * Math.max(5, ...clients.map((client) => String(client).length));
+  const left = 14 + 8 * Math.max(5, ...clients.map((_, client) => called(client).length));
 
   // -- which rows, and which stretch of time --------------------------------------------------------------------------------
   const by = (list, sign) => (a, b) => sign * ((list[a] ?? Infinity) - (list[b] ?? Infinity)) || a - b;
@@ -39,6 +41,7 @@
   const FILTERS = {
     "all clients": () => true, "with an update": (c) => people.updates[c] > 0, "without an update": (c) => !people.updates[c],
     "with lost work": (c) => people.lost[c] > 0, ...(battery && { "whose battery ran low": (c) => own[c].some((i) => after[i] < battery.floor) }),
+    ...Object.fromEntries([...new Set(kinds ?? [])].sort().map((kind) => [`kind: ${kind}`, (c) => kinds[c] === kind])),
   };
   const sort = document.getElementById("sort"), filter = document.getElementById("filter"), search = document.getElementById("client");
   Object.keys(ORDERS).forEach((name) => sort.add(new Option(name)));
@@ -55,7 +58,8 @@
     const starts = rows.slice(0, fits()).flatMap((client) => own[client].map((index) => begin[index])).sort((a, b) => a - b);
     const lengths = begin.map((from, index) => time.ended_s[index] - from).sort((a, b) => a - b);
     const detail = ((host.clientWidth || 600) / (1.5 * DETAIL)) * (lengths[lengths.length >> 1] ?? Infinity);
-    const length = Math.min(whole[1] * Math.min(1, (8 * fits()) / Math.max(starts.length, 1)), Math.max(detail, 1e-3));
+    const span = (starts.at(-1) ?? whole[1]) - (starts[0] ?? 0) + (lengths[lengths.length >> 1] ?? 0);
+    const length = Math.min(whole[1], span * Math.min(1, (8 * fits()) / Math.max(starts.length, 1)), Math.max(detail, 1e-3));
     let best = 0, most = 0;
     for (let from = 0, to = 0; from < starts.length; from += 1) {
       while (to < starts.length && starts[to] < starts[from] + length) to += 1;
@@ -183,7 +187,7 @@
     const xa = fedsim.axis({ kind: "time", low: view[0], high: view[1], pixels: width - left - RIGHT, horizontal: true }).option;
     const ya = fedsim.axis({
       low: top, high: top + fits(), pixels: fits() * ROW, horizontal: false,
-      marks: shown.map((place) => place + 0.5), label: (mark) => String(clients[rows[Math.floor(mark)]]),
+      marks: shown.map((place) => place + 0.5), label: (mark) => called(rows[Math.floor(mark)]),
     }).option;
     const soft = { borderColor: "transparent", fillerColor: ink("brush"), backgroundColor: "transparent", brushSelect: false, showDetail: false, emphasis: { handleStyle: { color: ink("accent") } } };
     return {
@@ -259,11 +263,11 @@
     if (aloud) fedsim.live.textContent = text;
   }
   function client(number) {
-    return `Client ${clients[number]}: ${show("count", people.updates[number])} updates, ${show("count", people.lost[number])} dispatches lost`;
+    return `${full(number)}${kinds ? ` (${kinds[number]})` : ""}: ${show("count", people.updates[number])} updates, ${show("count", people.lost[number])} dispatches lost`;
   }
   function describe(index, aloud) {
     const t = (key) => time[key][index];
-    const text = [`Client ${clients[figure.order[index]]}, dispatch ${id[index]}, from version ${version[index]}, at ${show("time", t("dispatched_s"))}`];
+    const text = [`${full(figure.order[index])}, dispatch ${id[index]}, from version ${version[index]}, at ${show("time", t("dispatched_s"))}`];
     for (const [name, from, to] of PHASES) if (t(from) !== null) text.push(`${name} ${show("time", (t(to) ?? t("ended_s")) - t(from))}${t(to) === null ? ", not finished" : ""}`);
     if (t("waited_s") !== null) text.push(`waiting ${show("time", t("waited_s") - t("arrived_s"))}`);
     if (battery) text.push(`charge ${show("share", before[index])} to ${show("share", after[index])}`);
@@ -324,8 +328,10 @@
     });
   }
   search.addEventListener("input", () => {
-    const number = clients.indexOf(Number(search.value));
-    if (search.value === "") { say(""); return; }
+    const wanted = search.value.trim().toLowerCase();
+    if (wanted === "") { say(""); return; }
+    const byName = () => (names ?? []).findIndex((name) => name.toLowerCase().includes(wanted));
+    const number = clients.includes(Number(wanted)) ? clients.indexOf(Number(wanted)) : byName();
     if (number < 0) { say(`Client ${search.value} is not among the ${show("count", clients.length)} clients of this figure.`, true); return; }
     if (!rows.includes(number)) { filter.value = "all clients"; arrange(); }
     bring(rows.indexOf(number));

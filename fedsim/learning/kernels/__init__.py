@@ -51,9 +51,9 @@ def choose(
 
     A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
     ``linear_stack``, and the binary linear model takes ``split_linear``. Other modules take ``loop``, spread over
-    worker threads, on CPU and ``vmap`` on CUDA; modules with batch statistics or dropout, and those that cannot be
-    vectorized, take ``loop`` everywhere. ``training.executor`` overrides: ``stacked`` takes one of the first two or
-    ``vmap``, ``parallel`` and ``plain`` take ``loop``.
+    worker threads, on CPU and ``vmap`` on CUDA. Modules with batch statistics or dropout, and those that cannot be
+    vectorized, take ``loop`` everywhere. ``training.executor`` overrides this: ``stacked`` takes
+    ``linear_stack``, ``split_linear`` or ``vmap``; ``parallel`` and ``plain`` take ``loop``.
 
     Raises:
         UserError: ``stacked`` is requested and the module cannot be vectorized, or its results cannot be repeated.

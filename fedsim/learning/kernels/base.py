@@ -33,8 +33,7 @@ class Shift:
     Attributes:
         constant: (B, P).
         start: models before the first step, (B, P).
-        change: zeros, (B, P), which receive the sum of the steps; steps far below the rounding of the model count in
-            full.
+        change: zeros, (B, P), to which the steps are added; steps far below the rounding of the model count in full.
     """
 
     constant: Tensor
@@ -78,7 +77,7 @@ class Session(ABC):
         Args:
             weights: local models, (B, P).
             rates: learning rates, (B,).
-            active: number of dispatches, from the first on, that do local step 0, 1, ...
+            active: number of dispatches, from the first on, that perform local step 0, 1, ...
             correction: added to the gradients; only if :attr:`Kernel.corrects`.
 
         Returns:
@@ -124,7 +123,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
-        """Samples of all mini-batches of dispatches with so many steps, each counted whenever it is visited; (B,)."""
+        """Samples in all mini-batches of dispatches with these steps, counted every time they are visited, (B,)."""
 
     @property
     def corrects(self) -> bool:

@@ -15,9 +15,9 @@ from fedsim.tasks.kinds.supervised import SupervisedTask
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would dominate.
 _SINGLE_BYTES = 384 << 10
-# Clients of such models in a group; what a method does with their vectors should stay in the cache.
+# Clients per group for such models, so that a method finds their vectors in the cache.
 _SINGLE_GROUP = 4
-# Bytes of one client's samples that are gathered together; they share the cache with the model.
+# Bytes of one client's samples that are gathered at once; they share the cache with the model.
 _PIECE_BYTES = 1 << 20
 
 
@@ -187,7 +187,7 @@ class LinearStackKernel(StackedKernel):
 
     @property
     def corrects(self) -> bool:
-        """If clients are trained one by one; for small models a correction costs little."""
+        """Whether clients are trained one by one; for small models, a separate correction costs little."""
         return self.client_by_client
 
     @property

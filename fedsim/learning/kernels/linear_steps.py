@@ -48,9 +48,9 @@ def descend_singly(
         outputs: receives the logits before each step, (S, width, classes).
         activations, deltas: work space for each layer but the last, (width, out).
         ones: (width,).
-        steps, bias_steps: what the steps are added to: views of ``model``, or of ``change`` if there is a ``constant``.
+        steps, bias_steps: receive the steps: views of ``model``, or of ``change`` if there is a ``constant``.
         model: the vector of ``weights`` and ``biases``, (P,).
-        target: vector to which ``model`` moves in every step, (P,), by a ``share`` of its distance.
+        target: vector towards which ``model`` moves in every step, (P,), by a ``share`` of the distance.
         constant: added to every gradient, (P,), times ``rate``, the learning rate.
         start, change: with a ``constant``, the model before the first step and the sum of the steps, (P,); the model is
             set to ``start + change`` after each.

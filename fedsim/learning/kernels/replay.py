@@ -31,15 +31,15 @@ class _Recording:
 
 
 class Replay:
-    """Calls functions of tensors; where it records, the operations they launch are replayed from then on.
+    """Calls functions of tensors; if it records, the operations that they launch are replayed from then on.
 
-    Most of a local step of small models is the time that starting its operations takes, one after the other. A
+    For small models, most of the time of a local step is spent launching its operations one after the other. A
     recorded function must launch the same operations whatever the values of its tensors, and must not wait for any.
 
     Args:
         device: of the tensors.
-        records: whether to record; only on CUDA. With ``auto``, a step that cannot be recorded ends the recording, and
-            nothing else.
+        records: whether to record; only on CUDA. With ``auto``, a step that cannot be recorded only ends the
+            recording.
 
     Attributes:
         records: whether steps are recorded from now on.
@@ -60,12 +60,12 @@ class Replay:
     def __call__(
         self, function: Callable[..., Tensor], fixed: Sequence[Tensor], given: Sequence[Tensor]
     ) -> Tensor:
-        """``function(*fixed, *given)``.
+        """The result of ``function(*fixed, *given)``.
 
         Args:
-            function: the same object for the same operations.
-            fixed: tensors that lie in the same memory at every call, which ``function`` may change.
-            given: tensors that may lie elsewhere every time, and are not changed.
+            function: must be the same object for the same operations.
+            fixed: tensors in the same memory at every call, which ``function`` may change.
+            given: tensors that may be elsewhere at every call and are not changed.
 
         Returns:
             What the function returns; valid until the next call.
@@ -112,7 +112,7 @@ class Replay:
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream, graph = self._stream, torch.cuda.CUDAGraph()
-        # On this stream once before, with copies: libraries prepare themselves for every stream.
+        # A first call on this stream, with copies: libraries prepare themselves for every stream.
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             function(*(tensor.clone() for tensor in fixed), *copies)

@@ -18,7 +18,7 @@ _MOST_PLACES = 1 << 22
 # Groups of stacked kernels on CPU, where the data of a group should stay in the cache (measured).
 _CPU_GROUP_BYTES = 8 << 20
 _CPU_GROUPS = (4, 32)
-# On CUDA larger groups are better, if they leave room for samples and clients' memories.
+# On CUDA, larger groups are better as long as they leave room for samples and clients' memories.
 _CUDA_SHARE = 0.25
 _CUDA_MOST = 2048
 # Rows per client in a group: received model, local model, gradient and update.
@@ -64,7 +64,7 @@ class SupervisedKernel(Kernel):
         return type(self)(self.samples, self.order, squared_losses=self.squared_losses)
 
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
-        """The sizes of the mini-batches together."""
+        """The sum of the sizes of the mini-batches."""
         return self.order.visited(clients, steps)
 
     @property
@@ -83,7 +83,7 @@ class SupervisedKernel(Kernel):
         Args:
             activations: numbers per sample that the backward pass needs.
         """
-        # As many again are made while they are used.
+        # While they are used, as many again are allocated.
         batch = 2 * activations * self.order.batch_size * self.execution.dtype.itemsize
         client_bytes = _ROWS_OF_A_CLIENT * self.model_bytes + batch
         total = torch.cuda.get_device_properties(self.execution.device).total_memory
@@ -98,7 +98,7 @@ class StackedKernel(SupervisedKernel):
     """A kernel that computes the products of all clients of a group at once."""
 
     def largest_group(self) -> int:
-        """As many as fit into the caches of a core, or into a part of the GPU's memory."""
+        """As many clients as fit into the caches of a core, or into a part of the GPU's memory."""
         if self.execution.device.type == "cuda":
             return self.cuda_group()
         fewest, most = _CPU_GROUPS

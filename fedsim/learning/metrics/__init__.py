@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fedsim.components import discover
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
@@ -44,12 +44,7 @@ OBJECTIVE_METRICS = tuple(
     METRICS[name]
     for name in ("objective_loss", "gradient_norm_squared", "personal_gradient_norm_squared")
 )
-"""What training minimizes; see :class:`fedsim.learning.objective.Objective`."""
-
-
-def registry() -> Mapping[str, type[Metric]]:
-    """The metrics that ship with fedsim, by name."""
-    return discover("fedsim.learning.metrics", Metric)
+"""Metrics of the training objective; see :class:`fedsim.learning.objective.Objective`."""
 
 
 def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
@@ -62,7 +57,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     Raises:
         UserError: one of ``others`` cannot be computed for the dataset's labels.
     """
-    parts = registry()
+    parts = CATALOG.parts("metric")
     defaults: list[Metric] = [parts[name](parts[name].Params()) for name in _DEFAULT[kind]]
     others = list(others)
     wrong = "class" if kind == "regression" else "quantity"
@@ -76,7 +71,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
                     else "quantities, not of classes"
                 ),
                 where="evaluation.metrics",
-                hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} without being asked",
+                hint=f"remove it; this task measures {', '.join(_DEFAULT[kind])} anyway",
             )
     by_column: dict[str, Metric] = {}
     for metric in (*defaults, *others):
@@ -90,10 +85,10 @@ def definitions(
     """The metrics that a run may measure, by name.
 
     Args:
-        task: what is learned.
-        evaluation: what the scenario asks for.
-        metrics: measured on test samples besides those of every run.
-        personal: whether the method gives clients models of their own.
+        task: the task.
+        evaluation: the scenario's evaluation section.
+        metrics: metrics on test samples in addition to those of every run.
+        personal: whether the method gives clients personal models.
     """
     if isinstance(task, AnalyticTask):
         return {definition.name: definition for definition in QUADRATIC_METRICS}

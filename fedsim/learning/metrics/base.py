@@ -33,7 +33,7 @@ class Predictions:
             empty for a regression.
         outputs: outputs of the model (logits for classifiers), (n, width) on the CPU; None unless a metric
             :attr:`Metric.needs_outputs`.
-        labels: labels of the samples, (n,) int64 or, for a regression, float32 on the CPU; None likewise.
+        labels: labels of the samples, (n,) int64 (float32 for a regression) on the CPU; None in the same case.
     """
 
     loss: float
@@ -51,7 +51,7 @@ class Predictions:
 class Metric(Component, ABC):
     """A metric of a model on the shared test samples.
 
-    Direction and unit of the metrics in :data:`fedsim.metrics.METRICS` are defined there alone; others declare them.
+    Direction and unit of the metrics in :data:`fedsim.metrics.METRICS` are defined only there; others declare them.
 
     Attributes:
         higher_is_better: whether larger values are better.

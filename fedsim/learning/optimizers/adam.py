@@ -32,7 +32,7 @@ class Adam(Optimizer):
 
     name = "adam"
     decoupled: ClassVar[bool] = False
-    """Whether weight decay shrinks the weights, and does not enter the moments."""
+    """Whether weight decay shrinks the weights directly instead of entering the moments."""
     Params = AdamParams
 
     def __init__(self, params: AdamParams) -> None:

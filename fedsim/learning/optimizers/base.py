@@ -1,8 +1,8 @@
-"""The interface of optimizers, which make the local steps of all clients of a group at once.
+"""The interface of optimizers, which perform the local steps of all clients of a group at once.
 
 An instance belongs to one run of local training of one group: its state starts at zero with every dispatch. Rows
-leave from the end, so that later steps have fewer rows, never more. Entries beyond the trainable part (buffers) are
-not passed to an optimizer.
+are removed from the end, so that later steps have fewer rows, never more. Entries beyond the trainable part (buffers)
+are not passed to an optimizer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OptimizerParams(Parameters):
 
 
 class Optimizer(Component, ABC):
-    """Makes local steps."""
+    """Performs local steps."""
 
     Params: ClassVar[type[Parameters]] = OptimizerParams
 
@@ -49,7 +49,7 @@ class Optimizer(Component, ABC):
 
         Args:
             weights: trainable part of the local models.
-            direction: gradient, or what a rule made of it, (b, p); may be overwritten.
-            rates: learning rate of each row and perhaps of each entry, (b, 1) or (b, p).
-            moved: change this (b, p) in place of ``weights``, which then stay as they are.
+            direction: gradient, perhaps changed by a rule, (b, p); may be overwritten.
+            rates: learning rate of each row, (b, 1), or of each entry, (b, p).
+            moved: is changed in place of ``weights``, (b, p), which then stay as they are.
         """

@@ -32,7 +32,7 @@ class SgdParams(OptimizerParams):
 
 
 class Sgd(Optimizer):
-    """Stochastic gradient descent with optional momentum (without dampening) and L2 penalty, as torch.optim.SGD."""
+    """Stochastic gradient descent with optional momentum (without dampening) and L2 penalty, as in torch.optim.SGD."""
 
     name = "sgd"
     Params = SgdParams
@@ -48,7 +48,7 @@ class Sgd(Optimizer):
 
     @property
     def buffers(self) -> int:
-        """One if there is momentum."""
+        """One with momentum, otherwise zero."""
         return int(self.params.momentum > 0)
 
     def step(

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from fedsim.components import discover
 from fedsim.learning.rates.base import RateSchedule as RateSchedule
 from fedsim.scenario.training import Training
-
-
-def registry() -> Mapping[str, type[RateSchedule]]:
-    """The learning-rate schedules that ship with fedsim, by name."""
-    return discover("fedsim.learning.rates", RateSchedule)
 
 
 def learning_rate(training: Training) -> Callable[[int, float], float]:

@@ -16,11 +16,11 @@ class RateSchedule(Component, ABC):
 
     @abstractmethod
     def factor(self, round_number: int, time_s: float) -> float:
-        """Factor for a dispatch of this round that was handed out at this simulated second."""
+        """Factor for a dispatch of this round, sent at this simulated time."""
 
 
 class CountingSchedule(RateSchedule):
-    """A function of t alone, the rounds or seconds that the parameter ``by`` names."""
+    """A function of t only, in rounds or seconds according to the parameter ``by``."""
 
     def factor(self, round_number: int, time_s: float) -> float:
         """:meth:`factor_at` the round or the time."""

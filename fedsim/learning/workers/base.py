@@ -43,7 +43,7 @@ class Received:
         return cls(tuple(vectors), tuple(index))
 
     def matrix(self, device: torch.device) -> Tensor:
-        """(B, elements) on a device; without a copy if all received the same vector and it is there."""
+        """The rows (B, elements) on a device; not a copy if all received the same vector and it is there already."""
         vectors = [vector.to(device) for vector in self.vectors]
         if len(vectors) == 1:
             return vectors[0].expand(len(self.index), -1)
@@ -92,7 +92,7 @@ class Workers(ABC):
         """Start the workers.
 
         Args:
-            expected: everything that the results depend on, see :meth:`Station.describe`; equal for all workers.
+            expected: everything that the results depend on (see :meth:`Station.describe`), equal for all workers.
 
         Raises:
             UserError: the workers are not available.
@@ -104,7 +104,7 @@ class Workers(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End the workers, also during :meth:`train`; may be called again."""
+        """End the workers, even during :meth:`train`; may be called repeatedly."""
 
     @abstractmethod
     def describe(self) -> Mapping[str, str | int]:

@@ -38,7 +38,7 @@ class Pool:
             self._executor = ThreadPoolExecutor(
                 self._threads, "fedsim-learning", initializer=torch.set_num_threads, initargs=(1,)
             )
-        # No further ahead, so that finished results do not accumulate.
+        # Not further ahead, so that finished results do not accumulate.
         ahead: deque[Future[_Result]] = deque()
         for item in items:
             ahead.append(self._executor.submit(work, item))

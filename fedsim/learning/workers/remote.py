@@ -14,9 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.cluster import connect_to_ray
+from fedsim.cluster import connect_to_ray, usable_cores
 from fedsim.errors import UserError
-from fedsim.learning.device import make_reproducible, usable_cores
+from fedsim.learning.device import make_reproducible
 from fedsim.learning.workers.base import Group, Received, Workers
 from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
@@ -24,7 +24,7 @@ from fedsim.methods.base import LocalUpdate
 from fedsim.scenario.training import RayWorkers
 
 Build = Callable[[], Station]
-"""Makes the station of a run anew; goes to other processes, so it is a module's function or an object of plain data."""
+"""Builds the station of a run again; must be picklable for other processes: a module's function or plain data."""
 
 _WHERE = "training.workers"
 # Number of checks for free resources of a busy cluster, and seconds between them.
@@ -80,12 +80,12 @@ class _Process:
         down: Mapping[str, tuple[int, tuple[int, ...]]],
         *vectors: _Packed,
     ) -> tuple[Mapping[str, _Packed], _Packed, Mapping[str, _Packed]]:
-        """Train a group; its vectors, losses and memories.
+        """Train a group; returns its vectors, losses and memories.
 
         Args:
             group: the dispatches, without tensors.
             memory: the clients' memories.
-            down: per received vector, the number of distinct ones that follow and the number of each dispatch's.
+            down: per received vector, how many distinct ones follow and which of them each dispatch received.
             vectors: the distinct vectors, name by name.
         """
         torch.set_num_threads(1)
@@ -168,7 +168,7 @@ class RemoteWorkers(Workers):
         import ray
 
         self._ray = ray
-        # Inside a Ray task, or a program that uses Ray itself, the connection exists and is not ours to close.
+        # Inside a Ray task, or a program that uses Ray itself, a connection exists already and must not be closed.
         if ray.is_initialized():
             return
         settings, room = self._settings, {}

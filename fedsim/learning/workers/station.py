@@ -57,7 +57,7 @@ class Station:
 
     Attributes:
         task, training, execution: the task, the training section, device and precision.
-        method: the method, made for this device, after its :meth:`fedsim.methods.base.Method.initial_state`.
+        method: the method, built for this device, after its :meth:`fedsim.methods.base.Method.initial_state`.
         samples: training samples of a supervised task on the device; None for others.
         kernel: computes the gradients.
         threads: number of workers that may train there at once.
@@ -138,7 +138,7 @@ class Station:
         return {**self.execution.describe(), **self.identity()}
 
     def notes(self) -> Mapping[str, str]:
-        """What went another way than the scenario suggests, without an effect on the results."""
+        """Deviations from the scenario that have no effect on the results, by topic."""
         replay = getattr(self.kernel, "replay", None)
         failure = None if replay is None else replay.failure
         return {} if failure is None else {"cuda_graphs": f"off: {failure}"}

@@ -7,30 +7,40 @@ seconds on the link, initial window w0, and N segments in total:
   acknowledgments do not slow it down). Round k sends w0 2^k segments and begins max(R, w0 2^(k-1) s) after round k - 1.
   A transfer that is never limited by the window thus takes ``N s + sum_k max(0, R - w0 2^k s)`` plus one latency
   (Kurose and Ross, *Computer Networking*, section 3.7, latency with static windows).
-- **Loss** at rate p ends slow start with probability ``P = 1 - (1 - p)^N``, after a geometric number of segments
-  (Cardwell, Savage and Anderson, *Modeling TCP latency*, INFOCOM 2000, section III) and the window in flight until the
-  sender notices. Cubic leaves slow start when the link is full (HyStart, RFC 9406), reno when the queue in front of it
-  is full. The course is that of the median first loss if P is near 1, else that without loss; the difference to the
-  mean over the distribution is added as a pause.
+- **The first loss** at rate p comes after a geometric number d of segments (Cardwell, Savage and Anderson, *Modeling
+  TCP latency*, INFOCOM 2000, initial slow start); a transfer has one with probability ``P = 1 - (1 - p)^N``. By the
+  time that the sender notices, each acknowledged segment has added one to the window, which is thus ``w0 + d``. But
+  cubic leaves slow start when the link is full (HyStart, RFC 9406), and reno with half the window that overflows the
+  queue in front of it; from there on, the window grows by its congestion control. The duration is the mean over the
+  distribution of d; the course is the slowest of those of its quantiles and of no loss that takes no longer than the
+  mean, and the difference is added as a pause.
 - **Queues** of shared links make a round longer by up to ``buffer`` R, and by all of it while other transfers fill the
   queue.
-- **After the first loss**, the window follows its congestion control, with a loss every 1 / p segments, until the rate
-  has decreased to the steady rate:
+- **After the first loss**, the number of losses in n segments has a Poisson distribution of mean p n, and the transfer
+  thus spends on average ``Pr(more than k losses) / p`` segments at the window that it has after k of them:
 
-  - reno: the window is halved and grows by a segment per round; the steady rate is that of Padhye, Firoiu, Towsley and
-    Kurose, *Modeling TCP throughput*, SIGCOMM 1998, equation 31,
-    ``1 / (R sqrt(2 b p / 3) + T0 min(1, 3 sqrt(3 b p / 8)) p (1 + 32 p^2))`` segments per second with b = 1 (bytes are
-    counted) and T0 = R + 0.2 s;
+  - reno: a loss halves the window, which grows by a segment per round; the steady rate is that of Padhye, Firoiu,
+    Towsley and Kurose, *Modeling TCP throughput*, SIGCOMM 1998, equation 31,
+    ``1 / (R sqrt(2 b p / 3) + Q T0 p (1 + 32 p^2))`` segments per second with b = 1 (bytes are counted) and
+    T0 = R + 0.2 s. Q is the probability that a loss leads to a timeout. Their ``min(1, 3 sqrt(3 b p / 8))`` is that of
+    senders without selective acknowledgments; with them (RFC 6675, RFC 8985) the retransmission has to be lost too:
+    Q = p.
   - cubic: RFC 9438. The window W falls to 0.7 W and grows as ``0.4 (t - K)^3 + W_max``, or like Reno's if that is
     larger; the steady rate is that of section 5.1, ``W = (C (3 + beta) / (4 (1 - beta)))^(1/4) (R / p)^(3/4)``, but at
-    least that of the Reno-friendly region, ``W = sqrt(3 / (2 p))``; C = 0.4, beta = 0.7.
-- A loss among the last segments costs one more round trip. Lost packets of the handshake are sent again after one
+    least that of the Reno-friendly region, ``W = sqrt(3 / (2 p))``; C = 0.4, beta = 0.7. Timeouts are those of reno.
+- **Links that are nearly full** carry less than the smaller of their rate and the law's, as the window varies. After
+  random losses, its square is a sum of exponential variables that shrink by beta^2 per loss (Ott, Kemperman and Mathis,
+  *The stationary behavior of ideal TCP congestion avoidance*, 1996); a segment takes the mean of the larger of its time
+  on the link and R over the window.
+- **A loss in the last window** delays the end until the retransmission arrives, up to a round trip. If the last segment
+  is lost, no later one reveals it, which takes a timeout T0. Lost packets of the handshake are sent again after one
   second.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -49,7 +59,6 @@ _RENO_BETA = 0.5
 _RENO_FRIENDLY = 3 * (1 - _CUBIC_BETA) / (1 + _CUBIC_BETA)  # RFC 9438, section 4.3: alpha_cubic
 _LEAST_TIMEOUT_S = 0.2  # added to the smoothed round-trip time (Linux: TCP_RTO_MIN)
 _INITIAL_TIMEOUT_S = 1.0  # RFC 6298
-_SURELY = 0.95  # probability of a loss above which the course is that with a loss
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles that represent the distribution of the first loss
 
 
@@ -105,18 +114,19 @@ def _course(params: TcpParams, size_bytes: float, connection: Connection) -> Cou
     if loss <= 0:
         return without_loss
     lossy = -math.expm1(segments * math.log1p(-loss))
-    # The cost is not linear in the position of the first loss, so the mean is over its distribution.
+    usual, usual_s = without_loss, without_loss.alone_s(rate_bps)
+    # The duration is not linear in the position of the first loss, so the mean is over its distribution.
     courses = [
         transfer.after_loss(math.log1p(-share * lossy) / math.log1p(-loss)) for share in _SHARES
     ]
-    mean_s = sum(course.alone_s(rate_bps) for course in courses) / len(courses)
-    if lossy >= _SURELY:
-        usual, more_s = courses[len(courses) // 2], mean_s
-    else:
-        usual = without_loss
-        more_s = lossy * mean_s + (1 - lossy) * without_loss.alone_s(rate_bps)
-    more_s -= usual.alone_s(rate_bps)
-    return replace(usual, pause_ns=usual.pause_ns + max(0, round(more_s * NS_PER_S)))
+    durations_s = [course.alone_s(rate_bps) for course in courses]
+    mean_s = lossy * sum(durations_s) / len(courses) + (1 - lossy) * usual_s
+    mean_s += loss * (round_ns / NS_PER_S + _LEAST_TIMEOUT_S)
+    for course, course_s in zip(courses, durations_s, strict=True):
+        if usual_s < course_s <= mean_s:
+            usual, usual_s = course, course_s
+    more_ns = max(0, round((mean_s - usual_s) * NS_PER_S))
+    return replace(usual, pause_ns=usual.pause_ns + more_ns)
 
 
 def _round_ns(params: TcpParams, packet_bytes: float, connection: Connection) -> int:
@@ -150,6 +160,9 @@ class _Transfer:
         self._round_s = round_ns / NS_PER_S
         self._loss = loss
         self._link = rate_bps / (8 * self._segment_bytes)  # segments per second
+        cubic = params.congestion == "cubic"
+        self._beta = _CUBIC_BETA if cubic else _RENO_BETA
+        self._rise = _RENO_FRIENDLY if cubic else 1.0  # segments per round
         self._largest = math.inf
         if params.window is not None:
             self._largest = max(params.window / params.segment, 1.0)
@@ -174,29 +187,60 @@ class _Transfer:
         )
 
     def after_loss(self, first_loss: float) -> Course:
-        """The course whose first loss is at segment ``first_loss``."""
-        windows = list(self._windows(first_loss))
-        full = self._params.initial_window * 2.0 ** (len(windows) - 1) if windows else math.inf
-        pipe = self._link * self._round_s
-        queue = 0.0 if self._params.congestion == "cubic" else self._params.buffer
-        window = max(min(full, self._largest, pipe * (1 + queue)), 1.0)
+        """The expected course if the first loss is at segment ``first_loss``."""
+        loss, round_s, buffer = self._loss, self._round_s, self._params.buffer
+        pipe = self._link * round_s
+        # Slow start ends when the link is full, or with half the window that overflows the queue.
+        full = pipe if self._params.congestion == "cubic" else pipe * max(1, (1 + buffer) / 2)
+        later = math.sqrt(full**2 + 2 * self._rise * max(first_loss - full, 0.0))
+        window = min(self._params.initial_window + first_loss, later, pipe * (1 + buffer))
+        window = max(min(window, self._largest), 1.0)
         # One more window is sent before the loss is noticed.
         slow_start = min(first_loss + window, self._segments)
-        left = self._segments - slow_start
-        steady = min(
-            steady_segments_per_s(self._params.congestion, self._round_s, self._loss),
-            self._largest / self._round_s,
-        )
-        stages = []
-        for sent, seconds in self._epochs(window, pipe * (1 + self._params.buffer)):
-            if left <= 0 or sent / seconds <= steady:
-                break
-            stages.append((min(sent, left), sent / seconds))
-            left -= sent
-        stages.append((max(left, 0.0), steady))
-        # The last window is incomplete with this probability.
-        late = -math.expm1(min(window, self._segments) * math.log1p(-self._loss))
-        return self.course(slow_start, tuple(stages), round(late * self._round_ns))
+        rest = self._segments - slow_start
+        if rest <= 0:
+            *_, last = (window, *self._windows(slow_start))
+            late_s = self._late_s(last, 1 / self._link, self._segments - first_loss)
+            return self.course(slow_start, ((0.0, self._link),), round(late_s * NS_PER_S))
+        least_s = max(1 / self._link, round_s / self._largest)
+        segment_s = 1 / self._link
+        stages: list[tuple[float, float]] = []
+        epochs = self._epochs(window, min(pipe * (1 + buffer), self._largest))
+        for more, segment_s in zip(_more_losses(rest * loss), epochs, strict=False):
+            # The window at the first loss is known; later ones vary.
+            segment_s = self._mean_s(segment_s, least_s) if stages else max(segment_s, least_s)
+            stages.append((more / loss, 1 / segment_s))
+            rest -= more / loss
+        steady_s = 1 / steady_segments_per_s(self._params.congestion, round_s, loss)
+        stages.append((max(rest, 0.0), 1 / self._mean_s(steady_s, least_s)))
+        late_s = self._late_s(round_s / segment_s, segment_s)
+        return self.course(slow_start, tuple(stages), round(late_s * NS_PER_S))
+
+    def _late_s(self, window: float, segment_s: float, certain: float = math.inf) -> float:
+        """Mean time from the arrival of the last segment to that of the last retransmission, if that is later.
+
+        A segment of the last window, which leave every ``segment_s``, is sent again a round later if it is lost. One
+        loss is certain, ``certain`` segments before the end.
+        """
+        rate = -math.log1p(-self._loss)
+        reach = min(window, certain)
+        none = math.exp(-rate * reach)
+        late_s = self._round_s * (1 - none) - segment_s * ((1 - none) / rate - reach * none)
+        if certain < window:
+            late_s += none * (self._round_s - certain * segment_s)
+        return max(late_s, 0.0)
+
+    def _mean_s(self, segment_s: float, least_s: float) -> float:
+        """Mean time per segment that takes ``segment_s`` on average as the window varies, but at least ``least_s``."""
+        inverse, terms = _squared_window(self._beta)
+        bound = (segment_s / (least_s * inverse)) ** 2
+        if bound > _NEVER_FULL:
+            return segment_s
+        mean_s = 0.0
+        for weight, rate in terms:
+            longer = math.sqrt(math.pi * rate) * math.erf(math.sqrt(rate * bound)) / inverse
+            mean_s += weight * (segment_s * longer + least_s * math.exp(-rate * bound))
+        return mean_s
 
     def _windows(self, segments: float) -> Iterator[float]:
         """The windows of slow start."""
@@ -206,57 +250,85 @@ class _Transfer:
             left -= window
             window *= 2
 
-    def _epochs(self, window: float, pipe: float) -> Iterator[tuple[float, float]]:
-        """Segments and seconds from one loss to the next, starting with the window at a loss."""
+    def _epochs(self, window: float, largest: float) -> Iterator[float]:
+        """Seconds per segment between losses 1 / p segments apart, starting with the window at the first."""
         cubic = self._params.congestion == "cubic"
-        sent, round_s = 1 / self._loss, self._round_s
+        rise = self._rise / self._round_s
+        area = self._round_s / self._loss  # the window, integrated over the time between losses
         summit = window
         for _ in range(_EPOCHS):
+            low = self._beta * window
+            seconds = (math.sqrt(low**2 + 2 * rise * area) - low) / rise
+            at_loss = low + rise * seconds
             if cubic:
                 # Fast convergence: after a loss below the last summit, the window leaves room for other flows.
                 summit = window * (1 + _CUBIC_BETA) / 2 if window < summit else window
-                low, rise = _CUBIC_BETA * window, _RENO_FRIENDLY / round_s
                 inflection_s = ((summit - low) / _CUBIC_C) ** (1 / 3)
-            else:
-                low, rise = _RENO_BETA * window, 1 / round_s
-                inflection_s = 0.0
-
-            def carried(seconds: float) -> float:
-                """Segments sent within this many seconds."""
-                count = low * seconds + rise * seconds**2 / 2  # noqa: B023
-                if cubic:
-                    curve = (seconds - inflection_s) ** 4 - inflection_s**4  # noqa: B023
-                    count = max(count, summit * seconds + _CUBIC_C * curve / 4)  # noqa: B023
-                return count / round_s
-
-            short_s, long_s = 0.0, sent * round_s / low
-            for _ in range(40):
-                middle_s = (short_s + long_s) / 2
-                if carried(middle_s) < sent:
-                    short_s = middle_s
-                else:
-                    long_s = middle_s
-            seconds = max(long_s, sent / self._link)
-            yield sent, seconds
-            window = low + rise * seconds
-            if cubic:
-                window = max(window, summit + _CUBIC_C * (seconds - inflection_s) ** 3)
-            window = max(min(window, pipe, self._largest), 1.0)
+                seconds = min(seconds, _cubic_seconds(summit, inflection_s, area, area / low))
+                curve = summit + _CUBIC_C * (seconds - inflection_s) ** 3
+                at_loss = max(low + rise * seconds, curve)
+            yield seconds * self._loss + _timeouts_s(self._round_s, self._loss)
+            window = max(min(at_loss, largest), 1.0)
 
 
-_EPOCHS = 50
+_EPOCHS = 30
 """More epochs than any window needs to decrease to the steady one."""
+
+
+def _cubic_seconds(summit: float, inflection_s: float, area: float, longest_s: float) -> float:
+    """Time until the integral of cubic's window over time is ``area``: Newton's method, from above, as it is convex."""
+    seconds = longest_s
+    for _ in range(50):
+        offset_s = seconds - inflection_s
+        excess = summit * seconds + _CUBIC_C * (offset_s**4 - inflection_s**4) / 4 - area
+        step_s = excess / (summit + _CUBIC_C * offset_s**3)
+        seconds -= step_s
+        if step_s <= 1e-9 * seconds:
+            break
+    return seconds
+
+
+def _more_losses(mean: float) -> Iterator[float]:
+    """Probabilities of more than 0, 1, 2, ... losses of a Poisson distribution, as long as they are not negligible."""
+    more, exactly = 1.0, math.exp(-mean)
+    for count in itertools.count(1):
+        more -= exactly
+        if more < 1e-9:
+            return
+        yield more
+        exactly *= mean / count
+
+
+_NEVER_FULL = 40.0
+"""Scaled square of the window that fills a link, beyond which it is never reached."""
+
+
+@functools.lru_cache
+def _squared_window(beta: float) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """The distribution of ``U = sum_i beta^(2 i) E_i``, E_i exponential of mean 1: the mean of 1 / sqrt(U), and the
+    weights and rates of the exponentials that add up to the density.
+    """
+    shrink = beta**2
+
+    def weight(term: int) -> float:
+        return 1 / math.prod(1 - shrink ** (other - term) for other in range(60) if other != term)
+
+    terms = tuple((weight(term), shrink**-term) for term in range(9))
+    return sum(weight * math.sqrt(math.pi * rate) for weight, rate in terms), terms
 
 
 def steady_segments_per_s(congestion: str, rtt_s: float, loss: float) -> float:
     """Rate of a long transfer that loses the share ``loss`` of its segments, above 0; see the module's formulas."""
+    window = math.sqrt(1.5 / loss)
     if congestion == "cubic":
         growth = _CUBIC_C * (3 + _CUBIC_BETA) / (4 * (1 - _CUBIC_BETA))
-        window = max(growth**0.25 * (rtt_s / loss) ** 0.75, math.sqrt(1.5 / loss))
-        return float(window / rtt_s)
-    timeout_s = rtt_s + _LEAST_TIMEOUT_S
-    timeouts_s = timeout_s * min(1.0, 3 * math.sqrt(3 * loss / 8)) * loss * (1 + 32 * loss**2)
-    return float(1 / (rtt_s * math.sqrt(2 * loss / 3) + timeouts_s))
+        window = max(growth**0.25 * (rtt_s / loss) ** 0.75, window)
+    return float(1 / (rtt_s / window + _timeouts_s(rtt_s, loss)))
+
+
+def _timeouts_s(rtt_s: float, loss: float) -> float:
+    """Mean time per segment that is lost to timeouts."""
+    return (rtt_s + _LEAST_TIMEOUT_S) * loss**2 * (1 + 32 * loss**2)
 
 
 def _retries_ns(loss: float, back_loss: float) -> int:

@@ -52,6 +52,19 @@ class Tiered(Continuous):
         self._outstanding: list[int] = []
         self._arrived: list[list[Dispatch]] = []
 
+    @classmethod
+    def tiers(
+        cls,
+        params: TieredParams,
+        durations_s: npt.NDArray[np.float64],
+        online: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.int64]:
+        """Tiers of the profiled clients by duration; the others join them."""
+        founders = np.arange(len(durations_s)) if params.profiled == "all" else online
+        if params.tiers is None:
+            return tiers_by_ratio(durations_s, params.speed_ratio, founders)
+        return equal_tiers(durations_s, params.tiers, founders)
+
     def start(self) -> None:
         """Form the tiers, and start a round of every tier, the fastest first."""
         clients = np.arange(self.server.clients)
@@ -66,12 +79,7 @@ class Tiered(Continuous):
 
     def _form_tiers(self, clients: npt.NDArray[np.int64]) -> None:
         """Tiers of these clients by duration; the others join them."""
-        params, durations = self.params, profile(self.server)
-        tiers = (
-            tiers_by_ratio(durations, params.speed_ratio, clients)
-            if params.tiers is None
-            else equal_tiers(durations, params.tiers, clients)
-        )
+        tiers = self.tiers(self.params, profile(self.server), clients)
         self._tier_of = tiers.tolist()
         self._members = [tiers == tier for tier in range(int(tiers.max()) + 1)]
         self._outstanding = [0] * len(self._members)

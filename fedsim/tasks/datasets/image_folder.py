@@ -22,7 +22,7 @@ class ImageFolderParameters(HeldOutParameters):
     """Parameters of a folder of images."""
 
     root: Path
-    """Folder that contains train/<class>/ and test/<class>/, or only <class>/."""
+    """Folder that contains ``train/<class>/`` and ``test/<class>/``, or only ``<class>/``."""
     size: tuple[PositiveInt, PositiveInt] | None = None
     """Height and width to which images are resized; by default all images must have the same size."""
     channels: Literal[1, 3] = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -273,6 +274,17 @@ class SupervisedTask(Task):
     def has_client_accuracies(self) -> bool:
         """Whether clients have their own test samples, with classes."""
         return self.client_test_offsets is not None and self.dataset.kind != "regression"
+
+    @property
+    def client_names(self) -> Sequence[str]:
+        """Those of a natural partition."""
+        return self.partition.client_names
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The classes of the data set."""
+        names = self.dataset.class_names
+        return () if names == tuple(map(str, range(len(names)))) else names
 
     def partition_rows(self) -> dict[str, IntArray] | None:
         """Number of training samples by client and label; None for characters and quantities."""

@@ -39,7 +39,7 @@ class FolderParameters(Parameters):
     """Parameters of datasets that are read from files."""
 
     root: Path | None = None
-    """Folder of the files; by default $FEDSIM_DATA/datasets/<name> if it exists, else the download cache, else a
+    """Folder of the files; by default ``$FEDSIM_DATA/datasets/<name>`` if it exists, else the download cache, else a
     download."""
 
 

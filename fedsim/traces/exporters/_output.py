@@ -9,8 +9,7 @@ import numpy as np
 
 from fedsim.traces.arrays import Floats, Ints
 from fedsim.traces.bundle import TraceBundle
-
-US_PER_S = 1_000_000
+from fedsim.units import US_PER_S
 
 
 class Rows(NamedTuple):

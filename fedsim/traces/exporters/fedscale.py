@@ -13,14 +13,9 @@ from fedsim.components import Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter, Files
-from fedsim.traces.exporters._output import (
-    US_PER_S,
-    Rows,
-    available_rows,
-    offsets,
-    whole_seconds,
-)
+from fedsim.traces.exporters._output import Rows, available_rows, offsets, whole_seconds
 from fedsim.traces.intervals import device_periods
+from fedsim.units import US_PER_S
 
 # FedScale's code assumes that training on a sample takes this many times as long as inference.
 TRAIN_FACTOR = 3.0

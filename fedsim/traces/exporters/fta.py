@@ -12,8 +12,8 @@ from fedsim.components import Parameters
 from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter, Files
-from fedsim.traces.exporters._output import US_PER_S
 from fedsim.traces.importers.fta import COLUMNS
+from fedsim.units import US_PER_S
 
 
 class FtaExporter(Exporter):

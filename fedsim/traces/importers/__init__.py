@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from fedsim.components import Component, Parameters, discover
+from fedsim.catalog import CATALOG
+from fedsim.components import Component, Parameters
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, american
 from fedsim.traces.importers._sources import SourceFile, Sources
@@ -37,7 +38,6 @@ __all__ = [
     "Sources",
     "import_bundle",
     "recognize",
-    "registry",
 ]
 
 _ENDINGS = (".gz", ".zip", ".json", ".pkl", ".csv", ".tab", ".avt", ".txt")
@@ -116,18 +116,13 @@ class Importer(Component, ABC):
         """
 
 
-def registry() -> Mapping[str, type[Importer]]:
-    """The importers that ship with fedsim, by the name of their format."""
-    return discover("fedsim.traces.importers", Importer)
-
-
 def recognize(paths: Sequence[Path]) -> list[str]:
     """Names of the formats whose signature matches the first file of ``paths``."""
     first = next(iter(Sources(paths, head=4096)))
     head = f"{first.name}\n{first.data.decode('utf-8', 'replace')}"
     return [
         name
-        for name, importer in registry().items()
+        for name, importer in CATALOG.parts("importer").items()
         if importer.signature and re.search(importer.signature, head)
     ]
 

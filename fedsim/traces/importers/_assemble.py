@@ -13,8 +13,7 @@ from fedsim.errors import UserError
 from fedsim.traces.arrays import Ints
 from fedsim.traces.ordering import Intervals, normalize, polling_interval
 from fedsim.traces.tables import constant_column, id_column, make_table
-
-DAY_US = 86_400_000_000
+from fedsim.units import DAY_US
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
 STATIC_HORIZON_US = DAY_US
@@ -30,10 +29,13 @@ def devices_table(
     *,
     window_end_us: Ints | int = STATIC_HORIZON_US,
     window_start_us: Ints | int = 0,
-    kind: str | None = None,
+    kind: str | Sequence[str | None] | None = None,
     **columns: Any,
 ) -> Any:
-    """The table ``devices``; unless given as ``columns``, source ids equal the ids and every device is valid."""
+    """The table ``devices``; unless given as ``columns``, source ids equal the ids and every device is valid.
+
+    ``kind`` is that of all devices, or one per device.
+    """
     count = len(ids)
     values: dict[str, Any] = {
         "device_id": pa.array(ids, type=pa.string()),
@@ -43,7 +45,7 @@ def devices_table(
         "valid": np.ones(count, bool),
     }
     if kind is not None:
-        values["kind"] = constant_column(kind, count)
+        values["kind"] = constant_column(kind, count) if isinstance(kind, str) else kind
     return make_table("devices", values | columns)
 
 

@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 from fedsim.errors import UserError
 from fedsim.traces.arrays import Bools, Ints
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._assemble import DAY_US, devices_table
+from fedsim.traces.importers._assemble import devices_table
 from fedsim.traces.importers._numbers import Number, microseconds
 from fedsim.traces.ordering import Intervals, normalize, overlaps_any
 from fedsim.traces.tables import Bounds
+from fedsim.units import DAY_US
 
 COLUMNS = (
     "event_id",

@@ -22,8 +22,8 @@ from fedsim.traces.importers._series import (
     named_sources,
     series_tables,
 )
+from fedsim.units import US_PER_S
 
-SECOND_US = 1_000_000
 RATES = {"down": "DL_bitrate", "up": "UL_bitrate"}
 NUMBERS = [
     Number(name, unit, missing=("-", ""))
@@ -130,7 +130,7 @@ def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Serie
         for number in NUMBERS
         if number.name in columns
     }
-    time_us = stamp.to_numpy() * SECOND_US
+    time_us = stamp.to_numpy() * US_PER_S
     idle = np.array(["D" not in state for state in columns["State"]])
     counts["rows"] += len(time_us)
     counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
@@ -139,8 +139,8 @@ def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Serie
     time_us = time_us[order] - time_us.min()
     first = np.flatnonzero(np.append(True, time_us[1:] != time_us[:-1]))
     counts["same_second"] += len(time_us) - len(first)
-    edges_us = np.append(time_us[first], time_us[-1] + SECOND_US)
-    counts["seconds_without_row"] += int(edges_us[-1] // SECOND_US) - len(first)
+    edges_us = np.append(time_us[first], time_us[-1] + US_PER_S)
+    counts["seconds_without_row"] += int(edges_us[-1] // US_PER_S) - len(first)
     other: dict[str, Any] = {
         "radio": [_RADIO.get(columns["NetworkMode"][row].lower()) for row in order[first]],
         "where": source.where,

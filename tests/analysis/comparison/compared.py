@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import fedsim
 from fedsim.sweeps import Sweep
@@ -60,6 +61,12 @@ def build(path: Path, seeds: tuple[int, ...] = SEEDS) -> Sweep:
     sweep = fedsim.sweep(SCENARIO, path, overrides=[f"sweep.seeds={list(seeds)}"], jobs=1)
     assert sweep.failures == {}
     return sweep
+
+
+def once(factory: pytest.TempPathFactory) -> Sweep:
+    """The sweep of a whole session of tests, whichever fixture asks first."""
+    path = factory.getbasetemp() / "compared"
+    return Sweep(path) if path.exists() else build(path)
 
 
 def folders(sweep: Sweep, setting: str, variant: str) -> list[Path]:

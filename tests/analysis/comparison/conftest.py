@@ -1,4 +1,4 @@
-"""One sweep and its comparison, shared by the tests of this folder."""
+"""The data of a comparison's page."""
 
 from __future__ import annotations
 
@@ -8,21 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedsim.analysis.comparison import Comparison, compare
+from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.comparison.page import render
-from fedsim.sweeps import Sweep
-from tests.analysis.comparison import compared
-from tests.analysis.comparison.compared import TARGETS
-
-
-@pytest.fixture(scope="session")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    return compared.build(tmp_path_factory.mktemp("compared") / "sweep")
-
-
-@pytest.fixture(scope="session")
-def comparison(sweep: Sweep) -> Comparison:
-    return compare(sweep.path, targets=[f"accuracy={value}" for value in TARGETS])
 
 
 @pytest.fixture(scope="session")

@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedsim.analysis.comparison import Comparison, Target, figures, findings
+from fedsim.analysis.comparison import Target, figures, findings
 from fedsim.analysis.comparison.cautions import cautions
-from fedsim.analysis.comparison.facts import RunFacts
-from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline
-from fedsim.analysis.comparison.plots import plot_curves
-from fedsim.cli.compare import _print
+from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts, server
 
 GOAL = Target("accuracy", 0.8)
 
 
-def of(*runs: RunFacts, baseline: str | None = None, goals: tuple[Target, ...] = ()) -> Comparison:
-    return Comparison((runs, (), None), targets=goals, baseline=baseline)
-
-
-def run(
-    method: str, seed: int = 0, accuracy: tuple[float, ...] = (0.1, 0.9), **more: Any
-) -> RunFacts:
-    times = tuple(10.0 * (place + seed) for place in range(len(accuracy)))
-    return facts({**server(method), **more}, seed, f"{method}{seed}", times, accuracy)
-
-
 def data(name: str, alpha: float = 1.0) -> dict[str, Any]:
     return {"dataset": {"name": name}, "partition": {"alpha": alpha}}
-
-
-def test_long_names_wrap_in_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    names = ("simulated_time_weighted", "another_very_long_name")
-    goals = tuple(Target("accuracy", value) for value in (0.3, 0.5, 0.8))
-    _print(of(*map(run, names), goals=goals), Path("page"))
-    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
-    shown = "".join(line.split("│")[0].strip() for line in lines)
-    assert shown == "".join(names)
-    assert max(map(len, lines)) <= 80
 
 
 # -- cautions -------------------------------------------------------------------------------------------------------
@@ -92,7 +64,7 @@ def test_other_weights_are_a_caution_if_clients_hold_unequal_numbers_of_samples(
 def test_other_data_are_told_of() -> None:
     (caution,) = cautions(of(run("fedavg", task=data("digits")), run("mifa", task=data("cifar10"))))
     assert caution == (
-        "Variants learn different data: task.dataset.name is digits for fedavg; cifar10 for mifa."
+        "Variants learn from different data: task.dataset.name is digits for fedavg; cifar10 for mifa."
     )
     # Also where nothing else differs.
     assert cautions(of(run("fedavg", task=data("digits")), run("fedavg", task=data("cifar10"))))
@@ -194,17 +166,3 @@ def test_a_target_that_nobody_measured_is_no_target() -> None:
 
 
 # -- many variants --------------------------------------------------------------------------------------------------
-
-
-def test_a_dozen_variants_are_told_apart_in_print() -> None:
-    runs = [run(f"method{number}", seed) for number in range(12) for seed in (0, 1)]
-    figure = plot_curves(of(*runs), FigureStyle(("accuracy",)))
-    lines = figure.axes[0].get_lines()
-    assert (
-        len({(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in lines})
-        == 12
-    )
-    assert len({(str(line.get_linestyle()), line.get_marker()) for line in lines[:8]}) == 8
-    assert not figure.axes[0].collections
-    few = plot_curves(of(*runs[:10]), FigureStyle(("accuracy",)))
-    assert len(few.axes[0].collections) == 5

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-import fedsim
 from fedsim.analysis.comparison import Target, compare
-from fedsim.analysis.comparison.headline import headline
 from fedsim.analysis.comparison.page import render
 from fedsim.cli.compare import command
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder
 from fedsim.sweeps import Sweep
-from tests.analysis.comparison.compared import GROUPS, SETTINGS, folders, parquet, row
+from tests.analysis.comparison.compared import GROUPS, SETTINGS, parquet, row
 from tests.runs.synthetic_runs import build_run
 
 
@@ -80,36 +77,3 @@ def test_timing_only_runs_are_compared_without_learning(tmp_path: Path) -> None:
     assert found.summary["runs"].tolist() == [2]
     with pytest.raises(UserError, match="timing-only"):
         found.plot()
-
-
-def test_command(sweep: Sweep, tmp_path: Path) -> None:
-    args = [str(sweep.path), "-o", str(tmp_path / "out"), "--target", "accuracy=0.5"]
-    result = CliRunner().invoke(command, [*args, "--baseline", "fedbuff", "--json"])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
-    assert document["baseline"] == "fedbuff"
-    assert Path(document["page"]) == tmp_path / "out" / "compare.html"
-    expected = compare(sweep.path, targets=["accuracy=0.5"], baseline="fedbuff")
-    for shown, known in zip(document["targets"], expected.targets.to_dict("records"), strict=True):
-        assert shown["time_s"] == pytest.approx(known["time_s"])
-        assert shown["relative"] == pytest.approx(known["relative"])
-    assert document["headline"] == headline(expected)
-    shown = CliRunner().invoke(command, args).output
-    for line in expected.summary.itertuples():
-        assert f"{100 * line.final_accuracy:.1f}% ± {100 * line.final_accuracy_sd:.1f}%" in shown
-    never = CliRunner().invoke(command, [*args[:-1], "accuracy=0.99"]).output
-    assert "– [0 of 3]" in never
-    assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
-
-
-def test_run_and_comparison_in_python(sweep: Sweep) -> None:
-    run = fedsim.load(folders(sweep, *GROUPS[0])[0])
-    assert run.plot().axes[0].get_lines()[0].get_ydata()[-1] == pytest.approx(
-        100 * run.metrics["accuracy"].iloc[-1]
-    )
-    found = sweep.compare(targets=["accuracy=0.5"])
-    assert isinstance(found, fedsim.Comparison)
-    assert "time_s" in found._repr_html_()
-    assert repr(found) == "<Comparison: 12 runs, 4 groups>"
-    with pytest.raises(UserError, match="nothing to draw against 'joules'"):
-        found.curves("accuracy", "joules")

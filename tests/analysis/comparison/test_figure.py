@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from fedsim.analysis.comparison import Comparison
-from fedsim.analysis.comparison.figure import FigureStyle, inches, limits
-from fedsim.analysis.palette import LOOKS, looks
-from fedsim.cli.compare import command
+from fedsim.analysis.comparison.figure import inches, limits
 from fedsim.errors import UserError
-from fedsim.sweeps import Sweep
-from tests.analysis.comparison.compared import VARIANTS
 from tests.analysis.comparison.test_groups import facts, server
 
 
@@ -110,63 +103,3 @@ def test_insets_are_left_out_of_narrow_panels(
     assert [record.message for record in caplog.records] == [
         "the panels are too narrow for insets; choose a larger --width"
     ]
-
-
-def test_a_variant_has_one_color_on_the_page_and_in_print(comparison: Comparison) -> None:
-    shown = looks(VARIANTS)
-    for line in comparison.plot("accuracy").axes[0].get_lines():
-        look = shown[str(line.get_label())]
-        assert (line.get_color(), line.get_marker()) == (look.light, look.marker)
-    assert (
-        len({(look.light, look.dash, look.marker) for look in looks(map(str, range(64))).values()})
-        == 64
-    )
-    assert len({look.light for look in LOOKS}) == len(LOOKS)
-
-
-def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:
-    words = [
-        "--metric",
-        "accuracy",
-        "--metric",
-        "loss",
-        "--against",
-        "bytes",
-        "--ylim",
-        "40%:90%",
-        "--log",
-        "x",
-        "--width",
-        "84mm",
-        "--height",
-        "3in",
-        "--labels",
-        "fedavg=FedAvg",
-        "--target",
-        "accuracy=0.5",
-        "--target",
-        "accuracy=0.7",
-        "--json",
-    ]
-    result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.output)
-    assert {row["label"] for row in document["groups"]} == {"FedAvg", "fedbuff"}
-    assert "70% accuracy" in document["headline"]
-    assert [text for text in document["other_targets"] if "50% accuracy" in text]
-    assert "server.method.name" in document["differing"]
-    assert (tmp_path / "out" / "curves.png").stat().st_size > 5000
-
-
-def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
-    for words, message in (
-        (["--labels", "fedavg"], "write the present name"),
-        (["--labels", "nobody=A"], "no variant or setting 'nobody'"),
-        (["--metric", "beauty"], "no run measured 'beauty'"),
-        (["--width", "huge"], "is not a length"),
-        (["--xlim", "5"], "is not a range"),
-    ):
-        result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
-        assert isinstance(result.exception, UserError), words
-        assert message in result.exception.message
-    assert FigureStyle().resolved("share").width is None

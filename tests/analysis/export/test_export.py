@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fedsim.analysis.export import FORMATS, export
-from fedsim.cli.export import command
 from fedsim.errors import UserError
 from fedsim.runs import Run
 from tests.analysis.export.reading import check_format, read_trace
@@ -33,13 +30,3 @@ def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
         export(run, "csv", tmp_path / "taken")
     with pytest.raises(UserError, match="there is no format 'xlsx'"):
         export(run, "xlsx", tmp_path / "x")
-
-
-def test_command(run: Run, tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "timeline.json"
-    result = CliRunner().invoke(command, [str(run.path), "--format", "perfetto", "-o", str(out)])
-    assert result.exit_code == 0, result.output
-    assert result.output.strip() == str(out)
-    assert json.loads(out.read_text())["otherData"]["run"] == "night-shift"
-    option = next(param for param in command.params if param.name == "format_")
-    assert list(option.type.choices) == list(FORMATS)

@@ -71,3 +71,25 @@ def test_presence_of_the_shown_clients(tmp_path: Path) -> None:
     assert [document["clients"][place] for place in shown["row"]] == [2, 2, 4]
     assert (shown["from_s"], shown["to_s"]) == ([0.0, 7200.0, 60.0], [3600.0, 9000.0, 90.0])
     assert shown["gap_s"] == 0
+
+
+def test_names_of_clients_devices_and_labels(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=6, hours=30)
+    numbered = embedded(render(run))["timeline"]
+    assert (numbered["names"], numbered["kinds"]) == (None, None)
+    devices = [f"d{number}" for number in range(6)]
+    run.clients["device"] = devices
+    assert embedded(render(run))["timeline"]["names"] is None, "these say no more than numbers"
+    run.clients["device"] = [*devices[:3], "Ann's phone", "hall", "hall"]
+    run.clients["name"] = ["Hamlet", *[None] * 5]
+    run.clients["kind"] = ["pc", *["phone"] * 5]
+    run.info["label_names"] = ["Coat"]
+    document = embedded(render(run))
+    figure = document["timeline"]
+    names = ["Hamlet", "d1", "d2", "Ann's phone", "hall #4", "hall #5"]
+    assert figure["names"] == [names[client] for client in figure["clients"]]
+    assert figure["kinds"] == [run.clients["kind"][client] for client in figure["clients"]]
+    rows = columns(document, "timeline")
+    assert rows["name"] == [names[client] for client in rows["client_id"]]
+    assert columns(document, "partition")["client_id"] == names
+    assert document["partition"]["labels"][:2] == ["Coat", "label 1"]

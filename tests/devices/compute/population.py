@@ -31,6 +31,6 @@ def context(clients: int = 1, **changes: Any) -> DeviceContext:
 
 def times(name: str, population: DeviceContext, **params: Any) -> ComputeTimes:
     """Step times of a compute model."""
-    model = CATALOG.kinds["compute"].registry()[name]
+    model = CATALOG.parts("compute")[name]
     checked = model.Params(**params)
     return ComputeTimes(model(checked, population))

@@ -46,6 +46,6 @@ def test_operations_are_counted_for_a_model_that_declares_it_whatever_its_file(
 
 
 def test_only_counted_flops_declare_that_they_need_them() -> None:
-    assert [
-        name for name, model in CATALOG.kinds["compute"].registry().items() if model.needs_flops
-    ] == ["flops"]
+    assert [name for name, model in CATALOG.parts("compute").items() if model.needs_flops] == [
+        "flops"
+    ]

@@ -11,9 +11,10 @@ import torch
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 import fedsim
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
-from fedsim.learning.metrics import Metric, Predictions, default_metrics, registry
+from fedsim.learning.metrics import Metric, Predictions, default_metrics
 from fedsim.learning.metrics.top_k_accuracy import TopKAccuracy, TopKAccuracyParams
 from tests.composition.worlds import digits
 from tests.learning.problems import make_training, supervised_task
@@ -50,7 +51,7 @@ class Brier(Metric):
     ],
 )
 def test_values_by_hand(name: str, value: float) -> None:
-    metric = registry()[name](None)
+    metric = CATALOG.parts("metric")[name](None)
     assert metric.compute(Predictions(0.5, CONFUSION)) == pytest.approx(value, rel=1e-15)
 
 
@@ -84,7 +85,7 @@ def test_further_metrics_change_no_other() -> None:
 
 
 def test_a_metric_asked_for_twice_is_measured_once() -> None:
-    twice = [registry()["accuracy"](None), *[TopKAccuracy(TopKAccuracyParams())] * 2]
+    twice = [CATALOG.parts("metric")["accuracy"](None), *[TopKAccuracy(TopKAccuracyParams())] * 2]
     columns = [metric.column for metric in default_metrics("classification", twice)]
     assert columns == ["accuracy", "loss", "macro_f1", "balanced_accuracy", "top_5_accuracy"]
 
@@ -177,7 +178,9 @@ def test_metrics_are_those_of_scikit_learn(seed: int) -> None:
     oracles = {"mse": mean_squared_error, "mae": mean_absolute_error, "r2": r2_score}
     for name, oracle in oracles.items():
         expected = oracle(target.astype(float), predicted.astype(float))
-        assert registry()[name](None).compute(predictions) == pytest.approx(expected, rel=1e-12)
+        assert CATALOG.parts("metric")[name](None).compute(predictions) == pytest.approx(
+            expected, rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -185,4 +188,8 @@ def test_r2_of_equal_targets_is_that_of_scikit_learn(right: bool) -> None:
     target = torch.full((4,), 2.0)
     outputs = (target + (not right)).unsqueeze(1)
     predictions = Predictions(0.0, np.zeros((0, 0)), outputs, target)
-    assert registry()["r2"](None).compute(predictions) == r2_score(target, outputs) == right
+    assert (
+        CATALOG.parts("metric")["r2"](None).compute(predictions)
+        == r2_score(target, outputs)
+        == right
+    )

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
-from fedsim.methods import registry
 from fedsim.methods.base import Cohort, LocalUpdate, Method, Trainer
 from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.training import Augmentation, Training
@@ -107,7 +107,7 @@ CASES: dict[str, Case] = {
 
 def method_of(name: str) -> type[Method]:
     own: dict[str, type[Method]] = {"remembering": Remembering, "failing": Failing, "dying": Dying}
-    return own.get(name) or registry()[name]
+    return own.get(name) or CATALOG.parts("method")[name]
 
 
 def training_of(changes: dict[str, Any]) -> Training:

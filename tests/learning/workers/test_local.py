@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import torch
 
+from fedsim.catalog import CATALOG
 from fedsim.learning.kernels import LinearStackKernel
-from fedsim.methods import registry
 from tests.learning.problems import make_learner, supervised_task
 from tests.learning.timelines import assert_same, execute
 from tests.learning.workers.cases import CASES, Case, on_devices, synchronous, with_threads
@@ -31,7 +31,7 @@ def test_threads_and_devices_give_the_same_bits(name: str) -> None:
         assert_same(execute(task, timeline, **options), expected)
 
 
-@pytest.mark.parametrize("name", registry())
+@pytest.mark.parametrize("name", CATALOG.parts("method"))
 def test_every_method_trains_large_models_client_by_client(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

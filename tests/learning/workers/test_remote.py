@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Workers
 from fedsim.learning.workers.remote import RemoteWorkers, _pack, _require_same, _unpack
-from fedsim.methods import registry
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.base import Task
 from tests.learning.imitation_ray import imitated
@@ -73,7 +73,7 @@ def test_processes_of_ray_give_the_same_bits(name: str, ray: Any) -> None:
     assert_same(found, expected)
 
 
-@pytest.mark.parametrize("name", registry())
+@pytest.mark.parametrize("name", CATALOG.parts("method"))
 def test_every_method_works_in_copies(name: str) -> None:
     """What a local rule needs follows from parameters, context, initial state and what was sent."""
     make_task = partial(supervised_task, "mlp", own_test=True)

@@ -12,7 +12,7 @@ from tests.tasks.toys import load
 
 
 def test_every_data_set_can_be_named() -> None:
-    assert set(CATALOG.kinds["dataset"].registry()) == {
+    assert set(CATALOG.parts("dataset")) == {
         "cifar10",
         "cifar100",
         "common_work",

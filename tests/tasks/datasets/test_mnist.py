@@ -36,7 +36,7 @@ def test_idx_files_are_read_compressed_or_not(name: str, idx_folder: Path) -> No
 def test_the_data_folder_and_relative_roots_are_found(
     idx_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    component = CATALOG.kinds["dataset"].registry()["mnist"]
+    component = CATALOG.parts("dataset")["mnist"]
     relative = component(component.Params(root=Path("images")))
     assert len(relative.load(idx_folder.parent).train_y) == 30
     (idx_folder.parent / "datasets").mkdir()

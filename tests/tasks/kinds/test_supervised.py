@@ -32,7 +32,7 @@ def test_inputs_are_scaled_in_the_asked_precision() -> None:
 
 def test_clients_may_have_test_samples_of_their_own() -> None:
     dataset = toy_dataset()
-    component = CATALOG.kinds["model"].registry()["logistic_regression"]
+    component = CATALOG.parts("model")["logistic_regression"]
     for test, source in (("split", "train_x"), ("same_distribution", "test_x")):
         partition = split(dataset, "iid", clients=5, test=test)
         problem = SupervisedTask(dataset, partition, component(component.Params()))

@@ -41,7 +41,7 @@ SIZES: list[tuple[str, dict[str, Any], tuple[int, ...], int]] = [
 def test_models_have_the_published_number_of_parameters(
     name: str, params: dict[str, Any], shape: tuple[int, ...], size: int
 ) -> None:
-    component = CATALOG.kinds["model"].registry()[name]
+    component = CATALOG.parts("model")[name]
     module = component(component.Params(**params)).build(dataset_of(shape))
     assert sum(value.numel() for value in module.parameters()) == size
 
@@ -72,7 +72,7 @@ CHEAP = [
 
 
 def test_every_model_is_tested_here() -> None:
-    assert {name for name, _, _ in CHEAP} == set(CATALOG.kinds["model"].registry())
+    assert {name for name, _, _ in CHEAP} == set(CATALOG.parts("model"))
 
 
 @pytest.mark.parametrize(("name", "params", "shape"), CHEAP)

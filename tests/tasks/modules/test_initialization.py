@@ -19,7 +19,7 @@ def test_initial_parameters_have_the_distribution_that_torch_gives_them(name: st
     problem = task(dataset_of(GREY), name)
     ours = problem.layout.views(problem.initial(START))
     torch.manual_seed(0)
-    component = CATALOG.kinds["model"].registry()[name]
+    component = CATALOG.parts("model")[name]
     theirs = component(component.Params()).build(problem.dataset).state_dict()
     for key, value in ours.items():
         if value.numel() >= 80:

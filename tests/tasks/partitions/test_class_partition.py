@@ -39,8 +39,8 @@ def test_class_partition_refuses_what_cannot_be() -> None:
     with pytest.raises(UserError, match="do not fit the 10 classes"):
         split(toy_dataset(), "class_partition", clients=2, classes_min=11, classes_max=12)
     with pytest.raises(ValueError, match="above classes_max"):
-        CATALOG.kinds["partition"].registry()["class_partition"].Params(
+        CATALOG.parts("partition")["class_partition"].Params(
             clients=2, classes_min=3, classes_max=2
         )
     with pytest.raises(ValueError, match="both classes_min and classes_max"):
-        CATALOG.kinds["partition"].registry()["class_partition"].Params(clients=2, classes_min=3)
+        CATALOG.parts("partition")["class_partition"].Params(clients=2, classes_min=3)

@@ -16,7 +16,7 @@ from tests.tasks.toys import own_test_rows, split, toy_dataset, train_rows
 
 def from_file(tmp_path: Path, text: str, dataset: Dataset | None = None) -> Partition:
     (tmp_path / "dealt.csv").write_text(text)
-    component = CATALOG.kinds["partition"].registry()["file"]
+    component = CATALOG.parts("partition")["file"]
     partitioner = component(component.Params(path=Path("dealt.csv")))
     return partitioner.split(dataset or toy_dataset(), Stream(0, Purpose.PARTITION), tmp_path)
 

@@ -29,7 +29,7 @@ ALL_SAMPLES_DEALT = tuple(COUNTED)
 
 
 def test_every_partition_is_tested_here() -> None:
-    assert set(CATALOG.kinds["partition"].registry()) == {*COUNTED, "natural", "file"}
+    assert set(CATALOG.parts("partition")) == {*COUNTED, "natural", "file"}
 
 
 @pytest.mark.parametrize("name", ALL_SAMPLES_DEALT)
@@ -84,7 +84,7 @@ def test_ten_thousand_clients_are_dealt(name: str) -> None:
 
 
 def test_bad_parameters_are_refused_by_the_models() -> None:
-    registry = CATALOG.kinds["partition"].registry()
+    registry = CATALOG.parts("partition")
     builders: list[Callable[[], object]] = [
         lambda: registry["iid"].Params(clients=0),
         lambda: registry["dirichlet"].Params(clients=2, alpha=0),

@@ -11,14 +11,9 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.exporters import registry as exporters
-from tests.traces.helpers import import_, intervals, online
+from tests.traces.helpers import import_, intervals, online, write
 
 US = 1_000_000
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("".join(line + "\n" for line in lines))
-    return path
 
 
 def export(bundle: Any, path: Path) -> tuple[str, dict[str, int]]:

@@ -11,18 +11,8 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.exporters import registry as exporters
+from tests.traces.fedscale_files import behaviour, client
 from tests.traces.helpers import import_
-
-
-def client(
-    active: list[int], inactive: list[int], finish: int = 86400, **more: Any
-) -> dict[str, Any]:
-    return {"active": active, "inactive": inactive, "finish_time": finish, "model": "M", **more}
-
-
-def behaviour(path: Path, clients: dict[Any, Any]) -> Path:
-    path.write_text(json.dumps(clients))
-    return path
 
 
 def export(bundle: Any, path: Path, **options: Any) -> tuple[Any, dict[str, int]]:

@@ -4,52 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import registry as exporters
-from tests.traces.helpers import import_, online
+from tests.traces.helpers import export, import_, online
+from tests.traces.timers import names, timer_file
 
 US = 1_000_000
 
 
-def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
-    exporter = exporters()[format_]
-    counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
-    return counts
-
-
-def timer_file(path: Path) -> Path:
-    """Two devices whose windows differ, one of them available across its seam."""
-    devices = {
-        "5": {
-            "isSuccess": True,
-            "trace_start": 1000.0,
-            "trace_end": 1100.0,
-            "ready_time": [[1000.0, 1010.0], [1040.0, 1060.0], [1095.0, 1100.0]],
-        },
-        "8": {
-            "isSuccess": True,
-            "trace_start": 1030.0,
-            "trace_end": 1090.0,
-            "ready_time": [[1050.0, 1085.0]],
-        },
-        "9": {"isSuccess": False, "trace_start": None, "trace_end": None, "ready_time": []},
-    }
-    path.write_text(json.dumps(devices))
-    return path
-
-
 NS = 1_000_000_000
-
-
-def names(index: AvailabilityIndex, bundle: TraceBundle, time_ns: int) -> set[str]:
-    ids = bundle.device_ids.to_pylist()
-    return {ids[row] for row in index.online_clients(time_ns)}
 
 
 def test_export_on_the_clock_splits_sessions_at_the_seam(tmp_path: Path) -> None:

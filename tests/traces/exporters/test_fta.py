@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fedsim.traces.exporters import registry as exporters
-from tests.traces.fta_tables import row, write
-from tests.traces.helpers import import_, intervals, online
+from tests.traces.fta_tables import export, row
+from tests.traces.helpers import import_, intervals, online, write
 
 US = 1_000_000
-
-
-HEADER = (
-    "event_id\tcomponent_id\tnode_id\tplatform_id\tnode_name\tevent_type\t"
-    "event_start_time\tevent_stop_time\tevent_end_reason"
-)
-
-
-def export(bundle: Any, path: Path, **options: Any) -> tuple[list[list[str]], dict[str, int]]:
-    exporter = exporters()["fta"]
-    counts = exporter.write(bundle, path, exporter.Params(**options))
-    lines = path.read_text().splitlines()
-    assert lines[0] == "# " + HEADER
-    return [line.split("\t") for line in lines[1:]], counts
 
 
 def test_export_fills_the_gaps_of_other_sources(tmp_path: Path) -> None:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.traces.exporters import registry as exporters
-from tests.traces.helpers import import_
-
-
-def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
-    exporter = exporters()[format_]
-    counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
-    return counts
+from tests.traces.helpers import export, import_
 
 
 @settings(max_examples=60, deadline=None)

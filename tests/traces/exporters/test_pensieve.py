@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.traces.exporters import registry as exporters
-from tests.traces.helpers import import_
-
-
-def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
-    exporter = exporters()[format_]
-    counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
-    return counts
+from tests.traces.helpers import export, import_
 
 
 def test_pensieve_round_trip(tmp_path: Path) -> None:

@@ -10,20 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.traces.helpers import import_, refused
-
-
-def put(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
-def record(results: list[Any], network: str = "WIFI") -> dict[str, Any]:
-    return {
-        "timestamp": 1514779787132000,
-        "device_properties": {"network_type": network, "device_info": {"model": "SM"}},
-        "tcp_speed_results": results,
-    }
+from tests.traces.helpers import import_, put, refused
 
 
 def test_raw_benchmark_list(tmp_path: Path) -> None:

@@ -7,14 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.traces.helpers import import_, intervals, online, refused
+from tests.traces.helpers import import_, intervals, online, refused, write
 
 US = 1_000_000
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("".join(line + "\n" for line in lines))
-    return path
 
 
 def polled(path: Path, every_s: float, jitter_s: float) -> Path:

@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
-from fedsim.traces.importers import import_bundle, registry
-from tests.traces.helpers import import_, intervals, refused
+from fedsim.traces.importers import import_bundle
+from tests.traces.helpers import import_, intervals, put, refused
 
 US = 1_000_000
-
-
-def put(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 UNITS: dict[str, Any] = {
@@ -90,7 +86,7 @@ def test_rates_in_bits_bytes_and_1024s(tmp_path: Path, unit: str, bps: float) ->
 
 
 def test_profiles_in_a_second_file(tmp_path: Path) -> None:
-    first = put(tmp_path / "a.csv", "device,start,end\na,0,10\nb,0,5\n")
+    first = put(tmp_path / "a.csv", "device,start,end,kind\na,0,10,pc\nb,0,5,\n")
     second = put(
         tmp_path / "p.csv",
         "Device, model ,sample_time,step_time,ram_bytes,down,up,rtt,loss,radio\n"
@@ -103,6 +99,7 @@ def test_profiles_in_a_second_file(tmp_path: Path) -> None:
     bundle = import_("csv", first, second, **units)
     assert bundle.device_ids.to_pylist() == ["a", "b", "c"]
     assert bundle.devices.column("model").to_pylist() == [None, "M1", "M2"]
+    assert bundle.devices.column("kind").to_pylist() == ["pc", None, None]
     assert bundle.manifest.counts["never_available"] == 1
     assert [
         (r["device_id"], r["sample_s"], r["step_fixed_s"], r["ram_bytes"], r["phase"])
@@ -225,6 +222,6 @@ def test_bad_timestamps_are_named(
 @pytest.mark.parametrize("options", [{"time_zone": "Mars/Olympus"}, {"epoch": "yesterday"}])
 def test_bad_time_zones_and_epochs(tmp_path: Path, options: dict[str, Any]) -> None:
     put(tmp_path / "a.csv", TIMESTAMPS)
-    importer = registry()["csv"]
+    importer = CATALOG.parts("importer")["csv"]
     with pytest.raises(UserError, match=next(iter(options.values()))):
         import_bundle(importer, [tmp_path / "a.csv"], importer.Params(**options))

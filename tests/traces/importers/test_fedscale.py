@@ -13,20 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.traces.fedscale_files import behaviour, client
 from tests.traces.helpers import import_, intervals, online, refused
 
 US = 1_000_000
-
-
-def client(
-    active: list[int], inactive: list[int], finish: int = 86400, **more: Any
-) -> dict[str, Any]:
-    return {"active": active, "inactive": inactive, "finish_time": finish, "model": "M", **more}
-
-
-def behaviour(path: Path, clients: dict[Any, Any]) -> Path:
-    path.write_text(json.dumps(clients))
-    return path
 
 
 def numpy_1_pickle(value: float) -> bytes:

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fedsim.traces.exporters import registry as exporters
-from tests.traces.fta_tables import row, write
-from tests.traces.helpers import import_, intervals, refused
+from tests.traces.fta_tables import HEADER, export, row
+from tests.traces.helpers import import_, intervals, refused, write
 
 US = 1_000_000
-
-
-HEADER = (
-    "event_id\tcomponent_id\tnode_id\tplatform_id\tnode_name\tevent_type\t"
-    "event_start_time\tevent_stop_time\tevent_end_reason"
-)
-
-
-def export(bundle: Any, path: Path, **options: Any) -> tuple[list[list[str]], dict[str, int]]:
-    exporter = exporters()["fta"]
-    counts = exporter.write(bundle, path, exporter.Params(**options))
-    lines = path.read_text().splitlines()
-    assert lines[0] == "# " + HEADER
-    return [line.split("\t") for line in lines[1:]], counts
 
 
 def test_both_states_reasons_and_own_windows(tmp_path: Path) -> None:

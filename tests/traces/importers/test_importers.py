@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from fedsim.catalog import CATALOG
 from fedsim.cli import cli
 from fedsim.parameters import descriptions
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
 from fedsim.traces.importers import recognize
-from fedsim.traces.importers import registry as importers
 from tests.traces.helpers import intervals
 
 
 def test_every_format_says_what_it_is() -> None:
-    assert list(importers()) == [
+    assert list(CATALOG.parts("importer")) == [
         "ai_benchmark",
         "avt",
         "csv",
@@ -33,7 +33,7 @@ def test_every_format_says_what_it_is() -> None:
         "ucc5g",
     ]
     assert list(exporters()) == ["avt", "fedscale", "fta", "mahimahi", "pensieve"]
-    for component in [*importers().values(), *exporters().values()]:
+    for component in [*CATALOG.parts("importer").values(), *exporters().values()]:
         assert component.description
         assert set(descriptions(component.Params)) == set(component.Params.model_fields)
 

@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fedsim.traces.exporters import registry as exporters
-from tests.traces.helpers import import_, refused, series_rows
-
-
-def rate_at(bundle: Any, series: str, direction: str, time_us: int) -> float | None:
-    found = [
-        rate
-        for start, dur, rate in series_rows(bundle, series, direction)
-        if start <= time_us < start + dur
-    ]
-    assert len(found) == 1
-    return found[0]
-
-
-def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
-    exporter = exporters()[format_]
-    counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
-    return counts
+from tests.traces.helpers import export, import_, rate_at, refused, series_rows
 
 
 def test_mahimahi_pieces(tmp_path: Path) -> None:

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.traces.helpers import import_, refused
-
-
-def put(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
+from tests.traces.helpers import import_, put, refused
 
 
 def record(results: list[Any], network: str = "WIFI") -> dict[str, Any]:

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.traces.helpers import import_, refused, series_rows
+from tests.traces.helpers import import_, rate_at, refused, series_rows
 
 US = 1_000_000
-
-
-def rate_at(bundle: Any, series: str, direction: str, time_us: int) -> float | None:
-    found = [
-        rate
-        for start, dur, rate in series_rows(bundle, series, direction)
-        if start <= time_us < start + dur
-    ]
-    assert len(found) == 1
-    return found[0]
 
 
 def test_nyu_units_change_from_line_to_line(tmp_path: Path) -> None:

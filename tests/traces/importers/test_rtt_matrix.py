@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedsim.traces.importers import registry
-from tests.traces.helpers import import_, refused
+from fedsim.catalog import CATALOG
+from tests.traces.helpers import import_, put, refused
 
 
 def pairs(bundle: Any) -> dict[tuple[str, str], float]:
@@ -23,15 +23,10 @@ def pairs(bundle: Any) -> dict[tuple[str, str], float]:
     }
 
 
-def put(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
 def test_rtt_units_must_be_said(tmp_path: Path) -> None:
     path = put(tmp_path / "m", "0\t20\n30\t0\n")
     with pytest.raises(ValidationError, match="unit"):
-        registry()["rtt_matrix"].Params()
+        CATALOG.parts("importer")["rtt_matrix"].Params()
     bundle = import_("rtt_matrix", path, unit="ms")
     assert pairs(bundle) == pytest.approx({("n0", "n1"): 0.02, ("n1", "n0"): 0.03})
     assert bundle.devices.column("group").to_pylist() == ["n0", "n1"]

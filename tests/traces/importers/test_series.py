@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from fedsim.traces.exporters import registry as exporters
-from tests.traces.helpers import import_, refused
-
-
-def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
-    exporter = exporters()[format_]
-    counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
-    return counts
+from tests.traces.helpers import export, import_, refused
 
 
 def test_two_files_of_one_name(tmp_path: Path) -> None:

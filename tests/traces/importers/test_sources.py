@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
-from fedsim.traces.importers import Sources, recognize, registry
+from fedsim.traces.importers import Sources, recognize
 from tests.traces.helpers import refused
 
 
@@ -49,7 +50,7 @@ def test_the_default_bound_refuses_three_gigabytes_without_holding_them(tmp_path
     # Members of one file: 30 times the same 100 MB.
     member = gzip.compress(b"0" * 100_000_000, 1)
     (tmp_path / "w.gz").write_bytes(member * 30)
-    assert registry()["pensieve"].Params().max_unpacked < 30 * 100_000_000
+    assert CATALOG.parts("importer")["pensieve"].Params().max_unpacked < 30 * 100_000_000
     stream = iter(Sources([tmp_path / "w.gz"], max_unpacked=2.5e8))
     with pytest.raises(UserError, match=r"0\.233 GiB"):
         next(stream)

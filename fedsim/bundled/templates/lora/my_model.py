@@ -1,5 +1,7 @@
 """A small GPT of transformers, and the same model with LoRA adapters of peft."""
 
+import warnings
+
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -30,4 +32,7 @@ def lora(classes, input_shape, weights=None, rank=8):
     """The same, of which only adapters of its linear layers are trained; the rest is frozen."""
     layers = ["c_attn", "c_proj", "c_fc"]
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=layers, fan_in_fan_out=True)
-    return get_peft_model(full(classes, input_shape, weights), config)
+    with warnings.catch_warnings():
+        # peft reads a property for which transformers has a new name.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        return get_peft_model(full(classes, input_shape, weights), config)

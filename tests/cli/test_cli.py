@@ -1,3 +1,5 @@
+"""The command line as a whole: help, exit codes, broken pipes."""
+
 from __future__ import annotations
 
 import json
@@ -10,27 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+import fedsim
 import fedsim.cli
 from fedsim.cli import COMMANDS, cli
 from fedsim.errors import InvariantViolation, UserError, UserErrors
-
-SCENARIO = """\
-# Two points and a parabola
-task: {name: quadratic, centers: [1, 2]}
-devices: {compute: {name: values, step: 1s}, network: {down: 1Mbps, up: 1Mbps}}
-stop: {rounds: 3}
-"""
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(cli, list(args))
-
-
-@pytest.fixture
-def scenario(tmp_path: Path) -> Path:
-    path = tmp_path / "two.yaml"
-    path.write_text(SCENARIO)
-    return path
+from tests.cli.invoking import run
 
 
 def test_help_lists_all_commands_and_loads_none() -> None:
@@ -144,61 +130,26 @@ def test_usage_errors_are_the_users(args: list[str]) -> None:
     assert "Traceback" not in result.output
 
 
-def test_check_says_that_all_is_well(scenario: Path) -> None:
-    result = run("scenario", "check", str(scenario))
-    assert result.exit_code == 0, result.output
-    assert result.output == f"{scenario}: scenario 'scenario' is in order\n"
-
-
-def test_show_writes_a_scenario_that_shows_itself(scenario: Path, tmp_path: Path) -> None:
-    first = run("scenario", "show", str(scenario), "-s", "seed=7")
-    assert first.exit_code == 0, first.output
-    assert "seed: 7\n" in first.output
-    again = tmp_path / "again.yaml"
-    again.write_text(first.output)
-    assert run("scenario", "show", str(again)).output == first.output
-    data = json.loads(run("scenario", "show", str(again), "--json").output)
-    assert data["devices"]["compute"]["name"] == "values"
-
-
-def test_list_names_files_by_their_first_comment_and_all_parts(scenario: Path) -> None:
-    out = run("scenario", "list", str(scenario.parent)).output
-    assert "two.yaml  Two points and a parabola\n" in out
-    data = json.loads(run("scenario", "list", str(scenario.parent), "--json").output)
-    assert data["scenarios"] == {str(scenario): "Two points and a parabola"}
-    assert {"uniform", "scripted"} <= set(data["parts"]["selection"])
-    assert all(line for rows in data["parts"].values() for line in rows.values())
-    assert run("scenario", "list", str(scenario.parent / "nope")).exit_code == 2
-
-
-def test_schema_is_json_with_all_parts() -> None:
-    schema = json.loads(run("scenario", "schema").output)
-    assert schema["$schema"].startswith("https://json-schema.org/")
-    assert {"method.fedavg", "dataset.digits", "compute.lognormal"} <= set(schema["$defs"])
-
-
-def test_methods_are_listed_and_shown() -> None:
-    names = json.loads(run("methods", "list", "--json").output)
-    assert "fedavg" in names
-    shown = json.loads(run("methods", "show", "fedavg", "--json").output)
-    assert shown["sends_down"] == ["model (P)"]
-    assert shown["sends_up"] == ["delta (P)"]
-    assert shown["client_keeps"] == []
-    assert "sync" in shown["schedules"]
-    assert "McMahan" in shown["paper"]
-    assert {parameter["key"] for parameter in shown["parameters"]} == {
-        "weights",
-        "server_lr",
-        "partial",
-    }
-    assert "sends up" in run("methods", "show", "fedavg").output
-    wrong = run("methods", "show", "fedavgg")
-    assert wrong.exit_code == 2
-    assert "did you mean 'fedavg'?" in wrong.stderr
-
-
-@pytest.mark.parametrize("name", json.loads(run("methods", "list", "--json").output))
-def test_every_method_can_be_shown(name: str) -> None:
-    result = run("methods", "show", name)
-    assert result.exit_code == 0, result.output
-    assert "paper" in result.output
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "nope.yaml"),
+        ("resume", "nope"),
+        ("compare", "nope"),
+        ("verify", "nope"),
+        ("scenario", "check", "nope.yaml"),
+        ("methods", "show", "nope"),
+        ("traces", "inspect", "nope"),
+        ("run",),
+        ("run", "nope.yaml", "--bogus"),
+    ],
+)
+def test_with_json_errors_are_json(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, [*arguments, "--json"])
+    assert result.exit_code == 2
+    (error,) = json.loads(result.stdout)["errors"]
+    assert error["message"]
+    assert not result.stderr.startswith("error")

@@ -1,0 +1,97 @@
+"""How often the 90 % bands of ``fedsim calibrate`` hold on the logs of real deployments.
+
+``python -m benchmarks.validation.coverage`` reads the first repetition of every configuration of series i,
+calibrates on the first fifth of its rounds with nothing but the scenario given, predicts the rest, and writes the table
+of ``docs/validation.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.validation.configurations import configurations, load
+from benchmarks.validation.page import replace_table
+from benchmarks.validation.series import result_path
+from fedsim.calibration.calibrating import calibrate
+from fedsim.calibration.prediction import Prediction
+from fedsim.errors import UserError
+
+Counts = dict[str, tuple[int, int]]
+"""Values within their band, and all values, by quantity."""
+
+
+def predictions(name: str, folder: Path) -> list[Prediction]:
+    """The predictions of one configuration's deployment."""
+    document = json.loads(result_path(name, 0).read_text())
+    log = folder / f"{name}.csv"
+    pd.DataFrame(document["dispatches"]).to_csv(log, index=False)
+    return calibrate(log, folder / name, load(document["scenario"])).predictions
+
+
+def counted(found: Iterable[Prediction]) -> Counts:
+    """How many values lie within their band."""
+    return {
+        each.name: (round(each.coverage * len(each.logged)), len(each.logged)) for each in found
+    }
+
+
+def group_of(name: str) -> tuple[str, str, str]:
+    """Schedule, links and availability of a configuration."""
+    schedule, rest = name.split("-", 1)
+    return schedule, "shared" if "shared" in rest else "alone", rest.rpartition("-")[2]
+
+
+def table(counts: Mapping[str, Counts]) -> str:
+    """One row per schedule, links and availability, as Markdown."""
+    groups: dict[tuple[str, str, str], list[Counts]] = defaultdict(list)
+    for name, each in counts.items():
+        groups[group_of(name)].append(each)
+    quantities = sorted({quantity for each in counts.values() for quantity in each})
+    lines = [
+        f"| schedule | links | availability | logs | {' | '.join(quantities)} |",
+        "|---|---|---|---|" + "---|" * len(quantities),
+    ]
+    for group, members in sorted(groups.items()):
+        cells = []
+        for quantity in quantities:
+            inside, number = (
+                sum(each.get(quantity, (0, 0))[part] for each in members) for part in (0, 1)
+            )
+            cells.append(f"{inside} of {number}" if number else "–")
+        lines.append(f"| {' | '.join(group)} | {len(members)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="configurations whose name begins so")
+    only = parser.parse_args().only
+    counts: dict[str, Counts] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, _ in configurations():
+            if not name.startswith(only) or not result_path(name, 0).exists():
+                continue
+            try:
+                counts[name] = counted(predictions(name, Path(folder)))
+            except UserError as error:
+                print(f"{name}: {error}", flush=True)
+                continue
+            print(name, counts[name], flush=True)
+    text = table(counts)
+    print(text)
+    if not only:
+        replace_table("coverage", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Latency and transport from transfers of different sizes."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedsim.calibration.estimates import Assumptions, estimate
+from fedsim.calibration.prediction import simulated_log
+from fedsim.calibration.transfers import Link, identify, section
+from fedsim.network.transports.fluid import Fluid
+from fedsim.parameters import Parameters
+from fedsim.scenario.loading import load_scenario_dict
+from tests.calibration.worlds import TRUTH
+
+
+@pytest.mark.parametrize("latency_s", [0.03, None])
+@pytest.mark.parametrize(
+    "transport", [{"name": "fluid"}, {"name": "tcp"}, {"name": "tcp", "connection": "reuse"}]
+)
+def test_sizes_that_differ_show_the_transport(
+    transport: dict[str, Any], latency_s: float | None
+) -> None:
+    """Models of 0.1, 0.5 and 2 MB over the same links; fluid transport is assumed."""
+    logs = []
+    for parameters in (25_000, 125_000, 500_000):
+        truth = copy.deepcopy(TRUTH)
+        truth["task"] = {"name": "timing", "clients": 2, "parameters": parameters}
+        truth["devices"]["network"] |= {"transport": transport, "variation": 0.02}
+        truth["server"] = {"method": "fedavg"}
+        truth["stop"] = {"rounds": 4}
+        logs.append(simulated_log(load_scenario_dict(truth, Path.cwd())))
+    latencies = None if latency_s is None else np.full(2, latency_s)
+    assumptions = Assumptions(Fluid(Parameters()), latencies)
+    estimates = estimate(pd.concat(logs), list("01"), assumptions)
+    assert section(estimates.transport) == transport
+    assert estimates.latency_s == pytest.approx([0.03] * 2, rel=0.2)
+    if latency_s is not None:
+        assert not [flag for flag in estimates.flags if "about as well" in flag]
+
+
+def test_two_sizes_cannot_tell_latency_from_slow_start() -> None:
+    """8 Mbit/s and 50 ms: 1 MB takes 1.05 s, 2 MB 2.05 s, as with slow start and a shorter latency."""
+    link = Link(np.array([1e6, 2e6] * 5), np.array([1.05, 2.05] * 5))
+    found = identify([(link, link)], Fluid(Parameters()), None)
+    assert found.latency_s == pytest.approx([0.05])
+    assert found.transport.name == "fluid"
+    assert found.flags == (
+        "The transfers fit tcp (connection: reuse) and tcp about as well as fluid, which is taken.",
+    )

@@ -1,0 +1,28 @@
+"""The world whose log is calibrated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TRUTH: dict[str, Any] = {
+    "name": "truth",
+    "seed": 3,
+    "task": {"name": "timing", "clients": 12, "parameters": 250_000},
+    "training": {"local_steps": 20},
+    "devices": {
+        "compute": {"name": "lognormal", "median": "0.3s", "sigma": 0.6, "jitter": {"cv": 0.15}},
+        "network": {
+            "name": "static",
+            "latency": "30ms",
+            "down": {"name": "lognormal", "median": "10Mbps", "sigma": 0.5},
+            "up": {"name": "lognormal", "median": "5Mbps", "sigma": 0.5},
+            "variation": 0.1,
+        },
+    },
+    "server": {
+        "method": "fedavg",
+        "selection": {"name": "uniform", "cohort": 6},
+        "schedule": {"name": "sync", "deadline": "14s"},
+    },
+    "stop": {"rounds": 60},
+}

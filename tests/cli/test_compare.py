@@ -1,0 +1,104 @@
+"""``fedsim compare`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fedsim.analysis.comparison import Target, compare
+from fedsim.analysis.comparison.figure import FigureStyle
+from fedsim.analysis.comparison.headline import headline
+from fedsim.cli.compare import _print, command
+from fedsim.errors import UserError
+from fedsim.sweeps import Sweep
+from tests.analysis.comparison import compared
+from tests.analysis.comparison.made import of, run
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    return compared.once(tmp_path_factory)
+
+
+def test_command(sweep: Sweep, tmp_path: Path) -> None:
+    args = [str(sweep.path), "-o", str(tmp_path / "out"), "--target", "accuracy=0.5"]
+    result = CliRunner().invoke(command, [*args, "--baseline", "fedbuff", "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["baseline"] == "fedbuff"
+    assert Path(document["page"]) == tmp_path / "out" / "compare.html"
+    expected = compare(sweep.path, targets=["accuracy=0.5"], baseline="fedbuff")
+    for shown, known in zip(document["targets"], expected.targets.to_dict("records"), strict=True):
+        assert shown["time_s"] == pytest.approx(known["time_s"])
+        assert shown["relative"] == pytest.approx(known["relative"])
+    assert document["headline"] == headline(expected)
+    shown = CliRunner().invoke(command, args).output
+    for line in expected.summary.itertuples():
+        assert f"{100 * line.final_accuracy:.1f}% ± {100 * line.final_accuracy_sd:.1f}%" in shown
+    never = CliRunner().invoke(command, [*args[:-1], "accuracy=0.99"]).output
+    assert "– [0 of 3]" in never
+    assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
+
+
+def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:
+    words = [
+        "--metric",
+        "accuracy",
+        "--metric",
+        "loss",
+        "--against",
+        "bytes",
+        "--ylim",
+        "40%:90%",
+        "--log",
+        "x",
+        "--width",
+        "84mm",
+        "--height",
+        "3in",
+        "--labels",
+        "fedavg=FedAvg",
+        "--target",
+        "accuracy=0.5",
+        "--target",
+        "accuracy=0.7",
+        "--json",
+    ]
+    result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.output)
+    assert {row["label"] for row in document["groups"]} == {"FedAvg", "fedbuff"}
+    assert "70% accuracy" in document["headline"]
+    assert [text for text in document["other_targets"] if "50% accuracy" in text]
+    assert "server.method.name" in document["differing"]
+    assert (tmp_path / "out" / "curves.png").stat().st_size > 5000
+
+
+def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
+    for words, message in (
+        (["--labels", "fedavg"], "write the present name"),
+        (["--labels", "nobody=A"], "no variant or setting 'nobody'"),
+        (["--metric", "beauty"], "no run measured 'beauty'"),
+        (["--width", "huge"], "is not a length"),
+        (["--xlim", "5"], "is not a range"),
+    ):
+        result = CliRunner().invoke(command, [str(sweep.path), "-o", str(tmp_path / "out"), *words])
+        assert isinstance(result.exception, UserError), words
+        assert message in result.exception.message
+    assert FigureStyle().resolved("share").width is None
+
+
+def test_long_names_wrap_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ("simulated_time_weighted", "another_very_long_name")
+    goals = tuple(Target("accuracy", value) for value in (0.3, 0.5, 0.8))
+    _print(of(*map(run, names), goals=goals), Path("page"))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+    shown = "".join(line.split("│")[0].strip() for line in lines)
+    assert shown == "".join(names)
+    assert max(map(len, lines)) <= 80

@@ -1,0 +1,36 @@
+"""``fedsim methods`` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.invoking import run
+
+
+def test_methods_are_listed_and_shown() -> None:
+    names = json.loads(run("methods", "list", "--json").output)
+    assert "fedavg" in names
+    shown = json.loads(run("methods", "show", "fedavg", "--json").output)
+    assert shown["sends_down"] == ["model (P)"]
+    assert shown["sends_up"] == ["delta (P)"]
+    assert shown["client_keeps"] == []
+    assert "sync" in shown["schedules"]
+    assert "McMahan" in shown["paper"]
+    assert {parameter["key"] for parameter in shown["parameters"]} == {
+        "weights",
+        "server_lr",
+        "partial",
+    }
+    assert "sends up" in run("methods", "show", "fedavg").output
+    wrong = run("methods", "show", "fedavgg")
+    assert wrong.exit_code == 2
+    assert "did you mean 'fedavg'?" in wrong.stderr
+
+
+@pytest.mark.parametrize("name", json.loads(run("methods", "list", "--json").output))
+def test_every_method_can_be_shown(name: str) -> None:
+    result = run("methods", "show", name)
+    assert result.exit_code == 0, result.output
+    assert "paper" in result.output

@@ -1,0 +1,28 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from fedsim.cli import cli
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("fedsim describe fedb", "plain,fedbuff"),
+        ("fedsim run quick", "plain,quickstart"),
+        ("fedsim run mine", "file,mine"),
+        ("fedsim init -t own-da", "plain,own-data"),
+        ("fedsim calibrate log.csv --scenario quick", "plain,quickstart"),
+        ("fedsim traces inspect builtin:phones_w", "plain,builtin:phones_week"),
+        ("fedsim traces inspect builtin : phones_w", "plain,phones_week"),
+    ],
+)
+def test_the_shell_completes_names(words: str, expected: str) -> None:
+    variables = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    result = CliRunner().invoke(
+        cli, prog_name="fedsim", env={"_FEDSIM_COMPLETE": "bash_complete", **variables}
+    )
+    assert expected in result.output.splitlines()

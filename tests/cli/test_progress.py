@@ -1,0 +1,74 @@
+"""Lines of progress where there is no terminal, and the command that comes next."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fedsim.cli import progress as module
+from fedsim.cli.progress import following, next_command, repeated, same_command
+from fedsim.runs.progress import Progress
+
+HALF = Progress(simulated_s=60.0, version=5, rounds=5, dispatched=9, share=0.5, metrics={})
+
+
+def test_the_command_line_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/fedsim", "run", "my file.yaml"])
+    assert same_command("--resume") == "fedsim run 'my file.yaml' --resume"
+
+
+def test_an_interruption_names_the_command_that_continues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (tmp_path, tmp_path / "not begun"):
+        with pytest.raises(KeyboardInterrupt), next_command(folder, "fedsim resume run"):
+            raise KeyboardInterrupt
+    assert capsys.readouterr().err == "continue with: fedsim resume run\n"
+
+
+def test_a_failed_run_may_be_given_again(tmp_path: Path) -> None:
+    for notes in (0, 1):
+        with pytest.raises(ZeroDivisionError) as caught, next_command(tmp_path, "fedsim resume"):
+            raise ZeroDivisionError
+        assert len(getattr(caught.value, "__notes__", ())) == notes
+        (tmp_path / "run.json").touch()
+
+
+def test_an_action_is_repeated_until_the_end() -> None:
+    twice = threading.Semaphore(0)
+    with repeated(0.001, twice.release):
+        assert twice.acquire(timeout=10)
+        assert twice.acquire(timeout=10)
+    assert not [thread for thread in threading.enumerate() if thread.name.endswith("(work)")]
+
+
+def test_lines_tell_folder_and_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = threading.Event()
+    plain = module._print_line
+
+    def line(*args: object) -> None:
+        plain(*args)  # type: ignore[arg-type]
+        if args[2] == HALF.share:
+            printed.set()
+
+    monkeypatch.setattr(module, "LINE_S", 0.001)
+    monkeypatch.setattr(module, "_print_line", line)
+    with following("mine", tmp_path, quiet=False) as show:
+        assert show is not None
+        show(HALF)
+        show(HALF)
+        assert printed.wait(10)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines.count(f"run folder: {tmp_path}") == 1
+    assert any(text.startswith("mine: 50%, simulated 1 min") for text in lines)
+
+
+def test_quiet_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with following("mine", tmp_path, quiet=True) as show:
+        assert show is None
+    assert capsys.readouterr() == ("", "")

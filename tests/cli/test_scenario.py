@@ -1,0 +1,57 @@
+"""``fedsim scenario`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.invoking import run
+
+SCENARIO = """\
+# Two points and a parabola
+task: {name: quadratic, centers: [1, 2]}
+devices: {compute: {name: values, step: 1s}, network: {down: 1Mbps, up: 1Mbps}}
+stop: {rounds: 3}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "two.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def test_check_says_that_all_is_well(scenario: Path) -> None:
+    result = run("scenario", "check", str(scenario))
+    assert result.exit_code == 0, result.output
+    assert result.output == f"{scenario}: scenario 'scenario' is in order\n"
+
+
+def test_show_writes_a_scenario_that_shows_itself(scenario: Path, tmp_path: Path) -> None:
+    first = run("scenario", "show", str(scenario), "-s", "seed=7")
+    assert first.exit_code == 0, first.output
+    assert "seed: 7\n" in first.output
+    again = tmp_path / "again.yaml"
+    again.write_text(first.output)
+    assert run("scenario", "show", str(again)).output == first.output
+    data = json.loads(run("scenario", "show", str(again), "--json").output)
+    assert data["devices"]["compute"]["name"] == "values"
+
+
+def test_list_names_files_by_their_first_comment_and_all_parts(scenario: Path) -> None:
+    out = run("scenario", "list", str(scenario.parent)).output
+    assert "two.yaml  Two points and a parabola\n" in out
+    data = json.loads(run("scenario", "list", str(scenario.parent), "--json").output)
+    assert data["scenarios"] == {str(scenario): "Two points and a parabola"}
+    assert {"uniform", "scripted"} <= set(data["parts"]["selection"])
+    assert all(line for rows in data["parts"].values() for line in rows.values())
+    assert run("scenario", "list", str(scenario.parent / "nope")).exit_code == 2
+
+
+def test_schema_is_json_with_all_parts() -> None:
+    schema = json.loads(run("scenario", "schema").output)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert {"method.fedavg", "dataset.digits", "compute.lognormal"} <= set(schema["$defs"])

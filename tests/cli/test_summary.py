@@ -1,0 +1,44 @@
+"""The summary that a run ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from fedsim.cli import cli
+from tests.cli.invoking import DIGITS, PARABOLAS, invoke
+
+
+def test_a_run_without_any_update_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    for up, said in (("0", True), ("1Mbps", False)):
+        path.write_text(PARABOLAS.replace("up: 1Mbps", f"up: {up}"), encoding="utf-8")
+        result = CliRunner().invoke(cli, ["run", str(path), "-o", str(tmp_path / f"out{up}")])
+        assert result.exit_code == 0, result.output
+        assert ("no update reached the model" in result.stdout) == said
+        # Asked were all three each time.
+        contributed = next(line for line in result.stdout.splitlines() if "contributed" in line)
+        assert f"{0 if said else 3} of 3" in contributed
+
+
+def test_a_model_that_diverged_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    for rate, said in ((1e38, True), (0.1, False)):
+        path.write_text(
+            DIGITS.replace("local_steps: 2", f"local_steps: 2, optimizer: {{lr: {rate}}}"),
+            encoding="utf-8",
+        )
+        result = invoke("run", path, "-o", tmp_path / f"out{rate}")
+        assert result.exit_code == 0, result.output
+        assert ("has diverged: loss is not finite" in result.stdout) == said
+
+
+def test_a_target_that_the_initial_model_reaches_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(PARABOLAS, encoding="utf-8")
+    target = "stop.target={loss: 1e9}"
+    result = invoke("run", path, "-s", target, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "the initial model already reaches the target" in result.stdout
+    assert "no update reached the model" not in result.stdout

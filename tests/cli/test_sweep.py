@@ -1,0 +1,61 @@
+"""``fedsim sweep`` on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from fedsim.sweeps import Sweep
+from tests.sweeps.worlds import (
+    SMALL,
+    broken,
+    command,
+    scenario,
+    write,
+)
+
+
+def test_what_is_complete_is_not_run_again_and_a_sweep_can_grow(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.yaml", SMALL)
+    out = tmp_path / "sweep"
+    first = json.loads(command("sweep", path, "-j", 1, "-o", out, "--json").stdout)
+    assert (first["ran"], first["skipped"], first["failures"]) == (4, 0, {})
+    written = {run: (Path(run) / "run.json").stat().st_mtime_ns for run in first["runs"]}
+    args = ("sweep", path, "-j", 1, "-o", out, "-s", "sweep.seeds=[0, 1, 2]", "--json")
+    second = json.loads(command(*args).stdout)
+    assert (second["ran"], second["skipped"]) == (2, 4)
+    assert {run: (Path(run) / "run.json").stat().st_mtime_ns for run in written} == written
+    assert len(second["runs"]) == 6
+
+
+def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    methods = [{"name": broken(tmp_path, "return 1 / 0")}, {"name": "fedavg"}]
+    path = write(tmp_path / "s.yaml", scenario(grid={"server.method": methods}))
+    out = tmp_path / "sweep"
+    result = command("sweep", path, "-j", 1, "-o", out)
+    # The part that failed is the user's own.
+    assert result.exit_code == 2
+    assert "ZeroDivisionError: division by zero" in result.stderr
+    assert "1 run done, 1 failed" in result.stdout
+    index = Sweep(out).index.set_index("run")
+    assert index["status"].tolist() == ["failed", "complete"]
+    name = index.index[0]
+    assert index.loc[name, "error"].endswith("broken.py: ZeroDivisionError: division by zero")
+    assert "1 / 0" in (out / "errors" / f"{name}.txt").read_text()
+    # Once the reason is gone the run is tried again, and only that.
+    broken(tmp_path, "return super().aggregate(server, updates)")
+    for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
+        del sys.modules[module]
+    again = json.loads(command("sweep", path, "-j", 1, "-o", out, "--json").stdout)
+    assert (again["ran"], again["skipped"], again["failures"]) == (1, 1, {})
+
+
+def test_mistakes_of_the_user_end_with_two(tmp_path: Path) -> None:
+    """Whether parts fit together shows only when a run is built: by then others may have been run."""
+    schedules = [{"name": "compass"}, None]
+    data = scenario(grid={"server.schedule": schedules})
+    data["server"] = {"selection": {"name": "uniform", "cohort": 2}}
+    result = command("sweep", write(tmp_path / "s.yaml", data), "-j", 1, "-o", tmp_path / "sweep")
+    assert result.exit_code == 2, result.output
+    assert Sweep(tmp_path / "sweep").index["status"].tolist() == ["failed", "complete"]

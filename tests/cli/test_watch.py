@@ -1,0 +1,47 @@
+"""``fedsim watch``: what it shows of a folder, and what it says comes next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fedsim
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.sweep import SweepEntry, SweepRecord
+from tests.cli.invoking import PARABOLAS, assert_refused, invoke
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    (tmp_path / "scenario.yaml").write_text(PARABOLAS)
+    return fedsim.run(tmp_path / "scenario.yaml", tmp_path / "run").folder
+
+
+def test_a_complete_run_ends_with_its_report(run: RunFolder) -> None:
+    first, last = invoke("watch", run.path).stdout.splitlines()
+    assert first.startswith("run: complete, 100%, ")
+    assert last == f"report: {run.report}"
+    assert invoke("watch", run.path, "--once").stdout.splitlines() == [first]
+
+
+def test_a_killed_run_ends_with_the_command_that_continues_it(run: RunFolder) -> None:
+    run.update_info(status=Status.RUNNING)
+    first, last = invoke("watch", run.path).stdout.splitlines()
+    assert first.startswith("run: killed, ")
+    assert last == f"continue with: fedsim resume {run.path}"
+
+
+def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
+    sweep = run.path.parent
+    entries = [SweepEntry(name, seed, {}, "") for seed, name in enumerate(("run", "later"))]
+    SweepRecord("two", None, tuple(entries)).write(sweep)
+    lines = invoke("watch", sweep, "--once").stdout.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["run: complete", "later: waiting"]
+    SweepRecord("one", None, tuple(entries[:1])).write(sweep)
+    *_, last = invoke("watch", sweep).stdout.splitlines()
+    assert last == f"compare the runs with: fedsim compare {sweep}"
+
+
+def test_a_folder_that_holds_neither_is_refused(tmp_path: Path) -> None:
+    assert_refused(invoke("watch", tmp_path), str(tmp_path))

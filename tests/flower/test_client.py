@@ -1,0 +1,41 @@
+"""One message with a ClientApp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsim.cli.summary import print_summary
+from tests.flower import apps
+
+
+def test_clipping_on_the_clients(run_app: Callable[..., Any]) -> None:
+    results: list[Any] = []
+    run_app(apps.clipping_server(results), apps.clipping_client())
+    start = [p.detach().numpy() for p in apps.model().parameters()]
+    ours = results[0].arrays.to_numpy_ndarrays()
+    assert not any(np.array_equal(a, b) for a, b in zip(start, ours, strict=True))
+
+
+def test_errors_of_clientapps(
+    run_app: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = run_app(apps.strategy_server(rounds=2), apps.failing_client())
+    assert found.info["client_errors"] == 16
+    # The errors have arrived, and brought no update.
+    assert found.dispatches["outcome"].eq("discarded").all()
+    assert "failed on 16 messages" in found.path.joinpath("report.html").read_text()
+    print_summary(found)
+    printed = capsys.readouterr().out
+    assert "errors of the ClientApp" in printed
+    assert "no update reached the model: the ClientApp failed on 16 messages" in printed
+    shown = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(shown) == 5
+    assert "the data of this node is broken" in shown[0]
+    assert "(partition 2), 50.5 ms after the start" in shown[0]
+    assert "client_app.py" not in shown[0]

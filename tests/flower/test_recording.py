@@ -1,0 +1,41 @@
+"""What a Flower app leaves in its run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fedsim.errors import UserError
+from tests.flower import apps
+
+
+def test_the_run_folder_is_a_normal_one(run_app: Callable[..., Any]) -> None:
+    server = apps.strategy_server(rounds=2, evaluate_fn=apps.server_evaluation)
+    found = run_app(server, apps.torch_client(), {"devices": {"compute": {"step": "1s"}}})
+    assert found.dispatches["outcome"].eq("aggregated").all()
+    assert found.dispatches["steps_done"].eq(apps.STEPS).all()
+    assert found.aggregations["contributors"].tolist() == [4, 4]
+    metrics = found.metrics
+    assert {"accuracy", "client_accuracy", "train_train_loss"} <= set(metrics.columns)
+    # The model is measured by the ServerApp once before the first round, and then after every evaluation.
+    measured = metrics.dropna(subset="accuracy")
+    assert measured["round"].tolist() == [0, 1, 2]
+    assert (measured["time_s"].to_numpy()[1:] > found.aggregations["time_s"].to_numpy()).all()
+    assert found.path.joinpath("report.html").exists()
+    assert set(found.model()) == set(apps.model().state_dict())
+    assert found.clients["samples"].eq(apps.EXAMPLES).all()
+    # An evaluation is one forward pass of one batch: a third of a step.
+    link_s = 2 * 0.05
+    spent = measured["time_s"].to_numpy()[1] - found.aggregations["time_s"].to_numpy()[0]
+    assert spent == pytest.approx(1 / 3 + link_s, abs=0.01)
+
+
+def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: Callable[..., Any]) -> None:
+    def broken(server_round: int, arrays: Any) -> Any:
+        raise RuntimeError(f"no test data in round {server_round}")
+
+    with pytest.raises(UserError, match=r"failed 0 s after the start(?s:.*)no test data") as caught:
+        run_app(apps.strategy_server(evaluate_fn=broken), apps.torch_client())
+    assert "in broken" in str(caught.value)

@@ -1,0 +1,69 @@
+"""Workers that run ClientApps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from typing_extensions import override
+
+from fedsim.flower.client import Answer, Job
+from fedsim.flower.workers import HereWorkers
+from tests.flower import apps
+from tests.flower.worlds import Counting, coming_and_going, devices
+
+
+def test_same_bits_in_this_process_and_in_others(run_app: Callable[..., Any]) -> None:
+    """The unseeded draws of a ClientApp come from the seed of the message, wherever it runs."""
+    results: list[Any] = []
+    server = apps.strategy_server(rounds=1, sort=True, results=results, fraction_evaluate=0.0)
+    for workers in ({"name": "here"}, {"name": "processes", "count": 2}):
+        run_app(server, apps.app, {"task": {"clients": 3, "workers": workers}})
+    run_app(server, apps.app, {"task": {"clients": 3}, "seed": 1})
+    here, there, other = (result.arrays.to_numpy_ndarrays() for result in results)
+    assert all(np.array_equal(a, b) for a, b in zip(here, there, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(here, other, strict=True))
+
+
+class Eager(HereWorkers):
+    """Runs each ClientApp when it is submitted, like a worker that is idle, and notes when its answer is needed."""
+
+    log: ClassVar[list[str]]
+
+    @override
+    def submit(self, job: Job) -> Callable[[], Answer]:
+        answer = super().submit(job)()
+        self.log.append("started")
+
+        def wait() -> Answer:
+            self.log.append("needed")
+            return answer
+
+        return wait
+
+
+@pytest.mark.parametrize("kind", ["static", "shared"])
+def test_clientapps_run_in_parallel_unless_it_would_be_in_vain(
+    run_app: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Downloads take more than 0.2 s: node 2 leaves before their end, node 3 before the end of its first step."""
+    always = [(0.0, 1e4)]
+    availability = coming_and_going(tmp_path / "t", always, always, [(0.0, 0.2)], [(0.0, 4.0)])
+    section = devices(["1s", "2s", "1s", "9s"], "example", **availability)
+    section["network"] = {"name": kind, "latency": "0s", "down": "40kbps", "up": "40kbps"}
+    if kind == "shared":
+        section["network"]["server_down"] = "100kbps"
+    server = apps.strategy_server(rounds=1, fraction_evaluate=0.0)
+    client = Counting()
+    monkeypatch.setattr("fedsim.flower.workers.HereWorkers", Eager)
+    Eager.log = []
+    run = run_app(server, client.app, {"devices": section})
+    assert sorted(client.nodes) == [0, 1]
+    assert Eager.log == ["started", "started", "needed", "needed"]
+    outcomes = run.dispatches.set_index("client_id")["outcome"].astype(str)
+    assert outcomes.to_dict() == {0: "aggregated", 1: "aggregated", 2: "dropped", 3: "dropped"}
+    left = run.dispatches.set_index("client_id").loc[3]
+    assert (left["steps_done"], left["ended_s"]) == (0, 4.0)

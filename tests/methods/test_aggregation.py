@@ -1,0 +1,77 @@
+"""What several methods share in their aggregation: running statistics are plainly averaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fedsim.catalog import CATALOG
+from tests.learning.problems import Timeline, make_learner, supervised_task
+from tests.methods.executed import SECOND_MOMENTS, label, one_round
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"name": "mifa", "server_lr": 3.0},
+        {"name": "fedvarp", "server_lr": 3.0},
+        {"name": "fedau", "server_lr": 3.0},
+        {"name": "fedawe", "server_lr": 3.0},
+        {"name": "fednova", "weights": "uniform"},
+        {"name": "fedlga"},
+        {"name": "fedlga", "hessian": "identity"},
+        {"name": "rescale", "weights": "uniform"},
+        {"name": "generalized_fedavg", "every_rounds": 1, "amplification": 9.0},
+        {"name": "wait", "server_lr": 3.0},
+        {"name": "scaffold", "server_lr": 3.0},
+        {"name": "scaffold", "server_lr": 3.0, "uplink": 1},
+    ],
+    ids=label,
+)
+def test_buffers_are_plainly_averaged(variant: dict[str, Any]) -> None:
+    """Running statistics are those of FedAvg, however the method weighs, amplifies or corrects parameters."""
+    steps = [3, 2, 3, 1]
+    learner = one_round(variant, steps)
+    fedavg = one_round({"name": "fedavg", "weights": "uniform"}, steps).server["model"]
+    trainable = learner.station.task.layout.trainable
+    model = learner.server["model"]
+    torch.testing.assert_close(model[trainable:], fedavg[trainable:], rtol=1e-5, atol=1e-7)
+    if variant["name"] != "scaffold":
+        assert (model[:trainable] - fedavg[:trainable]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["fedsum_b", "fedsum", "fedsum_cr"])
+def test_buffers_of_the_fedsum_family(name: str) -> None:
+    """One local step sees the same batches at the same model as FedAvg; y and h_i have no part in buffers."""
+    learner = one_round({"name": name}, [1, 1, 1], assigned=1)
+    fedavg = one_round({"name": "fedavg", "weights": "uniform"}, [1, 1, 1], assigned=1)
+    trainable = learner.station.task.layout.trainable
+    torch.testing.assert_close(
+        learner.server["model"][trainable:],
+        fedavg.server["model"][trainable:],
+        rtol=1e-5,
+        atol=1e-7,
+    )
+    assert not learner.server["merged"][trainable:].any()
+    assert not learner.store["gradient"].get([0, 1, 2])[:, trainable:].any()
+    assert learner.server["merged"][:trainable].any()
+
+
+@pytest.mark.parametrize("method", ["feddyn", *SECOND_MOMENTS])
+def test_running_statistics_are_averaged_plainly(method: str) -> None:
+    """Buffers of batch normalization after one round are those of FedAvg."""
+    buffers = []
+    for name in (method, "fedavg"):
+        kind = CATALOG.parts("method")[name]
+        uniform = {"weights": "uniform"} if "weights" in kind.Params.model_fields else {}
+        timeline = Timeline()
+        timeline.aggregate(*[timeline.dispatch(client, 1) for client in (0, 3, 5)])
+        task = supervised_task("batch_norm")
+        learner = make_learner(task, method=kind, params=kind.Params.model_validate(uniform))
+        timeline.play(learner)
+        learner.close()
+        buffers.append(learner.server["model"][task.layout.trainable :])
+    assert len(buffers[0])
+    torch.testing.assert_close(buffers[0], buffers[1], rtol=1e-6, atol=1e-7)

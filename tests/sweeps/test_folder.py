@@ -1,0 +1,145 @@
+"""The folder of a sweep: its index, and which run has which folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder
+from fedsim.sweeps import Sweep
+from fedsim.sweeps.folder import claimed
+from tests.sweeps.worlds import (
+    SMALL,
+    scenario,
+    schedules,
+)
+
+
+def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
+    sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    index = sweep.index
+    assert index["training.optimizer.lr"].tolist() == [0.1, 0.1, 0.2, 0.2]
+    assert index["seed"].tolist() == [0, 1, 0, 1]
+    assert set(index["status"]) == {"complete"}
+    for row in index.to_dict("records"):
+        info = RunFolder(sweep.path / row["run"]).read_info()
+        assert row["loss"] == info["metrics"]["loss"]
+        assert (row["simulated_s"], row["rounds"]) == (info["simulated_s"], info["rounds"])
+    table = pd.read_csv(sweep.path / "index.csv")
+    pd.testing.assert_frame_equal(table.drop(columns="error"), index.drop(columns="error"))
+    assert [run.path.name for run in sweep.runs] == index["run"].tolist()
+    assert len(sweep.compare().facts) == 4
+
+
+def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) -> None:
+    fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    with pytest.raises(UserError, match="made from a different scenario") as caught:
+        fedsim.sweep(SMALL, tmp_path / "sweep", overrides=["training.local_steps=3"], jobs=1)
+    assert "training.local_steps was 2 and is 3" in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
+    assert len(Sweep(tmp_path / "sweep").record.runs) == 4
+
+
+def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
+    """As they do when a sweep grows, or with a fedsim that names differently."""
+    out = tmp_path / "sweep"
+    first = fedsim.sweep(schedules("9s"), out, jobs=1)
+    assert [entry.run for entry in first.record.runs] == ["server_seed0"]
+    written = (out / "server_seed0" / "run.json").stat().st_mtime_ns
+    grown = fedsim.sweep(schedules("9s", "8s"), out, jobs=1)
+    assert [entry.run for entry in grown.record.runs] == [
+        "server_seed0",
+        "fedavgm-deadline9s_seed0",
+        "fedavg-deadline8s_seed0",
+        "fedavgm-deadline8s_seed0",
+    ]
+    assert (out / "server_seed0" / "run.json").stat().st_mtime_ns == written
+    assert set(grown.index["status"]) == {"complete"}
+    assert grown.index["run"].tolist() == [entry.run for entry in grown.record.runs]
+
+
+def test_a_value_that_takes_the_place_of_another_does_not_take_its_folder(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(schedules("9s"), out, jobs=1)
+    replaced = fedsim.sweep(schedules("8s"), out, jobs=1)
+    (entry,) = replaced.record.runs
+    assert re.fullmatch(r"server_seed0-[0-9a-f]{6}", entry.run)
+    assert replaced.runs[0].scenario["server"]["schedule"]["deadline"] == 8
+    assert (out / "server_seed0" / "run.json").exists()
+
+
+def test_another_scenario_is_refused_also_where_names_have_changed(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(schedules("9s"), out, jobs=1)
+    changed = ["training.local_steps=3"]
+    with pytest.raises(UserError, match=r"training\.local_steps was 2 and is 3") as caught:
+        fedsim.sweep(schedules("9s", "8s"), out, overrides=changed, jobs=1)
+    assert str(out / "server_seed0") in str(caught.value)
+
+
+def test_a_key_that_an_older_fedsim_did_not_have_is_no_other_scenario(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(scenario(seeds=[0]), out, jobs=1)
+    path = out / "seed0" / "scenario.yaml"
+    lines = path.read_text().splitlines(keepends=True)
+    older = [line for line in lines if "failure_detection" not in line]
+    assert len(older) == len(lines) - 1
+    path.write_text("".join(older))
+    # Folders of that time had no checksums.
+    info = out / "seed0" / "run.json"
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"format": 1, "files": {}}))
+    document = json.loads((out / "sweep.json").read_text()) | {"format": 1}
+    document["runs"][0]["digest"] = "of another time"
+    (out / "sweep.json").write_text(json.dumps(document))
+    assert fedsim.sweep(scenario(seeds=[0]), out, jobs=1).failures == {}
+    path.write_text(path.read_text().replace("local_steps: 2", "local_steps: 3"))
+    (out / "sweep.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match=r"training\.local_steps was 3 and is 2"):
+        fedsim.sweep(scenario(seeds=[0]), out, jobs=1)
+
+
+def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
+    """A default left out and the same value given: two runs of the sweep, equal to the last bit."""
+    data = scenario(grid={"server.schedule": [None, {"name": "sync"}]})
+    for _ in range(2):
+        sweep = fedsim.sweep(data, tmp_path / "sweep", jobs=1)
+        assert [entry.run for entry in sweep.record.runs] == ["seed0", "sync_seed0"]
+    assert len({entry.digest for entry in sweep.record.runs}) == 1
+
+
+def test_folders_that_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="not the folder of a sweep"):
+        fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
+    (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
+    (tmp_path / "sweep" / "sweep.json").write_text(
+        '{"format": 1, "name": "x", "scenario": null, "runs": []}'
+    )
+    (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
+    sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    assert "not empty" in sweep.failures["lr0.1_seed0"]
+    assert (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").exists()
+    with pytest.raises(UserError, match=r"holds no sweep\.json"):
+        Sweep(tmp_path / "other")
+
+
+def test_a_run_that_lost_its_description_is_not_left_out_silently(tmp_path: Path) -> None:
+    sweep = fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "sweep", jobs=1)
+    (tmp_path / "sweep" / "seed0" / "run.json").unlink()
+    with pytest.raises(
+        UserError, match=r"seed0/run\.json: no such file, though the run is complete"
+    ):
+        _ = sweep.runs
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
+    with claimed(tmp_path / "sweep"), pytest.raises(UserError, match="another fedsim process"):
+        fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    assert fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1).failures == {}

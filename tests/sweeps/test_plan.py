@@ -1,0 +1,164 @@
+"""The runs of a sweep and their names."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedsim.catalog import CATALOG
+from fedsim.errors import UserError, UserErrors
+from fedsim.scenario.comparing import text
+from fedsim.scenario.loading import load_scenario_dict
+from fedsim.sweeps.plan import PlannedRun, name_words, plan_runs
+from tests.sweeps.worlds import (
+    SMALL,
+    scenario,
+    write,
+)
+
+
+def plan(data: dict[str, Any]) -> list[PlannedRun]:
+    return plan_runs(load_scenario_dict(data, Path.cwd(), CATALOG))
+
+
+def test_every_combination_of_grid_rows_and_seeds() -> None:
+    runs = plan(
+        scenario(
+            grid={"training.optimizer.lr": [0.1, 0.2], "training.local_steps": [1, 2]},
+            zip={
+                "server.method": [{"name": "fedavg"}, {"name": "fedavgm", "momentum": 0.5}],
+                "server.failure_detection": ["never", 0],
+            },
+            seeds=[3, 4],
+        )
+    )
+    found = [(*run.values.values(), run.seed) for run in runs]
+    rows = [({"name": "fedavg"}, "never"), ({"name": "fedavgm", "momentum": 0.5}, 0)]
+    expected = itertools.product([0.1, 0.2], [1, 2], rows, [3, 4])
+    assert found == [(lr, steps, *row, seed) for lr, steps, row, seed in expected]
+    assert runs[0].name == "lr0.1_local_steps1_fedavg_never_seed3"
+    assert runs[3].name == "lr0.1_local_steps1_fedavgm-momentum0.5_failure_detection0_seed4"
+    assert all(run.loaded.scenario.seed == run.seed for run in runs)
+    assert all(run.loaded.scenario.sweep is None for run in runs)
+
+
+def test_a_run_has_the_scenario_that_overrides_would_give() -> None:
+    run = plan(scenario(grid={"training.optimizer.lr": [0.3]}, seeds=[7]))[0]
+    plain = {key: value for key, value in scenario().items() if key != "sweep"}
+    overrides = ["training.optimizer.lr=0.3", "seed=7"]
+    expected = load_scenario_dict(plain, Path.cwd(), CATALOG, overrides)
+    assert run.resolved() == expected.resolved()
+    assert run.resolved()["sweep"] is None
+
+
+def test_what_is_switched_off_is_left_out_of_the_name() -> None:
+    runs = plan(scenario(grid={"server.schedule": [None, {"name": "sync", "deadline": "9s"}]}))
+    assert [run.name for run in runs] == ["seed0", "sync-deadline9s_seed0"]
+
+
+def test_names_do_not_change_when_a_sweep_grows() -> None:
+    before = {run.name for run in plan(SMALL)}
+    grid = {"training.optimizer.lr": [0.05, 0.1, 0.2]}
+    assert before < {run.name for run in plan(scenario(grid=grid, seeds=[1, 0, 5]))}
+
+
+SYNC = {"name": "sync", "deadline": "9s"}
+
+
+LONG = {"name": "scripted", "rounds": [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1]]}
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "words"),
+    [
+        # All of a part, while that is short and plain.
+        ("server.method", [{"name": "fedprox", "mu": 0.1}], ["fedprox-mu0.1"]),
+        # Of sections, what tells them apart: names of parts first.
+        (
+            "server",
+            [
+                {"method": {"name": "fedavg"}, "selection": LONG},
+                {"method": {"name": "fedprox", "mu": 0.1}, "selection": LONG},
+                {"method": {"name": "fedprox", "mu": 1}, "selection": LONG},
+            ],
+            ["fedavg", "fedprox-mu0.1", "fedprox-mu1"],
+        ),
+        (
+            "server",
+            [{"method": {"name": "fedavg"}, "schedule": s} for s in (SYNC, {"name": "async"})],
+            ["sync", "async"],
+        ),
+        # The name of the part also where all have it, and alone where nothing else differs.
+        (
+            "devices.compute",
+            [{"name": "values", "step": 1, "jitter": {"cv": cv}} for cv in (0.1, 0.2)],
+            ["values-cv0.1", "values-cv0.2"],
+        ),
+        ("devices.compute", [{"name": "values", "jitter": {"cv": 0.1}}], ["values"]),
+        ("training.limited", [{"share": 0.5, "most": [1]}, None], ["limited"]),
+        ("task.model.hidden", [[64, 32], [16]], ["hidden-64-32", "hidden-16"]),
+        ("devices.trace", ["../traces/phones_week", "labs"], ["phones_week", "labs"]),
+        ("server.method", [{"name": "my/own.py:Mine", "a": [1]}], ["Mine"]),
+    ],
+)
+def test_what_is_swept_has_a_name_that_people_can_read(
+    path: str, values: list[Any], words: list[str]
+) -> None:
+    found = name_words(path, path.rpartition(".")[2], values)
+    assert [found[text(value)] for value in values if value is not None] == words
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["../up/there", "..-up-there", "../up//there", ".", "..", "", "a b", "a-b"],
+        [[[0]], [[1]], [0], [1]],
+        [{"name": "values", "step": [1] * n, "x": []} for n in (30, 31, 32)],
+        [{"name": "x.py:Mine"}, {"name": "y.py:Mine"}],
+        [{"name": "x.py:Mine", "a": [1]}, {"name": "y.py:mine", "a": [1]}],
+        [{"x": {"y": 0.1}}, {"x": {"y": 0.1000000001}}],
+    ],
+)
+def test_names_are_safe_and_tell_everything_apart(values: list[Any]) -> None:
+    words = list(name_words("task.names", "names", values).values())
+    assert len({word.casefold() for word in words}) == len(values)
+    for word in words:
+        assert re.fullmatch(r"[A-Za-z0-9+_-][A-Za-z0-9.+_-]{0,46}", word), word
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ({"grid": {"seed": [1, 2]}}, "'seed' cannot be varied"),
+        ({"grid": {"name": ["a", "b"]}}, "'name' cannot be varied"),
+        ({"seeds": [1, 1]}, "contains the run seed1 twice"),
+        ({"grid": {"training.optimizer.lr": [0.1, 0.10]}}, "twice"),
+        ({"grid": {"training.optimizer.learning": [0.1]}}, "unknown key"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(sweep: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan(scenario(**sweep))
+
+
+def test_a_scenario_without_a_sweep_is_refused() -> None:
+    with pytest.raises(UserError, match="there is nothing to vary"):
+        plan({key: value for key, value in SMALL.items() if key != "sweep"})
+
+
+def test_a_wrong_value_is_reported_once_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    data = scenario(grid={"training.optimizer.lr": [0.1, -1, -2]}, seeds=[0, 1, 2])
+    write(path, data)
+    with pytest.raises(UserErrors) as caught:
+        plan_runs(fedsim.read_scenario(path))
+    lines = path.read_text().splitlines()
+    places = [error.where for error in caught.value.errors]
+    expected = [number for number, line in enumerate(lines, 1) if line.strip() in ("- -1", "- -2")]
+    assert [int(str(place).split(":")[-2]) for place in places] == expected
+    assert len(expected) == 2

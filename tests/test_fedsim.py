@@ -1,0 +1,10 @@
+"""The names of the package."""
+
+from __future__ import annotations
+
+
+def test_a_notebook_can_complete_the_names_of_the_package() -> None:
+    import fedsim
+
+    assert set(fedsim.__all__) <= set(dir(fedsim))
+    assert all(getattr(fedsim, name) is not None for name in fedsim.__all__)
