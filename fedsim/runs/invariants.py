@@ -117,20 +117,17 @@ def _aggregations(run: Run, messages: list[str]) -> None:
     listed_versions = np.repeat(versions, sizes)
     ids = dispatches["dispatch_id"].to_numpy()
     forbid = _rules("dispatch", listed, messages)
-    position = np.searchsorted(ids, listed)
-    position[position == len(ids)] = 0
-    known = ids[position] == listed if len(ids) else np.zeros(len(listed), np.bool_)
+    # Rows are numbered as dispatches are, which _dispatches checks.
+    known = (listed >= 0) & (listed < len(ids))
     forbid(~known, "contributed, but is not among the dispatches")
-    unique, counts = np.unique(listed, return_counts=True)
-    _rules("dispatch", unique, messages)(counts > 1, "contributed more than once")
+    times_listed = np.bincount(listed[known], minlength=len(ids))
     entered = aggregated_versions(dispatches)
-    if known.all() and len(ids):
-        forbid(
-            entered[position] != listed_versions,
-            "contributed to a different version from the one in its row",
-        )
+    differs = np.zeros(len(listed), np.bool_)
+    differs[known] = entered[listed[known]] != listed_versions[known]
+    forbid(differs, "contributed to a different version from the one in its row")
     forbid = _rules("dispatch", ids, messages)
-    forbid((entered > 0) & ~np.isin(ids, listed), "is aggregated, but contributed to no version")
+    forbid(times_listed > 1, "contributed more than once")
+    forbid((entered > 0) & (times_listed == 0), "is aggregated, but contributed to no version")
 
     forbid(
         aggregation_times(dispatches, table) < dispatches["arrived_s"].to_numpy(),
