@@ -177,8 +177,8 @@ def _clients(run: Run, messages: list[str]) -> None:
         **{str(name): column.to_numpy() for name, column in run.phases.items()},
     }
     for name, column in values.items():
-        expected = np.bincount(known_clients, column[known], minlength=len(ids))
-        forbid(_differ(table[name], expected), f"{name} is not the sum over its dispatches")
+        sums = np.bincount(known_clients, column[known], minlength=len(ids)).astype(np.float64)
+        forbid(_differ(table[name], sums), f"{name} is not the sum over its dispatches")
     parts = ["download_s", "compute_s", "upload_s", "waiting_s", "idle_s", "offline_s"]
     whole = table[parts].sum(axis=1).to_numpy()
     forbid(_differ(whole, run.simulated_s), "its seconds do not add up to the run's")
