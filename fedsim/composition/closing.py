@@ -56,6 +56,7 @@ def write_population(
         names=names,
     )
     run.written({CLIENTS.name: write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)})
+    del table
     columns = {"time_s": times_ns / NS_PER_S, "online": counts}
     write_parquet(folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
     clients = sampled_clients(run.dispatches["client_id"].to_numpy())

@@ -497,14 +497,12 @@ class _Execution:
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
         assembly, folder = self._assembly, self._folder
-        tables = self._writer.finish()
+        run = Run(folder, assembly.loaded.resolved())
+        run.written(self._writer.finish())
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-        scenario = assembly.loaded.resolved()
         own = self._learner.client_metrics() if self._learner is not None else None
-        run = Run(folder, scenario)
-        run.written(tables)
         # A run may go on after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
         write_population(

@@ -225,13 +225,12 @@ def execute(
                 raise
             recording.flush()
             exchange.finish(grid.unused.values())
-            tables = writer.finish()
+            finished = Run(folder)
+            finished.written(writer.finish())
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
             simulated_s = exchange.now_ns / NS_PER_S
-            folder.update_info(simulated_s=simulated_s)
-            finished = Run(folder)
-            finished.written(tables)
+            finished.info = folder.update_info(simulated_s=simulated_s)
             write_population(finished, population, samples, exchange.now_ns, names=names)
         model = recording.model()
         if model:

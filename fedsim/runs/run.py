@@ -212,6 +212,8 @@ class Run:
         for name in _NULLABLE.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.
             frame[name] = data.column(name).to_pandas(types_mapper=_NULLABLE_INTEGERS.get)
+        del data
+        pa.default_memory_pool().release_unused()
         return frame
 
     @functools.cached_property

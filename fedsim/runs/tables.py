@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,7 +62,12 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:
     The same rows give the same bytes, so that files of two runs can be compared by hash.
     """
     if table.sort_by:
-        data = data.sort_by([(name, "ascending") for name in table.sort_by])
+        if (np.diff(data.column(table.sort_by[0]).to_numpy()) > 0).all():
+            data = (
+                data.combine_chunks()
+            )  # As sorting would, but without a copy if there is one chunk.
+        else:
+            data = data.sort_by([(name, "ascending") for name in table.sort_by])
     dictionaries = [f.name for f in data.schema if pa.types.is_dictionary(f.type)]
     encodings = {f.name: "DELTA_BINARY_PACKED" for f in data.schema if pa.types.is_integer(f.type)}
     for name in ("contributor_ids", "multiplicities"):
