@@ -225,7 +225,7 @@ def measure(case: Case) -> list[list[float]]:
             start_s=tuple(apart_s * flow for flow in range(BATCH)),
         )
         durations: list[list[float]] = []
-        while len(durations) < case.repetitions():
+        while not _enough(case, [duration for duration, *_ in durations]):
             seed = len(durations) + 1
             done = _undisturbed(lambda: Net([link] * BATCH, seed=seed), batch)  # noqa: B023
             durations += [[duration] for duration in done]
@@ -237,6 +237,15 @@ def measure(case: Case) -> list[list[float]]:
     links = [Link(np.inf, np.inf, rtt / 2) for rtt in case.rtt_s]
     server = {"server_up_bps": case.rate_bps, "server_buffer_bytes": case.buffer_bytes}
     return [_undisturbed(lambda: Net(links, **server), case)]  # type: ignore[arg-type]
+
+
+def _enough(case: Case, durations_s: Sequence[float]) -> bool:
+    """Whether the mean of transfers with loss has a standard error of at most 10 %."""
+    count = len(durations_s)
+    if count < case.repetitions():
+        return False
+    error_s = statistics.stdev(durations_s) / math.sqrt(count)
+    return count >= MOST or error_s <= 0.1 * statistics.mean(durations_s)
 
 
 def _undisturbed(make: Callable[[], Net], case: Case) -> list[float]:

@@ -170,10 +170,10 @@ class _Transfer:
     def course(
         self, slow_start: float, stages: tuple[tuple[float, float], ...], pause_ns: int = 0
     ) -> Course:
-        """Slow start for ``slow_start`` segments, then stages of (segments, segments per second)."""
+        """Slow start and the largest window for so many segments, then stages of (segments, segments per second)."""
         windows = list(self._windows(slow_start))
-        if not stages:
-            stages = ((self._segments - sum(windows), self._largest / self._round_s),)
+        if self._largest < math.inf or not stages:
+            stages = ((slow_start - sum(windows), self._largest / self._round_s), *stages)
         size = self._segment_bytes
         return Course(
             self._wire_bytes,
@@ -198,11 +198,13 @@ class _Transfer:
         # One more window is sent before the loss is noticed.
         slow_start = min(first_loss + window, self._segments)
         rest = self._segments - slow_start
-        if rest <= 0:
-            *_, last = (window, *self._windows(slow_start))
-            late_s = self._late_s(last, 1 / self._link, self._segments - first_loss)
-            return self.course(slow_start, ((0.0, self._link),), round(late_s * NS_PER_S))
         least_s = max(1 / self._link, round_s / self._largest)
+        if rest <= 0:
+            windows = list(self._windows(slow_start))
+            limited = self._largest < math.inf and sum(windows) < slow_start
+            last = (self._largest, least_s) if limited else (windows[-1], 1 / self._link)
+            late_s = self._late_s(*last, self._segments - first_loss)
+            return self.course(slow_start, (), round(late_s * NS_PER_S))
         segment_s = 1 / self._link
         stages: list[tuple[float, float]] = []
         epochs = self._epochs(window, min(pipe * (1 + buffer), self._largest))
