@@ -70,7 +70,7 @@ class _Stream:
 
 
 class RunWriter:
-    """Collects rows, writes them to Arrow streams, and at the end to Parquet files.
+    """Collects rows, writes them to Arrow streams as they come, and to Parquet files at the end, from memory.
 
     Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
     dispatch after two seconds of wall time; :meth:`flush` forces it. Existing tables are replaced.
