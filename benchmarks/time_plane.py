@@ -5,7 +5,8 @@
 Bundles of synthetic phones are made once in FOLDER, and the time for that is printed. Each case is a run in a separate
 process, from the import of fedsim to the report, with jitter of step times as real devices have it. Processor time is
 split into start-up, simulation, and close (tables, checks, report). The limits are the project's own goals.
-``ten_million`` clients replay the weeks of a million phones, shifted by random times; it runs only if it is named.
+The buffered cases, with 50 clients at work in populations of different sizes, end as a table: idle clients should be
+free. ``ten_million`` clients replay the weeks of a million phones, shifted by random times; it runs only if named.
 """
 
 from __future__ import annotations
@@ -158,6 +159,20 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     }
 
 
+def print_flatness(results: dict[str, dict[str, float]]) -> None:
+    """Print what a dispatch costs beside more and more idle clients, and how much more than beside the fewest."""
+    few = {name: result for name, result in results.items() if name.startswith("buffered_")}
+    if not few:
+        return
+    least = next(iter(few.values()))["us_per_dispatch"]
+    print("50 clients at work, simulation alone (at most 1.5 times the smallest population)")
+    for name, result in few.items():
+        us = result["us_per_dispatch"]
+        print(
+            f"  {cases()[name][0]:>10,} devices {us:8.1f} us per dispatch {us / least:6.2f} times"
+        )
+
+
 def main() -> None:
     """Measure all cases but the largest, or those named."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -173,6 +188,7 @@ def main() -> None:
         print(json.dumps(measure(options.measure, options.folder)))
         return
     options.folder.mkdir(parents=True, exist_ok=True)
+    results: dict[str, dict[str, float]] = {}
     for name in options.only or [name for name in cases() if name != "ten_million"]:
         devices = min(cases()[name][0], MOST_DEVICES)
         bundle = options.folder / f"phones_{devices}"
@@ -192,7 +208,7 @@ def main() -> None:
             peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
             print(f"{bundle}: {time.perf_counter() - began:.1f} s, at most {peak_mb:,.0f} MB")
         command = [sys.executable, __file__, "--folder", str(options.folder), "--measure", name]
-        result = json.loads(
+        result = results[name] = json.loads(
             subprocess.run(command, check=True, capture_output=True, text=True).stdout
         )
         print(
@@ -200,6 +216,7 @@ def main() -> None:
         )
         for key, value in result.items():
             print(f"  {key:38s} {value:14,.2f}")
+    print_flatness(results)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from fedsim.runs.phases import (
     aggregated_versions,
     aggregation_times,
     outcome_codes,
-    phases,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -27,20 +26,18 @@ def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
     return dict(zip(OUTCOME_LABELS, counts.tolist(), strict=True))
 
 
-def where_time_went(
-    dispatches: pd.DataFrame,
-    aggregations: pd.DataFrame,
-    duration_s: float,
-    clients: pd.DataFrame | None = None,
-) -> dict[str, float]:
+def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) -> dict[str, float]:
     """Client-seconds of the run by activity.
 
     ``download``, ``compute`` and ``upload`` count all work, useful or not; ``waiting`` is from the
     arrival of an update to its aggregation (or the client's next dispatch, or the end of the run). With the
     table of clients come ``idle`` (online with nothing to do) and ``offline``, and the six add up to clients
-    times ``duration_s``.
+    times the duration of the run.
+
+    Args:
+        spent: as :attr:`Run.phases`.
+        clients: as :attr:`Run.clients`.
     """
-    spent = phases(dispatches, aggregations, duration_s)
     seconds = {name: float(spent[f"{name}_s"].sum()) for name in WORK_PHASES}
     if clients is not None:
         seconds |= {name: float(clients[f"{name}_s"].sum()) for name in ("idle", "offline")}
@@ -118,11 +115,13 @@ class Delays:
             equations 2 to 4.
         tau_max: the largest tau_t (0 if there are no updates).
         tau_avg: the mean of tau_t (0 if there are no updates).
+        tau_seen: tau_t among the clients that participate at all, shape (T,).
     """
 
     tau: Integers
     tau_max: int
     tau_avg: float
+    tau_seen: Integers
 
 
 def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
@@ -154,11 +153,16 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     first = np.ones(len(client_ids), np.bool_)
     first[1:] = client_ids[1:] != client_ids[:-1]
     seen = int(first.sum())
-    reach[0] = updates if seen < clients else when[first].max(initial=0)
     rounds = np.arange(updates)
-    oldest = np.searchsorted(np.maximum.accumulate(reach), rounds, side="right") - 1
-    tau = rounds - oldest
-    return Delays(tau, int(tau.max(initial=0)), float(tau.mean()) if updates else 0.0)
+
+    def absence(all_seen_by: int) -> Integers:
+        reach[0] = all_seen_by
+        return rounds - np.searchsorted(np.maximum.accumulate(reach), rounds, side="right") + 1
+
+    tau_seen = absence(when[first].max(initial=0))
+    tau = tau_seen if seen >= clients else absence(updates)
+    tau_avg = float(tau.mean()) if updates else 0.0
+    return Delays(tau, int(tau.max(initial=0)), tau_avg, tau_seen)
 
 
 @dataclass(frozen=True)
@@ -187,8 +191,7 @@ def participation_weights(dispatches: pd.DataFrame, clients: int, updates: int) 
     t = aggregated_versions(dispatches) - 1
     rows = t >= 0
     t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
-    order = np.argsort(client_ids * max(updates, 1) + t, kind="stable")
-    t, client_ids = t[order], client_ids[order]
+    client_ids, t = np.divmod(np.sort(client_ids * max(updates, 1) + t), max(updates, 1))
     return Weights((updates, clients), client_ids, t, 1.0 / np.bincount(t, minlength=updates)[t])
 
 
@@ -208,45 +211,41 @@ def participation_term(weights: Weights, window: int) -> Floats:
     """
     updates, clients = weights.shape
     count = updates // window
-    whole = weights.update < count * window
-    client, number = weights.client[whole], weights.update[whole] // window
-    first = np.flatnonzero((np.diff(client, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0))
-    mean = np.add.reduceat(weights.weight[whole], first) / window if len(first) else np.zeros(0)
+    number = weights.update // window
+    differs = (weights.client[1:] != weights.client[:-1]) | (number[1:] != number[:-1])
+    first = np.flatnonzero(np.append(True, differs)) if len(number) else np.zeros(0, np.int64)
+    mean = np.add.reduceat(weights.weight, first) / window if len(first) else np.zeros(0)
+    # Updates after the last full window are left out.
     squares, sums = (
-        np.bincount(number[first], values, minlength=count) for values in (mean * mean, mean)
+        np.bincount(number[first], values, minlength=count)[:count]
+        for values in (mean * mean, mean)
     )
     return np.asarray(clients * squares - 2.0 * sums + 1.0, dtype=np.float64)
 
 
-def peak_at_work(dispatches: pd.DataFrame) -> int:
-    """The largest number of dispatches in progress at once (begun at or before an instant, ended after it)."""
-    begun = np.sort(dispatches["dispatched_s"].to_numpy())
-    ended = np.searchsorted(np.sort(dispatches["ended_s"].to_numpy()), begun, side="right")
-    return int((np.searchsorted(begun, begun, side="right") - ended).max(initial=0))
-
-
-def mean_at_work(dispatches: pd.DataFrame, edges_s: Floats) -> Floats:
-    """Mean number of dispatches in progress between neighboring instants.
+def at_work(dispatches: pd.DataFrame, edges_s: Floats) -> tuple[int, Floats]:
+    """How many dispatches were in progress at once (begun at or before an instant, ended after it).
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
         edges_s: M + 1 increasing instants.
 
     Returns:
-        M means.
+        The largest number, and the mean number between neighboring instants, shape (M,).
     """
+    begun, ended = (np.sort(dispatches[name].to_numpy()) for name in ("dispatched_s", "ended_s"))
+    past_begun, past_ended = (np.searchsorted(s, begun, side="right") for s in (begun, ended))
 
-    def since(starts: Floats) -> Floats:
+    def since(ordered: Floats) -> Floats:
         # Sum over all starts before an edge of the time from the start to the edge: edge * count - sum of starts.
-        ordered = np.sort(starts)
         count = np.searchsorted(ordered, edges_s, side="right")
         past: Floats = edges_s * count - np.concatenate([[0.0], np.cumsum(ordered)])[count]
         return past
 
-    worked = since(dispatches["dispatched_s"].to_numpy()) - since(dispatches["ended_s"].to_numpy())
+    worked = since(begun) - since(ended)
     # Differences of large sums can leave a rounding error in intervals without work.
     means: Floats = np.maximum(np.diff(worked) / np.diff(edges_s), 0.0)
-    return means
+    return int((past_begun - past_ended).max(initial=0)), means
 
 
 def spent_by(dispatches: pd.DataFrame, values: Floats | Integers, times_s: Floats) -> Floats:

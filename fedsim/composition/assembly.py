@@ -112,7 +112,8 @@ def assemble(
     population = world.population(rules.method)
     trace_doubts = world.trace_doubts()
     if shared is None:
-        # The population holds what the run needs of the traces.
+        # Population and names hold what the run needs of the traces.
+        _ = world.device_names
         world.shared.bundles.forget()
     return Assembly(loaded, world, rules, population, trace_doubts)
 

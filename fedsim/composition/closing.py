@@ -31,7 +31,7 @@ def write_population(
     """Write ``clients``, ``online`` and ``presence`` of a run whose other tables are finished.
 
     Args:
-        run: the run.
+        run: the run, which knows its ``simulated_s``.
         population: the clients' devices.
         samples: training samples of each client, (N,).
         end_ns: simulated nanoseconds that the run lasted.
@@ -39,12 +39,14 @@ def write_population(
         names: of the clients and their devices, as for :func:`~fedsim.runs.clients.clients_table`.
     """
     folder = run.folder
-    online_ns = population.availability.online_between_ns(0, end_ns)
+    step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
+    times_ns = np.arange(0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64)
+    counts, online_ns = population.availability.online_summary(times_ns, 0, end_ns)
     network = population.network
     table = clients_table(
         run.dispatches,
-        run.aggregations,
-        duration_s=end_ns / NS_PER_S,
+        run.phases,
+        duration_s=run.simulated_s,
         samples=samples,
         step_s=population.compute.step_s,
         down_bps=network.rates_bps(Direction.DOWN),
@@ -53,10 +55,8 @@ def write_population(
         last_accuracy=last_accuracy,
         names=names,
     )
-    write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)
-    step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
-    times_ns = np.arange(0, end_ns + 1, max(1, min(step_ns, max(1, end_ns // 50))), dtype=np.int64)
-    counts = population.availability.online_counts(times_ns)
+    run.written({CLIENTS.name: write_parquet(folder.parquet(CLIENTS.name), CLIENTS, table)})
+    del table
     columns = {"time_s": times_ns / NS_PER_S, "online": counts}
     write_parquet(folder.parquet(ONLINE.name), ONLINE, from_columns(ONLINE, columns))
     clients = sampled_clients(run.dispatches["client_id"].to_numpy())

@@ -497,13 +497,14 @@ class _Execution:
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
         assembly, folder = self._assembly, self._folder
-        self._writer.finish()
+        run = Run(folder, assembly.loaded.resolved())
+        run.written(self._writer.finish())
         population = assembly.population
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
-        scenario = assembly.loaded.resolved()
         own = self._learner.client_metrics() if self._learner is not None else None
-        run = Run(folder, scenario)
+        # A run may go on after its last event, so its end is not in the tables.
+        run.info = folder.update_info(simulated_s=simulated_s)
         write_population(
             run,
             population,
@@ -518,8 +519,6 @@ class _Execution:
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
         if self._learner is not None:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
-        # A run may go on after its last event, so its end is not in the tables.
-        run.info = folder.update_info(simulated_s=simulated_s)
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.rules.traffic_bytes

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from fedsim import bundled
 from fedsim.composition.requirements import missing_tables
@@ -30,6 +31,7 @@ from fedsim.tasks.base import Task, TaskContext
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
+from fedsim.traces.tables import single_chunk
 from fedsim.traces.validation import implausible_times
 from fedsim.units import to_ns
 
@@ -80,14 +82,20 @@ class World:
 
     def names(self) -> dict[str, Any]:
         """What the data set and the main trace call the clients: the columns name, device and kind, as far as known."""
-        names: dict[str, Any] = {}
-        if self.task.client_names:
-            names["name"] = self.task.client_names
+        own = {"name": self.task.client_names} if self.task.client_names else {}
+        return {**own, **self.device_names}
+
+    @cached_property
+    def device_names(self) -> dict[str, Any]:
+        """The columns device and kind, as Arrow arrays; outlive the tables of the trace once they have been read."""
         bundle = self._main_bundle()
-        if bundle is not None:
-            rows = self._device_rows(bundle)
-            names["device"] = bundle.device_ids.take(rows)
-            names["kind"] = bundle.texts("devices", "kind")[rows]
+        if bundle is None:
+            return {}
+        rows = self._device_rows(bundle)
+        names = {"device": bundle.device_ids.take(rows)}
+        if bundle.has("devices", "kind"):
+            kinds = single_chunk(bundle.table("devices").column("kind"))
+            names["kind"] = kinds.take(rows).cast(pa.string())
         return names
 
     def trace_doubts(self) -> list[UserError]:

@@ -225,16 +225,16 @@ def execute(
                 raise
             recording.flush()
             exchange.finish(grid.unused.values())
-            writer.finish()
+            finished = Run(folder)
+            finished.written(writer.finish())
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
-            write_population(Run(folder), population, samples, exchange.now_ns, names=names)
+            simulated_s = exchange.now_ns / NS_PER_S
+            finished.info = folder.update_info(simulated_s=simulated_s)
+            write_population(finished, population, samples, exchange.now_ns, names=names)
         model = recording.model()
         if model:
             save_model(folder.model, model, {})
-        simulated_s = exchange.now_ns / NS_PER_S
-        folder.update_info(simulated_s=simulated_s)
-        finished = Run(folder)
         verify_run(finished)
         finished.info = folder.close(
             Status.COMPLETE,

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.outcomes import Outcome
-from fedsim.runs.phases import Floats, outcome_codes, phases
+from fedsim.runs.phases import Floats, outcome_codes
 from fedsim.runs.schema import ADDED, CLIENTS
 from fedsim.runs.tables import from_columns
 
@@ -20,7 +20,7 @@ _MOST_CLIENTS, _MOST_DISPATCHES, _LEAST_CLIENTS = 300, 5000, 40
 
 def clients_table(
     dispatches: pd.DataFrame,
-    aggregations: pd.DataFrame,
+    spent: pd.DataFrame,
     *,
     duration_s: float,
     samples: npt.NDArray[np.int64],
@@ -39,7 +39,7 @@ def clients_table(
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
-        aggregations: as :attr:`Run.aggregations`.
+        spent: as :attr:`Run.phases`.
         duration_s: simulated seconds of the run.
         samples: training samples of each client, shape (N,); its length is the number of clients.
         step_s: nominal seconds per local step, shape (N,).
@@ -50,7 +50,6 @@ def clients_table(
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
-    spent = phases(dispatches, aggregations, duration_s)
 
     def total(values: npt.NDArray[np.float64 | np.int64]) -> Floats:
         return np.bincount(clients, values, minlength=count).astype(np.float64, copy=False)
@@ -97,9 +96,11 @@ def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     Args:
         client_ids: the client of each dispatch.
     """
-    clients, counts = np.unique(client_ids, return_counts=True)
+    counts = np.bincount(client_ids)
+    clients = np.flatnonzero(counts)
     if not len(clients):
         return clients
+    counts = counts[clients]
     ranked = clients[np.argsort(-counts, kind="stable")]
     affordable = max(int(_MOST_DISPATCHES / counts.mean()), _LEAST_CLIENTS)
     number = min(len(ranked), _MOST_CLIENTS, affordable)

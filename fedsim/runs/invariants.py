@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from fedsim.errors import InvariantViolation
 from fedsim.outcomes import Outcome
@@ -15,7 +14,7 @@ from fedsim.runs.phases import (
     aggregated_versions,
     aggregation_times,
     outcome_codes,
-    phases,
+    rows_by_client,
 )
 from fedsim.runs.run import Run
 
@@ -89,13 +88,19 @@ def _dispatches(run: Run, messages: list[str]) -> None:
     staleness = table["staleness"].to_numpy(dtype=np.int64, na_value=0)
     forbid(staleness < 0, "staleness is negative")
 
-    by_client = table.sort_values("dispatch_id").groupby("client_id")
+    order, is_followed = rows_by_client(table)
+    heads = np.flatnonzero(~np.append(False, is_followed[:-1]))
+    position = np.arange(len(order))
+    sequence = np.empty_like(position)
+    sequence[order] = position - np.repeat(heads, np.diff(heads, append=len(order)))
     forbid(
-        table["sequence"].to_numpy() != by_client.cumcount().reindex(table.index).to_numpy(),
+        table["sequence"].to_numpy() != sequence,
         "sequence is not the number of the client's earlier dispatches",
     )
-    before = by_client["ended_s"].shift().reindex(table.index).to_numpy()
-    forbid(dispatched < before, "its client was still working on its previous dispatch")
+    earlier, later = order[:-1][is_followed[:-1]], order[1:][is_followed[:-1]]
+    overlaps = np.zeros(len(order), np.bool_)
+    overlaps[later] = dispatched[later] < ended[earlier]
+    forbid(overlaps, "its client was still working on its previous dispatch")
 
 
 def _aggregations(run: Run, messages: list[str]) -> None:
@@ -112,20 +117,17 @@ def _aggregations(run: Run, messages: list[str]) -> None:
     listed_versions = np.repeat(versions, sizes)
     ids = dispatches["dispatch_id"].to_numpy()
     forbid = _rules("dispatch", listed, messages)
-    position = np.searchsorted(ids, listed)
-    position[position == len(ids)] = 0
-    known = ids[position] == listed if len(ids) else np.zeros(len(listed), np.bool_)
+    # Rows are numbered as dispatches are, which _dispatches checks.
+    known = (listed >= 0) & (listed < len(ids))
     forbid(~known, "contributed, but is not among the dispatches")
-    unique, counts = np.unique(listed, return_counts=True)
-    _rules("dispatch", unique, messages)(counts > 1, "contributed more than once")
+    times_listed = np.bincount(listed[known], minlength=len(ids))
     entered = aggregated_versions(dispatches)
-    if known.all() and len(ids):
-        forbid(
-            entered[position] != listed_versions,
-            "contributed to a different version from the one in its row",
-        )
+    differs = np.zeros(len(listed), np.bool_)
+    differs[known] = entered[listed[known]] != listed_versions[known]
+    forbid(differs, "contributed to a different version from the one in its row")
     forbid = _rules("dispatch", ids, messages)
-    forbid((entered > 0) & ~np.isin(ids, listed), "is aggregated, but contributed to no version")
+    forbid(times_listed > 1, "contributed more than once")
+    forbid((entered > 0) & (times_listed == 0), "is aggregated, but contributed to no version")
 
     forbid(
         aggregation_times(dispatches, table) < dispatches["arrived_s"].to_numpy(),
@@ -162,35 +164,34 @@ def _clients(run: Run, messages: list[str]) -> None:
     if not run.has_clients:
         return
     table, dispatches = run.clients, run.dispatches
-    forbid = _rules("client", table["client_id"].to_numpy(), messages)
-    spent = phases(dispatches, run.aggregations, run.simulated_s)
-    rows = pd.DataFrame(
-        {
-            "dispatches": 1,
-            "aggregated": outcome_codes(dispatches) == Outcome.AGGREGATED,
-            "steps": dispatches["steps_done"],
-            **dispatches[["bytes_down", "bytes_up", "energy_j"]],
-            **spent,
-        }
-    )
-    sums = rows.groupby(dispatches["client_id"]).sum().reindex(table["client_id"], fill_value=0)
-    for column in sums:
-        expected, recorded = (frame[column].to_numpy(np.float64) for frame in (sums, table))
-        forbid(
-            ~np.isclose(recorded, expected, rtol=1e-9, atol=1e-6),
-            f"{column} is not the sum over its dispatches",
-        )
+    ids, clients = table["client_id"].to_numpy(), dispatches["client_id"].to_numpy()
+    forbid = _rules("client", ids, messages)
+    forbid(ids != np.arange(len(ids)), "ids are not consecutive from 0")
+    known = (clients >= 0) & (clients < len(ids))
+    known_clients = clients[known]
+    values = {
+        "dispatches": np.ones(len(clients)),
+        "aggregated": outcome_codes(dispatches) == Outcome.AGGREGATED,
+        "steps": dispatches["steps_done"].to_numpy(),
+        **{name: dispatches[name].to_numpy() for name in ("bytes_down", "bytes_up", "energy_j")},
+        **{str(name): column.to_numpy() for name, column in run.phases.items()},
+    }
+    for name, column in values.items():
+        sums = np.bincount(known_clients, column[known], minlength=len(ids)).astype(np.float64)
+        forbid(_differ(table[name], sums), f"{name} is not the sum over its dispatches")
     parts = ["download_s", "compute_s", "upload_s", "waiting_s", "idle_s", "offline_s"]
     whole = table[parts].sum(axis=1).to_numpy()
-    forbid(
-        ~np.isclose(whole, run.simulated_s, rtol=1e-9, atol=1e-6),
-        "its seconds do not add up to the run's",
+    forbid(_differ(whole, run.simulated_s), "its seconds do not add up to the run's")
+    _rules("dispatch", dispatches["dispatch_id"].to_numpy(), messages)(
+        ~known, "its client is not in the table of clients"
     )
-    if len(sums):
-        unknown = ~dispatches["client_id"].isin(table["client_id"]).to_numpy()
-        _rules("dispatch", dispatches["dispatch_id"].to_numpy(), messages)(
-            unknown, "its client is not in the table of clients"
-        )
+
+
+def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) -> Mask:
+    """Where two columns differ by more than rounding."""
+    difference = np.abs(np.asarray(recorded, np.float64) - expected)
+    differ: Mask = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
+    return differ
 
 
 def _batteries(run: Run, messages: list[str]) -> None:

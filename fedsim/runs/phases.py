@@ -18,8 +18,10 @@ INSTANTS = ("dispatched", "downloaded", "computed", "arrived")
 
 def outcome_codes(dispatches: pd.DataFrame) -> npt.NDArray[np.int8]:
     """The outcomes as values of :class:`~fedsim.outcomes.Outcome`."""
-    categories = dispatches["outcome"].cat.set_categories(list(OUTCOME_LABELS))
-    return categories.cat.codes.to_numpy().astype(np.int8)
+    outcomes = dispatches["outcome"].cat
+    if list(outcomes.categories) != list(OUTCOME_LABELS):
+        outcomes = outcomes.set_categories(list(OUTCOME_LABELS)).cat
+    return outcomes.codes.to_numpy().astype(np.int8, copy=False)
 
 
 def aggregated_versions(dispatches: pd.DataFrame) -> npt.NDArray[np.int64]:
@@ -29,15 +31,32 @@ def aggregated_versions(dispatches: pd.DataFrame) -> npt.NDArray[np.int64]:
 
 def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> Floats:
     """Simulated seconds at which each update was aggregated; NaN if it was not (or is not recorded yet)."""
-    by_version = pd.Series(aggregations["time_s"].to_numpy(), aggregations["version"])
-    by_version = by_version[~by_version.index.duplicated()]
-    return by_version.reindex(aggregated_versions(dispatches)).to_numpy()
+    entered = aggregated_versions(dispatches)
+    versions, times = aggregations["version"].to_numpy(), aggregations["time_s"].to_numpy()
+    latest = min(versions.max(initial=0), entered.max(initial=0))
+    known = np.flatnonzero((versions > 0) & (versions <= latest))[::-1]
+    by_version: Floats = np.full(latest + 2, np.nan)
+    # In reverse, so that the first row counts if a damaged table repeats a version.
+    by_version[versions[known]] = times[known]
+    made: Floats = by_version[np.minimum(entered, latest + 1)]
+    return made
+
+
+def rows_by_client(dispatches: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Row numbers by client and ``dispatch_id``, and whether each of these rows is followed by one of its client."""
+    clients = dispatches["client_id"].to_numpy()
+    order = np.lexsort((dispatches["dispatch_id"].to_numpy(), clients))
+    ordered = clients[order]
+    return order, np.append(ordered[1:] == ordered[:-1], np.zeros(len(order[:1]), np.bool_))
 
 
 def next_dispatch_times(dispatches: pd.DataFrame) -> Floats:
     """When the client of each dispatch was dispatched next; infinity if it was not."""
-    starts = dispatches.sort_values("dispatch_id").groupby("client_id")["dispatched_s"]
-    return starts.shift(-1, fill_value=np.inf).reindex(dispatches.index).to_numpy()
+    order, is_followed = rows_by_client(dispatches)
+    starts = dispatches["dispatched_s"].to_numpy()
+    following = np.full(len(order), np.inf)
+    following[order[is_followed]] = starts[order[np.flatnonzero(is_followed) + 1]]
+    return following
 
 
 def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: float) -> pd.DataFrame:

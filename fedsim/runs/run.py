@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from fedsim.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_d
 from fedsim.outcomes import OUTCOME_LABELS
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.phases import phases
 from fedsim.runs.schema import (
     ADDED,
     AGGREGATIONS,
@@ -47,10 +49,15 @@ class Run:
 
     def __init__(self, folder: RunFolder, scenario: dict[str, Any] | None = None) -> None:
         self.folder = folder
+        self._written: dict[str, pa.Table] = {}
         if scenario is not None:
             self.scenario = scenario
         self.info: dict[str, Any] = folder.read_info()
         """``run.json``: status, versions, hardware, seed, wall seconds, summary."""
+
+    def written(self, tables: Mapping[str, pa.Table]) -> None:
+        """Note tables that have just been written, by name, so that their first use need not read the files."""
+        self._written |= tables
 
     @property
     def path(self) -> Path:
@@ -116,6 +123,14 @@ class Run:
         return frame.sort_values("dispatch_id", ignore_index=True)
 
     @functools.cached_property
+    def phases(self) -> pd.DataFrame:
+        """Seconds that each dispatch spent downloading, computing, uploading and waiting.
+
+        See :func:`fedsim.runs.phases.phases`.
+        """
+        return phases(self.dispatches, self.aggregations, self.simulated_s)
+
+    @functools.cached_property
     def aggregations(self) -> pd.DataFrame:
         """One row per server update; columns: :data:`fedsim.runs.schema.AGGREGATIONS`."""
         frame = self._read(AGGREGATIONS)
@@ -173,7 +188,9 @@ class Run:
     def _read(self, table: Table) -> pd.DataFrame:
         """A table from its finished file, or from its stream if the run has not ended."""
         parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
-        if parquet.exists():
+        if table.name in self._written:
+            data = self._written.pop(table.name)
+        elif parquet.exists():
             self.folder.require_unchanged(self.info, parquet)
             data = read_parquet(parquet)
         elif stream.exists():
@@ -195,6 +212,8 @@ class Run:
         for name in _NULLABLE.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.
             frame[name] = data.column(name).to_pandas(types_mapper=_NULLABLE_INTEGERS.get)
+        del data
+        pa.default_memory_pool().release_unused()
         return frame
 
     @functools.cached_property

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,13 +56,18 @@ def read_parquet(path: Path) -> pa.Table:
         ) from error
 
 
-def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
-    """Write a finished table, sorted, such that the file appears whole or not at all.
+def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:
+    """Write a finished table, sorted, such that the file appears whole or not at all; returns the sorted rows.
 
     The same rows give the same bytes, so that files of two runs can be compared by hash.
     """
     if table.sort_by:
-        data = data.sort_by([(name, "ascending") for name in table.sort_by])
+        if (np.diff(data.column(table.sort_by[0]).to_numpy()) > 0).all():
+            data = (
+                data.combine_chunks()
+            )  # As sorting would, but without a copy if there is one chunk.
+        else:
+            data = data.sort_by([(name, "ascending") for name in table.sort_by])
     dictionaries = [f.name for f in data.schema if pa.types.is_dictionary(f.type)]
     encodings = {f.name: "DELTA_BINARY_PACKED" for f in data.schema if pa.types.is_integer(f.type)}
     for name in ("contributor_ids", "multiplicities"):
@@ -76,6 +82,7 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> None:
             use_dictionary=dictionaries,
             column_encoding=encodings,
         )
+    return data
 
 
 def from_columns(table: Table, columns: Mapping[str, Any]) -> pa.Table:

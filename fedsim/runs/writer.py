@@ -25,7 +25,7 @@ from fedsim.runs.schema import (
     TABLES,
     Table,
 )
-from fedsim.runs.tables import null_if_negative, read_stream, spread_metrics, write_parquet
+from fedsim.runs.tables import null_if_negative, spread_metrics, write_parquet
 from fedsim.timeline import Aggregate
 
 BUFFER_ROWS = 65_536
@@ -44,7 +44,8 @@ class _Stream:
     """One table on its way to disk."""
 
     def __init__(self, path: Path, table: Table) -> None:
-        self.schema = table.schema
+        self.table = table
+        self._batches: list[pa.RecordBatch] = []
         # Exclusive, so that a link that appears under this name is not followed.
         self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -52,8 +53,16 @@ class _Stream:
         self._file.flush()
 
     def write(self, columns: list[Any]) -> None:
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.table.schema)
+        self._batches.append(batch)
+        self._writer.write_batch(batch)
         self._file.flush()
+
+    def take_rows(self) -> pa.Table:
+        """All rows written, which are then forgotten."""
+        batches, self._batches = self._batches, []
+        rows = pa.Table.from_batches(batches, schema=self.table.schema)
+        return spread_metrics(rows) if self.table is METRICS else rows
 
     def close(self) -> None:
         self._writer.close()
@@ -61,7 +70,7 @@ class _Stream:
 
 
 class RunWriter:
-    """Collects rows and writes them to Arrow streams; :meth:`finish` turns these into Parquet files.
+    """Collects rows, writes them to Arrow streams as they come, and to Parquet files at the end, from memory.
 
     Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
     dispatch after two seconds of wall time; :meth:`flush` forces it. Existing tables are replaced.
@@ -117,26 +126,24 @@ class RunWriter:
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Add one server update; staleness and delay follow from its contributions."""
         version = aggregate.version
-        contributions = aggregate.contributions
-        ids = [item.dispatch_id for item in contributions]
-        staleness = [item.staleness for item in contributions]
-        multiplicities = [item.multiplicity for item in contributions]
+        columns = (
+            zip(*aggregate.contributions, strict=True) if aggregate.contributions else [()] * 5
+        )
+        ids, clients, staleness, _, multiplicities = columns
         last, order = self._last_version, self._order
         if order is None:
-            for item in contributions:
-                client = item.client
+            for client in clients:
                 self._unseen -= not last[client]
                 last[client] = version
         else:
-            for item in contributions:
-                client = item.client
+            for client in clients:
                 order[client] = version
                 order.move_to_end(client)
         if order is None and not self._unseen:
             # From here on the first client in the order of last contributions is the longest-absent one.
             versions = last.tolist()
-            clients = sorted(range(len(versions)), key=versions.__getitem__)
-            self._order = order = OrderedDict((client, versions[client]) for client in clients)
+            ordered = sorted(range(len(versions)), key=versions.__getitem__)
+            self._order = order = OrderedDict((client, versions[client]) for client in ordered)
         oldest = order[next(iter(order))] if order else 0
         self._aggregations.append(
             (
@@ -202,10 +209,17 @@ class RunWriter:
             self._streams[table.name].write(columns)
             rows.clear()
 
-    def finish(self) -> None:
-        """Write the Parquet files in place of the streams."""
+    def finish(self) -> dict[str, pa.Table]:
+        """Write the Parquet files in place of the streams; returns these tables by name."""
         self.close()
-        finish_tables(self.folder)
+        tables = {}
+        for name, stream in self._streams.items():
+            path = self.folder.parquet(name)
+            tables[name] = write_parquet(path, stream.table, stream.take_rows())
+            self.folder.stream(name).unlink()
+        # Sorting leaves the pool with twice the memory of the largest table.
+        pa.default_memory_pool().release_unused()
+        return tables
 
     def close(self) -> None:
         """Flush and close the streams, which stay readable; nothing can be appended after that."""
@@ -228,17 +242,3 @@ class RunWriter:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def finish_tables(folder: RunFolder) -> None:
-    """Rewrite the streams of a run as Parquet files; each stream is removed once its file exists."""
-    for table in STREAMED:
-        stream = folder.stream(table.name)
-        data = read_stream(stream, table)
-        if table is METRICS:
-            data = spread_metrics(data)
-        write_parquet(folder.parquet(table.name), table, data)
-        stream.unlink()
-    del data
-    # Sorting leaves the pool with twice the memory of the largest table.
-    pa.default_memory_pool().release_unused()

@@ -117,6 +117,8 @@ class Concurrent(Continuous):
     ) -> None:
         super().__init__(params, server, selection)
         self._updates = updates
+        self._keeps_clients = params.next_client == "same"
+        self._max_staleness = params.max_staleness
         self._buffer: list[Dispatch] = []
         self._slots = params.concurrency or selection.cohort_size()
         self._filled = 0
@@ -126,7 +128,7 @@ class Concurrent(Continuous):
 
     def start(self) -> None:
         """Fill all slots."""
-        if self.params.next_client == "same" and self._slots >= self.server.clients:
+        if self._keeps_clients and self._slots >= self.server.clients:
             self._filled = self._slots = self.server.clients
             for client in range(self.server.clients):
                 self.hand_out(client)
@@ -135,7 +137,7 @@ class Concurrent(Continuous):
 
     def received(self, dispatch: Dispatch) -> None:
         """Buffer an update; create a version when there are enough."""
-        limit = self.params.max_staleness
+        limit = self._max_staleness
         if limit is not None and dispatch.staleness > limit:
             self.server.discard(dispatch)
         else:
@@ -150,7 +152,7 @@ class Concurrent(Continuous):
         self._replace(dispatch.client)
 
     def _replace(self, client: int) -> None:
-        if self.params.next_client == "same":
+        if self._keeps_clients:
             self.hand_out(client)
         else:
             self._filled -= 1
@@ -167,7 +169,8 @@ class Concurrent(Continuous):
             return
         for client in self._draw(self._slots - self._filled):
             self._filled += 1
-            self._owners[client] = self.params.next_client == "same"
+            if self._keeps_clients:
+                self._owners[client] = True
             self.hand_out(client)
         if self._filled < self._slots:
             self._fill_is_due = True
@@ -176,7 +179,7 @@ class Concurrent(Continuous):
     def _draw(self, count: int) -> list[int]:
         """Clients for free slots; none that has one, even if the server does not know yet that its work was dropped."""
         # Only then is it worth looking at all clients.
-        if self.params.next_client == "same" and self._owners[self.server.online_clients()].any():
+        if self._keeps_clients and self._owners[self.server.online_clients()].any():
             return self.selection.draw_among(count, ~self._owners)
         return self.selection.draw(count)
 

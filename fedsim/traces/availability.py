@@ -352,23 +352,43 @@ class AvailabilityIndex:
         first, last, _, period = self._layout.T
         laps = np.where(period > 0, span_us // np.maximum(period, 1) + 2, 1)
         total = np.cumsum((last - first) // 2 * laps + 1)
-        cuts = np.searchsorted(total, np.arange(_CHUNK_ROWS, int(total[-1]), _CHUNK_ROWS))
+        cuts = np.searchsorted(
+            total, np.arange(_CHUNK_ROWS, int(total.max(initial=0)), _CHUNK_ROWS)
+        )
         edges = np.unique(np.concatenate([[0], cuts, [self.clients]]))
         for low, high in itertools.pairwise(edges):
             yield np.arange(low, high)
 
     def online_counts(self, times_ns: npt.ArrayLike) -> Ints:
-        """Number of clients online at each of some instants (ns, ascending), in one pass over the intervals."""
+        """Number of clients online at each of some instants (ns, ascending)."""
         times = np.asarray(times_ns, dtype=np.int64)
-        if not len(times) or not self.clients:
-            return np.zeros(len(times), np.int64)
-        start, end = int(times[0]), int(times[-1]) + 1
-        change = np.zeros(len(times) + 1, np.int64)
-        for clients in self._chunks(start, end):
-            _, begin, until = self.intervals_between(clients, start, end)
-            change += np.bincount(first_at_or_after(times, begin), minlength=len(change))
-            change -= np.bincount(first_at_or_after(times, until), minlength=len(change))
-        return np.cumsum(change[:-1])
+        if not len(times):
+            return np.zeros(0, np.int64)
+        return self.online_summary(times, int(times[0]), int(times[-1]) + 1)[0]
+
+    def online_summary(self, times_ns: Ints, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
+        """How many clients are online, and for how long each is, in one pass over the intervals.
+
+        Args:
+            times_ns: instants (ns, ascending) from ``start_ns`` to at most ``end_ns``, shape (n,).
+            start_ns, end_ns: the span in which time online is summed.
+
+        Returns:
+            Number of clients online at each instant, shape (n,), and the time online (ns) of each client, shape
+            (clients,).
+        """
+        change = np.zeros(len(times_ns) + 1, np.int64)
+        online_ns = np.zeros(self.clients, np.int64)
+        beyond_ns = max(end_ns, int(times_ns[-1]) + 1)
+        for clients in self._chunks(start_ns, beyond_ns):
+            client, begin, until = self.intervals_between(clients, start_ns, beyond_ns)
+            change += np.bincount(first_at_or_after(times_ns, begin), minlength=len(change))
+            change -= np.bincount(first_at_or_after(times_ns, until), minlength=len(change))
+            until = np.minimum(until, end_ns)
+            heads = np.flatnonzero(np.diff(client, prepend=-1))
+            if len(heads):
+                online_ns[clients[client[heads]]] = np.add.reduceat(until - begin, heads)
+        return np.cumsum(change[:-1]), online_ns
 
     def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
         """How long (ns) each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
@@ -405,7 +425,9 @@ class AvailabilityIndex:
             length = self._edges[1::2] - self._edges[::2]
             before = np.cumsum(length) - length
             first, last = self._layout[:, 0], self._layout[:, 1]
-            heads = np.unique(first[first < last]) >> 1
+            is_head = np.zeros(len(before), np.bool_)
+            is_head[first[first < last] >> 1] = True
+            heads = np.flatnonzero(is_head)
             if len(heads):
                 sizes = np.diff(np.append(heads, len(before)))
                 before[heads[0] :] -= np.repeat(before[heads], sizes)

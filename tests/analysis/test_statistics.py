@@ -15,15 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.analysis.statistics import (
+    at_work,
     delays,
     gini,
     lorenz_curve,
-    mean_at_work,
     outcome_counts,
     participation_counts,
     participation_term,
     participation_weights,
-    peak_at_work,
     spent_by,
     staleness,
     where_time_went,
@@ -165,7 +164,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_time_adds_up_and_equals_a_plain_loop(run: Run) -> None:
-    spent = where_time_went(run.dispatches, run.aggregations, run.simulated_s, run.clients)
+    spent = where_time_went(run.phases, run.clients)
     assert sum(spent.values()) == pytest.approx(25 * run.simulated_s)
     made = dict(zip(run.aggregations["version"], run.aggregations["time_s"], strict=True))
     expected = dict.fromkeys(("download", "compute", "upload", "waiting"), 0.0)
@@ -222,11 +221,12 @@ def test_at_work_and_running_sums(run: Run) -> None:
     frame = run.dispatches
     times = np.array([-1.0, 0.0, 1000.0, 20_000.0, frame["ended_s"].max(), 1e6])
     begun, ended = frame["dispatched_s"], frame["ended_s"]
-    assert peak_at_work(frame) == max(int(((begun <= t) & (ended > t)).sum()) for t in begun)
+    peak, means = at_work(frame, times)
+    assert peak == max(int(((begun <= t) & (ended > t)).sum()) for t in begun)
     expected = [
         (ended.clip(a, b) - begun.clip(a, b)).sum() / (b - a) for a, b in itertools.pairwise(times)
     ]
-    np.testing.assert_allclose(mean_at_work(frame, times), expected, atol=1e-9)
+    np.testing.assert_allclose(means, expected, atol=1e-9)
     sums = [float(frame["bytes_up"][frame["ended_s"] <= t].sum()) for t in times]
     assert spent_by(frame, frame["bytes_up"].to_numpy(), times).tolist() == sums
 

@@ -1,12 +1,15 @@
-"""The table of when clients were online: the intervals of a trace, cut to the run."""
+"""The tables that are written when a run ends."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pytest
 
 import fedsim
+from fedsim.analysis.run import load_run
 from fedsim.runs.clients import sampled_clients
 from tests.devices.worlds import LINKS, STEPS, timing
 from tests.traces.cases import HOUR, bundle_of
@@ -27,6 +30,8 @@ def test_the_intervals_of_the_dispatched_clients(tmp_path: Path) -> None:
     }
     world = timing(devices, clients=3, server=server, stop={"simulated_time": "6h"})
     run = fedsim.run(world, tmp_path / "run")
+    # The table in memory has the same columns and types as its file.
+    pd.testing.assert_frame_equal(run.clients, load_run(tmp_path / "run").clients)
     assert set(run.dispatches["client_id"]) == {0, 1}
     assert run.presence is not None
     assert run.presence.to_numpy().tolist() == [
@@ -34,6 +39,21 @@ def test_the_intervals_of_the_dispatched_clients(tmp_path: Path) -> None:
         [0, 10_800.0, 21_600.0],
         [1, 3600.0, 18_000.0],
     ]
+
+
+@pytest.mark.parametrize("schedule", [{"name": "sync"}, {"name": "buffered", "buffer_size": 2}])
+def test_tables_kept_in_memory_equal_those_of_the_files(
+    schedule: dict[str, object], tmp_path: Path
+) -> None:
+    server = {"selection": {"name": "uniform", "cohort": 3}, "schedule": schedule}
+    compute = {**STEPS, "jitter": {"cv": 0.5}}
+    devices = {"compute": compute, "network": LINKS, "failures": {"crash_rate": 60}}
+    world = timing(devices, clients=8, server=server, stop={"rounds": 20})
+    run = fedsim.run(world, tmp_path / "run")
+    files = load_run(tmp_path / "run")
+    assert set(run.dispatches["outcome"]) > {"aggregated"}
+    for name in ("dispatches", "aggregations", "metrics", "clients", "phases"):
+        pd.testing.assert_frame_equal(getattr(run, name), getattr(files, name))
 
 
 def test_the_sample_is_spread_from_the_busiest_to_the_least_busy() -> None:

@@ -13,6 +13,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
+from fedsim.runs.phases import phases
 from fedsim.runs.schema import CLIENTS, ONLINE, PARTITION, PRESENCE
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.timeline import Aggregate, Contribution
@@ -262,7 +263,7 @@ def build_run(
         CLIENTS,
         clients_table(
             run.dispatches,
-            run.aggregations,
+            phases(run.dispatches, run.aggregations, duration_s),
             duration_s=duration_s,
             samples=world.samples,
             step_s=world.step_s,

@@ -11,6 +11,7 @@ from fedsim.analysis.run import load_run
 from fedsim.outcomes import Outcome
 from fedsim.runs import RunFolder, RunWriter, Status
 from fedsim.runs.clients import clients_table
+from fedsim.runs.phases import phases
 from fedsim.timeline import Aggregate, Contribution
 
 NAN = float("nan")
@@ -58,7 +59,7 @@ def test_seconds_of_three_clients_by_hand(tmp_path: Path) -> None:
     run = load_run(folder.path)
     table = clients_table(
         run.dispatches,
-        run.aggregations,
+        phases(run.dispatches, run.aggregations, 100.0),
         duration_s=100.0,
         samples=np.array([7, 8, 9]),
         step_s=np.ones(3),
@@ -99,7 +100,7 @@ def test_waiting_ends_with_the_next_dispatch(tmp_path: Path) -> None:
     one = np.ones(1)
     table = clients_table(
         run.dispatches,
-        run.aggregations,
+        phases(run.dispatches, run.aggregations, 100.0),
         duration_s=100.0,
         samples=np.ones(1, np.int64),
         step_s=one,

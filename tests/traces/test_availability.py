@@ -185,6 +185,10 @@ def test_spans_agree_with_the_reference(case, start_ns, length_ns):
         assert table[client, a // US : -(-b // US)].all()
     grid = np.arange(start_ns, start_ns + 30 * US, 700)
     assert index.online_counts(grid).tolist() == table[:, grid // US].sum(axis=0).tolist()
+    within = np.arange(start_ns, end_ns + 1, 700)
+    counts, online_ns = index.online_summary(within, start_ns, end_ns)
+    assert counts.tolist() == table[:, within // US].sum(axis=0).tolist()
+    assert online_ns.tolist() == expected.tolist()
     uneven = np.unique(np.concatenate([grid[::3], grid[:5] + 1]))
     assert index.online_counts(uneven).tolist() == table[:, uneven // US].sum(axis=0).tolist()
 

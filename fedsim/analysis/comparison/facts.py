@@ -20,7 +20,6 @@ from fedsim.formatting import Kind
 from fedsim.metrics import MetricDefinition, definition
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
-from fedsim.runs.phases import phases
 from fedsim.runs.tables import read_parquet
 
 Floats = npt.NDArray[np.float64]
@@ -107,7 +106,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         run: the run.
         scenarios: cache of parsed scenarios by text, because parsing YAML takes longer than everything else.
     """
-    dispatches, aggregations = run.dispatches, run.aggregations
+    dispatches = run.dispatches
     info = run.info
     seed = run.entry("seed")
     timeline = info.get("timeline")
@@ -126,7 +125,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
         progress=_progress(run),
         metrics=_metric_names(run.metrics),
         figures=_figures(run, given),
-        spent_s=statistics.where_time_went(dispatches, aggregations, run.simulated_s, table),
+        spent_s=statistics.where_time_went(run.phases, table),
         client_accuracy=accuracy,
         lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
         digest=_digest(run),
@@ -150,7 +149,7 @@ def _progress(run: Run) -> pd.DataFrame:
     metrics, dispatches = run.metrics, run.dispatches
     times = metrics["time_s"].to_numpy()
     moved = dispatches["bytes_down"].to_numpy() + dispatches["bytes_up"].to_numpy()
-    computed = phases(dispatches, run.aggregations, run.simulated_s)["compute_s"].to_numpy()
+    computed = run.phases["compute_s"].to_numpy()
     frame = metrics.copy()
     frame.insert(3, "bytes", statistics.spent_by(dispatches, moved, times))
     frame.insert(4, "compute_s", statistics.spent_by(dispatches, computed, times))
@@ -173,7 +172,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "dispatches": len(dispatches),
         "bytes": float(whole["bytes"]),
         "energy_j": float(whole["energy_j"]),
-        "compute_s": float(phases(dispatches, aggregations, run.simulated_s)["compute_s"].sum()),
+        "compute_s": float(run.phases["compute_s"].sum()),
         **{
             f"lost_{name}": float(lost[name] / whole[name]) if whole[name] else np.nan
             for name in ("dispatches", "steps", "bytes", "seconds")

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.runs import Run
-from fedsim.runs.phases import INSTANTS, WORK_PHASES, phases
+from fedsim.runs.phases import INSTANTS, WORK_PHASES
 
 SERVER, CLIENTS = 1, 3
 """Process numbers of the tracks; viewers take 2 for the Linux kernel."""
@@ -86,7 +86,7 @@ def _names(run: Run) -> Iterator[Event]:
 def _dispatches(run: Run) -> Iterator[Event]:
     table = run.dispatches
     ended = table["ended_s"].to_numpy()
-    waited = phases(table, run.aggregations, run.simulated_s)["waiting_s"].to_numpy()
+    waited = run.phases["waiting_s"].to_numpy()
     marks = [table[f"{name}_s"].to_numpy() for name in INSTANTS]
     spans = [
         (name, begin, np.where(np.isnan(end), ended, end))

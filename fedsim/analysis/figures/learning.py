@@ -13,7 +13,6 @@ from fedsim.analysis.figures.base import Column, Figure, histogram, section, sen
 from fedsim.formatting import format_share
 from fedsim.metrics import MetricDefinition
 from fedsim.runs import Run
-from fedsim.runs.phases import phases
 
 
 def metric_names(run: Run) -> list[str]:
@@ -34,7 +33,7 @@ def _costs(run: Run, times_s: npt.NDArray[np.float64]) -> tuple[Column, Column]:
     """Bytes moved and client-seconds computed by each instant, over the dispatches that had ended."""
     table = run.dispatches
     moved = table["bytes_down"].to_numpy() + table["bytes_up"].to_numpy()
-    compute_s = phases(table, run.aggregations, run.simulated_s)["compute_s"].to_numpy()
+    compute_s = run.phases["compute_s"].to_numpy()
     spent = statistics.spent_by(table, compute_s, times_s)
     return (
         Column("bytes", "data moved", "bytes", statistics.spent_by(table, moved, times_s)),

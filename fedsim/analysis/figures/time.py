@@ -44,7 +44,7 @@ _WORK: Columns = (
 def time_spent(run: Run) -> Figure:
     """Client time by activity."""
     clients = run.clients if run.has_clients else None
-    spent = statistics.where_time_went(run.dispatches, run.aggregations, run.simulated_s, clients)
+    spent = statistics.where_time_went(run.phases, clients)
     work_s = {name: spent[name] for name in WORK_PHASES}
     whole, at_work = sum(spent.values()), sum(work_s.values())
     shares = [seconds / whole if whole else 0.0 for seconds in spent.values()]
@@ -171,8 +171,8 @@ def online(run: Run) -> Figure | None:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))
         finding = "The number of clients online was not recorded."
         columns = []
-    working = np.append(statistics.mean_at_work(run.dispatches, times), np.nan)
-    peak = statistics.peak_at_work(run.dispatches)
+    peak, means = statistics.at_work(run.dispatches, times)
+    working = np.append(means, np.nan)
     mean = float(np.nanmax(working, initial=0.0))
     if not peak and not columns:
         return None

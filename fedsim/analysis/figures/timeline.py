@@ -22,7 +22,7 @@ from fedsim.formatting import format_count, format_duration
 from fedsim.outcomes import Outcome
 from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
-from fedsim.runs.phases import outcome_codes, phases
+from fedsim.runs.phases import outcome_codes
 from fedsim.scenario.model import Energy
 from fedsim.units import to_ns
 
@@ -55,6 +55,7 @@ def timeline(run: Run) -> Figure:
     """The dispatches of a sample of clients, phase by phase, and when these clients were online."""
     table = run.dispatches
     chosen = sampled_clients(table["client_id"].to_numpy())
+    dispatched = int(np.count_nonzero(np.bincount(table["client_id"])))
     rows = table[table["client_id"].isin(chosen)]
     battery = _battery(run)
     if battery is not None:
@@ -62,15 +63,14 @@ def timeline(run: Run) -> Figure:
     cut = len(rows) > MAX_BARS_SHOWN
     if cut:
         rows = rows.iloc[:MAX_BARS_SHOWN]
-    waiting_s = phases(table, run.aggregations, run.simulated_s)["waiting_s"].to_numpy()[rows.index]
+    waiting_s = run.phases["waiting_s"].to_numpy()[rows.index]
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
     place = pd.Series(np.arange(len(chosen)), chosen)
-    dispatched = format_count(table["client_id"].nunique())
     finding = "No client was ever dispatched."
     if len(chosen):
-        sample = f"{len(chosen)} of the" if len(chosen) < table["client_id"].nunique() else "All"
-        finding = f"{sample} {dispatched} clients that were dispatched"
+        sample = f"{len(chosen)} of the" if len(chosen) < dispatched else "All"
+        finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         finding += f"; the first {format_duration(until)} are shown." if cut else "."
     rounds = run.aggregations["time_s"].to_numpy()
     columns = _COLUMNS if battery is None else (*_COLUMNS, *_CHARGE)

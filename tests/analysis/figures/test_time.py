@@ -62,7 +62,7 @@ def test_intervals_of_time() -> None:
 def test_rounding_is_not_taken_for_time(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=10, hours=1)
     clients = run.clients.assign(idle_s=2.3e-14, offline_s=-1e-13)
-    spent = where_time_went(run.dispatches, run.aggregations, run.simulated_s, clients)
+    spent = where_time_went(run.phases, clients)
     assert (spent["idle"], spent["offline"]) == (0.0, 0.0)
     assert spent["compute"] > 0
     assert f"{gini(np.full(10, 76)):.2f}" == "0.00"
