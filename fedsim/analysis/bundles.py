@@ -271,6 +271,7 @@ def _figure(panel: _Panel) -> Figure:
             if line.up
             else LOOKS[line.bundle % len(LOOKS)].dash,
             "plain": line.fit or line.up,
+            "fit": line.fit,
         }
         for line in panel.lines
     ]

@@ -72,7 +72,10 @@ def calibrate(
     assumptions = Assumptions(Fluid(Parameters()))
     flags: list[str] = []
     shares_links = False
+    stop: dict[str, Any] = {}
     if scenario is not None:
+        stop = scenario.resolved()["stop"]
+        scenario = _without_target(scenario, horizon_s(log))
         clients, assumptions, shares_links = known(scenario, clients, str(path))
     estimates = estimate(log, clients, assumptions)
     flags += estimates.flags
@@ -90,6 +93,7 @@ def calibrate(
     else:
         data = calibrated(scenario, bundle, estimates, shares_links)
         simulated = simulated_log(load_scenario_dict(data, bundle.parent))
+        data["stop"] = stop
         distributions = {
             name: (_values(log, one, other), _values(simulated, one, other))
             for name, one, other in (
@@ -121,6 +125,13 @@ def calibrate(
         else:
             flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
     return Calibration(log, estimates, data, distributions, predictions, tuple(flags))
+
+
+def _without_target(scenario: LoadedScenario, end_s: float) -> LoadedScenario:
+    """A scenario that ends with its log instead of at a target, because time alone is simulated."""
+    if not scenario.scenario.stop.target:
+        return scenario
+    return scenario.changed(["stop.target={}", f"stop.simulated_time={end_s}s"])
 
 
 def known(

@@ -45,7 +45,7 @@ def read_log(path: Path) -> pd.DataFrame:
         table = read_table(path, "repair the file, or write the log again")
     else:
         raise UserError(
-            "is not a log",
+            "is not a log" if path.exists() else "there is no such file or folder",
             where=str(path),
             hint="give a .csv or .parquet file with one row per dispatch, or a run folder",
         )

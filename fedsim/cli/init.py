@@ -46,7 +46,7 @@ def command(folder: Path, template: str) -> None:
     existing = [name for name in files if (folder / name).exists()]
     if existing:
         raise UserError(
-            f"{', '.join(existing)} exists",
+            f"{', '.join(existing)} already there",
             where=str(folder),
             hint=f"choose another folder: fedsim init my-project --template {template}",
         )

@@ -89,7 +89,7 @@ def population_doubts(method: Method, availability: AvailabilityIndex) -> list[U
     return [
         UserError(
             f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
-            "online, so the model moves slowly",
+            "online, so each version moves the model little",
             where="server.method",
             hint="average over the received updates, as fedavg, fedbuff with scale: mean and fedat with "
             "silent_tiers: skip do, or use a trace with more clients online",

@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner
 from scipy import stats
 
+import fedsim
 from fedsim.calibration import Calibration, calibrate
 from fedsim.calibration.calibrating import QUANTILES
 from fedsim.calibration.prediction import simulated_log
 from fedsim.cli import cli
-from fedsim.scenario.loading import load_scenario_dict
+from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.traces.bundle import TraceBundle
 from tests.calibration.worlds import TRUTH
 
@@ -133,3 +134,13 @@ def test_the_command_writes_bundle_page_and_scenario(folder: Path) -> None:
     assert page.count('class="key"') == 2
     check = CliRunner().invoke(cli, ["scenario", "check", str(folder / "out.yaml")])
     assert check.exception is None or check.exit_code == 0
+
+
+def test_a_trained_run_whose_scenario_has_a_target(tmp_path: Path) -> None:
+    """Time alone is simulated, until the log ends; the scenario that is written keeps the target."""
+    path = tmp_path / "run"
+    run = fedsim.run("quickstart", path, overrides=["stop={target: {accuracy: 0.9}, rounds: 3}"])
+    found = calibrate(path, tmp_path / "bundle", load_scenario(run.folder.scenario))
+    assert found.scenario is not None
+    assert found.scenario["stop"]["target"] == {"accuracy": 0.9}
+    assert found.distributions["dispatch to arrival (s)"][1]
