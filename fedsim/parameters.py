@@ -272,6 +272,9 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         return mistake(kind, item["msg"], context["hint"])
     if kind not in _STANDARD_ERRORS:
         return PydanticCustomError(kind, item["msg"], context)
+    name, colon, rest = str(location[-1]).partition(":")
+    if item["input"] is None and colon:
+        return mistake(kind, "has no value", f"write a space after the colon: {name}: {rest}")
     if len(location) != 1:
         return kind
     key = str(location[0])
@@ -281,7 +284,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
     if kind == "extra_forbidden":
         known = list(fields_by_key(model))
         moved = f"did you mean '{model.elsewhere[key]}'? " if key in model.elsewhere else ""
-        hint = f"{moved or nearest(key, known)}known keys: {', '.join(known) or 'none'}"
+        hint = f"{moved or nearest(key, [*known, _NAME])}known keys: {', '.join(known) or 'none'}"
         return mistake(kind, "unknown key", hint)
     if kind == "string_pattern_mismatch":
         return mistake(kind, f"{item['input']!r} does not fit", meaning)
@@ -289,6 +292,8 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
 
 
 _STANDARD_ERRORS = frozenset(get_args(ErrorType))
+_NAME = "name"
+"""The key of a part that its parameters do not have."""
 
 
 def mistake(kind: str, message: str, hint: str | None = None) -> PydanticCustomError:

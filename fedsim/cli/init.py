@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -60,6 +61,8 @@ def command(folder: Path, template: str) -> None:
     click.echo(f"wrote {', '.join(files)} to {folder}")
     text = files["README.md"].decode()
     commands = text.partition("```console\n")[2].partition("```")[0].splitlines()
+    extra = re.search(r'`(pip install "fedsim-des\[.*?)`', text)
+    first = [] if folder == Path() else [f"cd {folder}"]
     click.echo("next:")
-    for line in ([] if folder == Path() else [f"cd {folder}"]) + commands:
+    for line in first + ([extra[1]] if extra else []) + commands:
         click.echo(f"  {line}")

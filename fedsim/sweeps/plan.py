@@ -54,7 +54,8 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
         raise UserError(
             "there is nothing to vary",
             where=str(loaded.path or "scenario"),
-            hint="add a section 'sweep' with grid, zip or seeds (fedsim init --template sweep shows one), or use fedsim run",
+            hint="add a section 'sweep' with grid, zip or seeds (fedsim init --template sweep shows one), "
+            "or use fedsim run",
         )
     for path in (*sweep.grid, *sweep.zip):
         if path.partition(".")[0] in _RESERVED:

@@ -459,6 +459,8 @@ def test_no_cuda(run: Callable[..., Result]) -> None:
     [
         ("seed", ["option -s seed: write a dotted path"]),
         ("training.lr=1", ["option -s training.lr=1: training.lr: unknown key"]),
+        ("server.method.nam=fedbuff", ["server.method.nam: unknown key", "did you mean 'name'?"]),
+        ("stop.target={mse:0.5}", ["has no value", "write a space after the colon: mse: 0.5"]),
         ("task.centers.9=1", ["option -s task.centers.9=1", "list of 3 items"]),
         ("seed=-1", ["option -s seed=-1: seed: must be greater than or equal to 0, not -1"]),
         ("seed=[", ["option -s seed=[", "not YAML"]),
