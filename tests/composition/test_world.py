@@ -14,10 +14,10 @@ from fedsim.simulation.server import Server
 from tests.composition.worlds import quadratic
 
 
-def test_what_grows_with_the_clients_is_built_and_read_once(
+def test_what_grows_with_the_clients_is_built_once_and_not_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of ten million clients each time plane takes seconds to build, and so does each reading of their table."""
+    """Of ten million clients each time plane takes seconds to build, and so would each reading of their table."""
     built, read = [], []
 
     def counting_server(*args: Any, **more: Any) -> Server:
@@ -33,4 +33,4 @@ def test_what_grows_with_the_clients_is_built_and_read_once(
     run = fedsim.run(quadratic([[0, 1]]), tmp_path / "run")
     assert run.status is Status.COMPLETE
     assert len(built) == 1
-    assert read.count("clients.parquet") == 1
+    assert "clients.parquet" not in read
