@@ -6,9 +6,10 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, create_model
+from pydantic import ConfigDict, Field, TypeAdapter, create_model
 
 from fedsim.errors import UserError
 from fedsim.parameters import Parameters
@@ -39,7 +40,7 @@ def parameters_of(function: Callable[..., Any], *supplied: str) -> type[Function
     Raises:
         UserError: the function cannot be called like that.
     """
-    signature = _signature(function)
+    signature = inspect.signature(function)
     further = list(signature.parameters.values())
     for _ in supplied:
         if further and further[0].kind not in (
@@ -63,7 +64,7 @@ def parameters_of(function: Callable[..., Any], *supplied: str) -> type[Function
             continue
         # An alias, because a field may not have every name that an argument may, such as _width or copy.
         fields[f"argument_{number}"] = (
-            _type_of(item),
+            _type_of(function, item),
             Field(
                 default=... if item.default is item.empty else item.default,
                 alias=item.name,
@@ -87,15 +88,6 @@ class _Open(FunctionParameters):
     model_config = ConfigDict(extra="allow")
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function, eval_str=True)
-    except (
-        Exception
-    ):  # An annotation may be any expression, such as a name imported for type checkers.
-        return inspect.signature(function)
-
-
 def _written(function: Callable[..., Any]) -> str:
     """A function's parameters as written, without annotations."""
     signature = inspect.signature(function)
@@ -116,13 +108,17 @@ def _is_plain(value: Any) -> bool:
     )
 
 
-def _type_of(parameter: inspect.Parameter) -> Any:
+def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The annotated type of a parameter, else that of its default; Any if pydantic cannot check it."""
     annotation, default = parameter.annotation, parameter.default
-    if annotation is not parameter.empty and not isinstance(annotation, str):
+    if annotation is not parameter.empty:
+        holder = SimpleNamespace(__annotations__={"it": annotation})
         try:
+            annotation = get_type_hints(holder, function.__globals__, include_extras=True)["it"]
             TypeAdapter(annotation)
-        except PydanticUserError:
-            return Any  # A type that pydantic does not know, such as a tensor.
+        # An annotation may be any expression, such as a name that only type checkers import, or a tensor.
+        except Exception:
+            return Any
         return annotation
     if isinstance(default, bool):
         return bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +11,9 @@ from pydantic import ValidationError
 from fedsim.errors import UserError
 from fedsim.scenario.description import parameters
 from fedsim.signatures import parameters_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def function(
@@ -23,6 +26,7 @@ def function(
     strict=True,
     reduce: Callable[..., Any] = max,
     most: float = float("inf"),
+    weights: Tensor | None = None,
 ) -> float:
     """A function.
 
@@ -41,13 +45,17 @@ def test_parameters_are_those_of_the_signature_after_what_is_supplied() -> None:
         ("copy", "number", "0.5", "the copy, of which there is one."),
         ("sizes", "any value", "[1, 2]", "two sizes."),
         ("strict", "true or false", "true", ""),
+        ("weights", "any value", "null", ""),
     ], "defaults that no scenario can hold keep their parameters out of it"
 
 
 def test_arguments_are_passed_under_their_names() -> None:
     model = parameters_of(function, "first", "second")
     given = model.model_validate({"_width": 3, "strict": False})
-    assert given.arguments() == {"_width": 3, "copy": 0.5, "sizes": (1, 2), "strict": False}
+    assert given.arguments() == {"_width": 3, "copy": 0.5, "sizes": (1, 2)} | {
+        "strict": False,
+        "weights": None,
+    }
     with pytest.raises(ValidationError, match="is missing"):
         model.model_validate({})
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +84,16 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
     entries = {kind: CATALOG.kinds[kind] for kind in kinds}
-    # Without --kind, a function is taken for a metric, not for a model.
-    functions = [one.of_function for one in entries.values() if one.of_function]
-    user_class = load_user_component(part, object, Path.cwd(), functions[-1] if functions else None)
+    adapters = [one.of_function for one in entries.values() if one.of_function]
+
+    def of_function(function: Callable[..., Any]) -> type[Component]:
+        """Without --kind, a function is taken for a metric, or else for a model."""
+        for adapter in adapters[:0:-1]:
+            with contextlib.suppress(UserError):
+                return adapter(function)
+        return adapters[0](function)
+
+    user_class = load_user_component(part, object, Path.cwd(), of_function if adapters else None)
     for kind, entry in entries.items():
         if issubclass(user_class, entry.base()):
             return _described(kind, part, CATALOG.adopt(kind, user_class))
@@ -135,7 +144,8 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     if not first:
         click.echo()
     click.secho(f"{described['name']} ({_in_words(described['kind'])})", bold=True)
-    click.echo(described["description"])
+    if described["description"]:
+        click.echo(described["description"])
     print_parameters(described["parameters"])
     if described["paper"]:
         click.secho("\npaper", bold=True)

@@ -76,6 +76,7 @@ def mine(tmp_path: Path) -> Path:
         "    nap: Duration = 90.0\n    cap: Rate = 2e6\n    packet: Size = 1500\n    most: Size = 2**31\n"
         'class Slow(Sync):\n    """Slow rounds."""\n    Params = SlowParams\n'
         'def top(outputs, labels, above=0.9):\n    """A share above ``above``."""\n    return 1.0\n'
+        'def net(classes):\n    """A network."""\n'
     )
     return tmp_path
 
@@ -92,6 +93,8 @@ def test_a_part_of_the_users_is_described_after_its_file_was_named(
         of_function = capsys.readouterr().out
         assert "top (metric)\nA share above `above`.\n" in of_function
         assert "  above: number, default 0.9\n" in of_function
+        assert exit_code("fedsim describe mine.py:net") == 0
+        assert "net (model)" in capsys.readouterr().out, "no metric, by its arguments"
         assert exit_code("fedsim describe mine.py:Slow") == 0
         printed = capsys.readouterr()
     for words in ("pause: duration, default 0s", "nap: duration, default 90s"):

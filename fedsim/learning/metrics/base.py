@@ -138,7 +138,7 @@ def of_function(function: Callable[..., float]) -> type[Metric]:
         return function(predictions.outputs, predictions.labels, **metric.params.arguments())
 
     namespace = {
-        "__doc__": function.__doc__,
+        "__doc__": function.__doc__ or "",  # None would inherit that of the base.
         "__module__": function.__module__,
         "name": function.__name__,
         "Params": parameters_of(function, "outputs", "labels"),
