@@ -19,7 +19,7 @@ from fedsim.catalog import CATALOG
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.methods import describe
 from fedsim.components import Component, Parameters
-from fedsim.parameters import alternatives
+from fedsim.parameters import alternatives, without_markup
 from fedsim.scenario.description import Parameter, parameters, prose
 from fedsim.scenario.model import CheckpointModels, Scenario
 from fedsim.scenario.training import Training
@@ -216,7 +216,7 @@ def python_page() -> str:
     ):
         for name, thing in _documented(match[1], match[2]):
             line = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
-            rows.append(f"| `{name}` | {_cell(_code(line))} |")
+            rows.append(f"| `{name}` | {_cell(without_markup(line))} |")
     return f"{text[:begin]}\n{_join(rows)}{text[end:]}"
 
 
@@ -275,12 +275,7 @@ def _plain(text: str) -> str:
 
 def _prose(thing: type[BaseModel] | type[Component]) -> str:
     """A docstring up to its Google-style sections, as Markdown."""
-    return _plain(_code(prose(thing)))
-
-
-def _code(text: str) -> str:
-    """A docstring's markup for code as Markdown's."""
-    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
+    return _plain(without_markup(prose(thing)))
 
 
 def _command(command: click.Command, path: str, parent: click.Context) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from fedsim.components import Component, discover, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
+from fedsim.parameters import without_markup
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ def summaries(parts: Mapping[str, type[Component]]) -> dict[str, str]:
 
 def summary(component: type[Component]) -> str:
     """The first sentence of a part's description."""
-    paragraph = " ".join((component.__doc__ or "").partition("\n\n")[0].split())
-    return re.split(r"\.\s+(?=[A-Z])", paragraph)[0].rstrip(".").replace("``", "")
+    paragraph = " ".join(without_markup(component.__doc__ or "").partition("\n\n")[0].split())
+    return re.split(r"\.\s+(?=[A-Z])", paragraph)[0].rstrip(".")
 
 
 def _kind(

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest
 from fedsim.parameters import Parameters as Parameters
 
 
@@ -189,11 +189,13 @@ def load_user_component(
         known = [
             key
             for key, item in vars(sys.modules[module_name]).items()
-            if isinstance(item, type) and issubclass(item, base) and item is not base
+            if _is_class_of_file(item, base, module_name)
+            or (of_function is not None and _is_function_of_file(item, key, module_name))
         ]
+        what = "class" if base is object else base.__name__
         raise UserError(
-            f"{path} has no {'class' if base is object else base.__name__} named '{class_name}'",
-            hint=f"it defines: {', '.join(known) or 'none'}",
+            f"{path} has no {what}{' or function' if of_function else ''} named '{class_name}'",
+            hint=f"{nearest(class_name, known)}it defines: {', '.join(known) or 'none'}",
         )
     if inspect.isabstract(value):
         lacking = ", ".join(sorted(getattr(value, "__abstractmethods__", ())))
@@ -202,3 +204,11 @@ def load_user_component(
             hint=f"a {base.__name__} must define {lacking}",
         )
     return value
+
+
+def _is_class_of_file(item: Any, base: type[Any], module_name: str) -> bool:
+    return isinstance(item, type) and issubclass(item, base) and item.__module__ == module_name
+
+
+def _is_function_of_file(item: Any, key: str, module_name: str) -> bool:
+    return inspect.isfunction(item) and item.__module__ == module_name and not key.startswith("_")

@@ -11,6 +11,7 @@ import ast
 import functools
 import inspect
 import os
+import re
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -90,6 +91,11 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
         for name, info in model.model_fields.items()
         if info.description or name in texts
     }
+
+
+def without_markup(text: str) -> str:
+    """Text of a docstring for readers of a terminal or of Markdown: code and references in single backticks."""
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text.replace("``", "`"))
 
 
 def _former_keys(model: type[BaseModel]) -> dict[str, list[str]]:
@@ -278,7 +284,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
     if len(location) != 1:
         return kind
     key = str(location[0])
-    meaning = descriptions(model).get(key)
+    meaning = without_markup(descriptions(model).get(key, "")) or None
     if kind == "missing":
         return mistake(kind, "is missing", meaning)
     if kind == "extra_forbidden":

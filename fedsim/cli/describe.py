@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from fedsim.catalog import CATALOG
 from fedsim.cli.options import completing, json_option, print_parameters, user_code_option
 from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
+from fedsim.parameters import without_markup
 from fedsim.scenario.description import example, parameters, prose, section_of
 
 
@@ -39,7 +42,7 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(described, indent=2))
     elif bibtex:
-        click.echo("\n\n".join(entry for one in described for entry in one["bibtex"]))
+        _print_bibtex(described)
     else:
         for index, one in enumerate(described):
             _print(one, first=index == 0)
@@ -81,9 +84,16 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
     entries = {kind: CATALOG.kinds[kind] for kind in kinds}
-    # Without --kind, a function is taken for a metric, not for a model.
-    functions = [one.of_function for one in entries.values() if one.of_function]
-    user_class = load_user_component(part, object, Path.cwd(), functions[-1] if functions else None)
+    adapters = [one.of_function for one in entries.values() if one.of_function]
+
+    def of_function(function: Callable[..., Any]) -> type[Component]:
+        """Without --kind, a function is taken for a metric, or else for a model."""
+        for adapter in adapters[:0:-1]:
+            with contextlib.suppress(UserError):
+                return adapter(function)
+        return adapters[0](function)
+
+    user_class = load_user_component(part, object, Path.cwd(), of_function if adapters else None)
     for kind, entry in entries.items():
         if issubclass(user_class, entry.base()):
             return _described(kind, part, CATALOG.adopt(kind, user_class))
@@ -101,7 +111,7 @@ def _described(kind: str, name: str, component: type[Component]) -> dict[str, An
         "kind": kind,
         "name": name,
         "written_in": section_of(kind),
-        "description": _prose(component),
+        "description": without_markup(prose(component)),
         "parameters": [vars(parameter) for parameter in parameters(component.Params)],
         "paper": getattr(component, "paper", "") or _titles(papers),
         "links": [paper.link for paper in papers],
@@ -117,16 +127,25 @@ def _titles(papers: list[references.Reference]) -> str:
     return "; ".join(titles)
 
 
-def _prose(component: type[Component]) -> str:
-    """The docstring up to its sections, without markup."""
-    return re.sub(r":\w+:`~?([^`]*)`", r"\1", prose(component)).replace("``", "")
+def _print_bibtex(described: list[dict[str, Any]]) -> None:
+    entries = [entry for one in described for entry in one["bibtex"]]
+    if entries:
+        click.echo("\n\n".join(entries))
+        return
+    for one in described:
+        click.echo(f"{one['name']} ({_in_words(one['kind'])}) has no paper to cite", err=True)
+
+
+def _in_words(kind: str) -> str:
+    return kind.replace("_", " ")
 
 
 def _print(described: dict[str, Any], *, first: bool) -> None:
     if not first:
         click.echo()
-    click.secho(f"{described['name']} ({described['kind'].replace('_', ' ')})", bold=True)
-    click.echo(described["description"])
+    click.secho(f"{described['name']} ({_in_words(described['kind'])})", bold=True)
+    if described["description"]:
+        click.echo(described["description"])
     print_parameters(described["parameters"])
     if described["paper"]:
         click.secho("\npaper", bold=True)

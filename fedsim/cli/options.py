@@ -109,4 +109,6 @@ def print_parameters(
         given = ", must be given" if default is None else f", default {default or 'see below'}"
         if default == "null" and not shows_null:
             given = ""
-        click.echo(f"  {row['key']}: {row['kind']}{given}\n      {row['meaning']}")
+        click.echo(f"  {row['key']}: {row['kind']}{given}")
+        if row["meaning"]:
+            click.echo(f"      {row['meaning']}")

@@ -356,13 +356,14 @@ def export(
 
 
 def _describe_format(importer: type[Importer], as_json: bool) -> None:
+    from fedsim.parameters import without_markup
     from fedsim.scenario.description import parameters
 
     rows = list(map(vars, parameters(importer.Params)))
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    click.echo(inspection.cleandoc(importer.__doc__ or "").replace("``", "`"))
+    click.echo(without_markup(inspection.cleandoc(importer.__doc__ or "")))
     print_parameters(rows, "parameters (-s KEY=VALUE)", shows_null=False)
 
 

@@ -23,6 +23,7 @@ from fedsim.learning.metrics import (
     definitions,
 )
 from fedsim.learning.metrics.accuracy import Accuracy
+from fedsim.learning.metrics.base import measured
 from fedsim.learning.metrics.mae import MeanAbsoluteError
 from fedsim.learning.objective import Objective
 from fedsim.learning.samples import Samples
@@ -124,7 +125,7 @@ class SupervisedEvaluator:
         if not len(self._test):
             return {}
         predictions = self._predictions(self._test, model, None, gathers=self._gathers)
-        return {metric.column: float(metric.compute(predictions)) for metric in self._metrics}
+        return {metric.column: measured(metric, predictions) for metric in self._metrics}
 
     @torch.no_grad()
     def measure_clients(self, model_of: Callable[[int], Tensor]) -> ClientMetrics | None:

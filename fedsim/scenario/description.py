@@ -14,7 +14,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from fedsim.parameters import alternatives, descriptions, element_types, fields_by_key
+from fedsim.parameters import (
+    alternatives,
+    descriptions,
+    element_types,
+    fields_by_key,
+    without_markup,
+)
 from fedsim.scenario.parts import OfKind
 from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes
 
@@ -50,7 +56,7 @@ class Parameter:
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
     """The parameters of a model; those of a nested model follow the parameter that holds it."""
     for key, info in fields_by_key(model).items():
-        meaning = " ".join(descriptions(model).get(key, "").split()).replace("``", "`")
+        meaning = " ".join(without_markup(descriptions(model).get(key, "")).split())
         kind = _kind(info.annotation, info.metadata)
         yield Parameter(f"{prefix}{key}", kind, _default(info, kind), meaning)
         models = [item for item in alternatives(info.annotation) if _is_model(item)]
@@ -145,7 +151,10 @@ def _kind_of(path: str, flat: Mapping[str, Any]) -> str:
 
 
 def example(kind: str, name: str, model: type[BaseModel]) -> str:
-    """How a part is written, with the parameters that must be given and the first of the others."""
+    """How a part is written, with the parameters that must be given and the first of the others.
+
+    A part's own parameters come before those that it inherits.
+    """
     rows = [row for row in parameters(model) if "." not in row.key]
     required = [row for row in rows if row.default is None]
     optional = [
@@ -154,6 +163,8 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
         if row.default not in (None, "", "null", "[]", "{}")
         and not row.kind.startswith(("section", "one of"))
     ]
+    inheritance = _inheritance(model)
+    optional.sort(key=lambda row: inheritance[row.key])
     settings = {row.key: _example_value(row) for row in required}
     settings |= {
         row.key: json.dumps(row.default) if row.kind == "text" else str(row.default)
@@ -168,6 +179,15 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
         part = f"[{part}]"
     lines = [f"{'  ' * depth}{key}:" for depth, key in enumerate(section_of(kind).split("."))]
     return "\n".join([*lines[:-1], f"{lines[-1]} {part}"])
+
+
+def _inheritance(model: type[BaseModel]) -> dict[str, int]:
+    """How far up its bases a model's fields are defined, by key: 0 for those it defines itself."""
+    bases = [vars(base).get("__annotations__", {}) for base in model.__mro__]
+    return {
+        info.alias or name: next((depth for depth, own in enumerate(bases) if name in own), 0)
+        for name, info in model.model_fields.items()
+    }
 
 
 def _example_value(row: Parameter) -> str:

@@ -42,6 +42,13 @@ def test_the_reference_of_a_part_is_printed_as_bibtex(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.startswith("@inproceedings{li2020fedprox,")
 
 
+def test_a_part_without_paper_says_so_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("fedsim describe sgd --bibtex") == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "sgd (optimizer) has no paper to cite\n"
+
+
 def test_a_name_of_several_kinds_is_described_for_each() -> None:
     kinds = [one["kind"] for one in json.loads(fedsim("fedsim describe trace --json"))]
     assert kinds == ["compute", "availability"]
@@ -68,7 +75,8 @@ def mine(tmp_path: Path) -> Path:
         "class SlowParams(SyncParams):\n"
         "    nap: Duration = 90.0\n    cap: Rate = 2e6\n    packet: Size = 1500\n    most: Size = 2**31\n"
         'class Slow(Sync):\n    """Slow rounds."""\n    Params = SlowParams\n'
-        'def top(outputs, labels):\n    """A share."""\n    return 1.0\n'
+        'def top(outputs, labels, above=0.9):\n    """A share above ``above``."""\n    return 1.0\n'
+        'def net(classes):\n    """A network."""\n'
     )
     return tmp_path
 
@@ -82,11 +90,16 @@ def test_a_part_of_the_users_is_described_after_its_file_was_named(
         assert "running the code in" in printed.err
         assert "First (selection)" in printed.out
         assert exit_code("fedsim describe mine.py:top") == 0
-        assert "top (metric)" in capsys.readouterr().out
+        of_function = capsys.readouterr().out
+        assert "top (metric)\nA share above `above`.\n" in of_function
+        assert "  above: number, default 0.9\n" in of_function
+        assert exit_code("fedsim describe mine.py:net") == 0
+        assert "net (model)" in capsys.readouterr().out, "no metric, by its arguments"
         assert exit_code("fedsim describe mine.py:Slow") == 0
         printed = capsys.readouterr()
     for words in ("pause: duration, default 0s", "nap: duration, default 90s"):
         assert words in printed.out, "the parameters of SyncParams, and those of the file"
+    assert 'name: "mine.py:Slow", nap: 90s, cap: 2Mbps' in printed.out, "its own come first"
     for words in ("rate, default 2Mbps", "size, default 1500B", "size, default 2GiB"):
         assert words in printed.out
 

@@ -5,18 +5,21 @@ Reading a metric's parameters does not import torch.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict
 
-from fedsim.components import Component, Parameters
+from fedsim.components import Component, users_line
+from fedsim.errors import FedsimError, UserError
 from fedsim.formatting import Kind
 from fedsim.metrics import METRICS, MetricDefinition
+from fedsim.signatures import defined_at, parameters_of
 from fedsim.tasks.dataset import TargetKind
 
 if TYPE_CHECKING:
@@ -82,10 +85,42 @@ class Metric(Component, ABC):
         """The metric's value; a pure function of the predictions. May run on several threads at once."""
 
 
-class FunctionParameters(Parameters):
-    """Further arguments of the function, by name."""
+def measured(metric: Metric, predictions: Predictions) -> float:
+    """The value of a metric.
 
-    model_config = ConfigDict(extra="allow")
+    Raises:
+        UserError: a user's metric failed, or did not return a number.
+    """
+    if type(metric).__module__.startswith("fedsim."):
+        return float(metric.compute(predictions))
+    compute = inspect.unwrap(type(metric).compute)
+    try:
+        value: Any = metric.compute(predictions)
+    except (FedsimError, MemoryError):
+        raise
+    # A user's metric may raise any exception; all are reported as the user's errors.
+    except Exception as error:
+        raise UserError(
+            f"the metric {compute.__qualname__} failed: {type(error).__name__}: {error}",
+            where=users_line(error) or defined_at(compute),
+            hint=f"it was given outputs {_shape(predictions.outputs)} and labels {_shape(predictions.labels)}",
+        ) from error
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        returned = repr(value) if value is None or isinstance(value, str) else _shape(value)
+        raise UserError(
+            f"the metric {compute.__qualname__} returned {returned}, not a number",
+            where=defined_at(compute),
+            hint="return a number, or a tensor with one element",
+        ) from error
+
+
+def _shape(value: Any) -> str:
+    """Shape and type of a tensor or array, such as ``(360, 10) float32``; the type of anything else."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return type(value).__name__
+    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
 
 
 def of_function(function: Callable[..., float]) -> type[Metric]:
@@ -93,18 +128,20 @@ def of_function(function: Callable[..., float]) -> type[Metric]:
 
     It is called with :attr:`Predictions.outputs`, :attr:`Predictions.labels` and the parameters of the scenario. Its
     attributes ``higher_is_better`` and ``unit``, if it has them, are those of the metric.
+
+    Raises:
+        UserError: it cannot be called like that.
     """
 
+    @functools.wraps(function)
     def compute(metric: Metric, predictions: Predictions) -> float:
-        return float(
-            function(predictions.outputs, predictions.labels, **metric.params.model_dump())
-        )
+        return function(predictions.outputs, predictions.labels, **metric.params.arguments())
 
     namespace = {
-        "__doc__": function.__doc__,
+        "__doc__": function.__doc__ or "",  # None would inherit that of the base.
         "__module__": function.__module__,
         "name": function.__name__,
-        "Params": FunctionParameters,
+        "Params": parameters_of(function, "outputs", "labels"),
         "compute": compute,
         "higher_is_better": getattr(function, "higher_is_better", True),
         "unit": getattr(function, "unit", "number"),

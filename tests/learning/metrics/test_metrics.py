@@ -15,7 +15,10 @@ from fedsim.catalog import CATALOG
 from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.metrics import Metric, Predictions, default_metrics
+from fedsim.learning.metrics.base import measured
 from fedsim.learning.metrics.top_k_accuracy import TopKAccuracy, TopKAccuracyParams
+from fedsim.scenario.loading import load_part
+from tests.cli.invoking import DIGITS
 from tests.composition.worlds import digits
 from tests.learning.problems import make_training, supervised_task
 from tests.learning.test_evaluation import EXECUTION, a_model, outputs_of
@@ -139,6 +142,71 @@ def test_a_target_of_ones_own_metric_is_reached_in_its_direction(tmp_path: Path)
 def test_mistakes(metrics: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         fedsim.read_scenario(scenario(evaluation={"metrics": metrics}))
+
+
+FUNCTIONS = """\
+def errors(outputs, labels, above=0.9):
+    return float((outputs.softmax(1).max(1).values > above).double().mean())
+
+def broken(outputs, labels):
+    above = 1
+    return above / 0
+
+def silent(outputs, labels):
+    pass
+
+def alone(outputs):
+    return 1.0
+"""
+
+
+def of_file(folder: Path, name: str, **parameters: Any) -> Metric:
+    """The metric of a function of :data:`FUNCTIONS`, as a scenario names it."""
+    (folder / "own.py").write_text(FUNCTIONS)
+    metric: Metric = load_part("metric", {"name": f"own.py:{name}", **parameters}, folder).create()
+    return metric
+
+
+def predictions() -> Predictions:
+    outputs = torch.tensor([[2.0, 0.0], [0.0, 9.0]])
+    return Predictions(0.5, CONFUSION, outputs, torch.tensor([0, 0]))
+
+
+def test_parameters_of_a_function_come_from_the_scenario(tmp_path: Path) -> None:
+    assert measured(of_file(tmp_path, "errors"), predictions()) == 0.5
+    assert measured(of_file(tmp_path, "errors", above=0.1), predictions()) == 1.0
+    assert of_file(tmp_path, "errors").params.model_dump(by_alias=True) == {"above": 0.9}
+
+
+def test_a_mistyped_parameter_of_a_function_is_refused_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(FUNCTIONS)
+    path = tmp_path / "own.yaml"
+    path.write_text(f"{DIGITS}evaluation:\n  metrics: [{{name: own.py:errors, abov: 0.8}}]\n")
+    with pytest.raises(UserError) as caught:
+        fedsim.read_scenario(path)
+    line = len(path.read_text().splitlines())
+    assert str(caught.value).startswith(f"{path}:{line}:35: evaluation.metrics.0.abov: unknown key")
+    assert "did you mean 'above'? known keys: above" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("broken", 6, "the metric broken failed: ZeroDivisionError: division by zero"),
+        ("silent", 8, "the metric silent returned None, not a number"),
+    ],
+)
+def test_a_function_that_fails_is_reported_with_its_line(
+    name: str, line: int, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError) as caught:
+        measured(of_file(tmp_path, name), predictions())
+    assert str(caught.value).startswith(f"{tmp_path / 'own.py'}:{line}: {message}\n")
+
+
+def test_a_function_without_labels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"alone\(outputs\) .*own.py:11\) cannot be called with"):
+        of_file(tmp_path, "alone")
 
 
 def test_a_task_without_test_samples_has_no_such_metrics(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""The parameters of a user's function, from its signature: known, typed and with defaults, as those of a class are."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, create_model
+
+from fedsim.errors import UserError
+from fedsim.parameters import Parameters
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class FunctionParameters(Parameters):
+    """Arguments of a function, by name."""
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments, by name."""
+        fields = type(self).model_fields.items()
+        given = {info.alias or name: getattr(self, name) for name, info in fields}
+        return given | (self.model_extra or {})
+
+
+def parameters_of(function: Callable[..., Any], *supplied: str) -> type[FunctionParameters]:
+    """The model of a function's parameters after the first ones, which fedsim supplies by position.
+
+    A parameter without annotation has the type of its default. One whose default cannot be written in a scenario (an
+    object, infinity) keeps it and is left out. The section ``Args`` of the docstring describes the parameters.
+
+    Args:
+        function: the user's function.
+        supplied: what fedsim supplies, in words.
+
+    Raises:
+        UserError: the function cannot be called like that.
+    """
+    signature = inspect.signature(function)
+    further = list(signature.parameters.values())
+    for _ in supplied:
+        if further and further[0].kind not in (
+            inspect.Parameter.VAR_POSITIONAL,
+            inspect.Parameter.KEYWORD_ONLY,
+        ):
+            further.pop(0)
+    required = [item.name for item in further if item.kind in _BY_NAME]
+    try:
+        signature.bind(*supplied, **dict.fromkeys(required))
+    except TypeError:
+        raise UserError(
+            f"{function.__name__}{_written(function)} ({defined_at(function)}) cannot be called with "
+            f"{' and '.join(supplied)}",
+            hint=f"write it as def {function.__name__}({', '.join(supplied)}, ...)",
+        ) from None
+    meanings = _meanings(function)
+    fields: dict[str, Any] = {}
+    for number, item in enumerate(further):
+        if item.kind not in _BY_NAME or not _is_plain(item.default):
+            continue
+        # An alias, because a field may not have every name that an argument may, such as _width or copy.
+        fields[f"argument_{number}"] = (
+            _type_of(function, item),
+            Field(
+                default=... if item.default is item.empty else item.default,
+                alias=item.name,
+                description=meanings.get(item.name),
+            ),
+        )
+    takes_more = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in further)
+    base = _Open if takes_more else FunctionParameters
+    return create_model(f"{function.__name__}_parameters", __base__=base, **fields)
+
+
+def defined_at(function: Callable[..., Any]) -> str | None:
+    """The file and line of a function's definition; None if it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+class _Open(FunctionParameters):
+    """Parameters of a function with ``**others``."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def _written(function: Callable[..., Any]) -> str:
+    """A function's parameters as written, without annotations."""
+    signature = inspect.signature(function)
+    bare = [item.replace(annotation=item.empty) for item in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a scenario can hold a default."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return (
+        value is None or isinstance(value, bool | int | str) or (value is inspect.Parameter.empty)
+    )
+
+
+def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The annotated type of a parameter, else that of its default; Any if pydantic cannot check it."""
+    annotation, default = parameter.annotation, parameter.default
+    if annotation is not parameter.empty:
+        holder = SimpleNamespace(__annotations__={"it": annotation})
+        try:
+            annotation = get_type_hints(holder, function.__globals__, include_extras=True)["it"]
+            TypeAdapter(annotation)
+        # An annotation may be any expression, such as a name that only type checkers import, or a tensor.
+        except Exception:
+            return Any
+        return annotation
+    if isinstance(default, bool):
+        return bool
+    if isinstance(default, int):
+        return int | float
+    if isinstance(default, float):
+        return float
+    return tuple[Any, ...] if isinstance(default, tuple) else Any
+
+
+def _meanings(function: Callable[..., Any]) -> dict[str, str]:
+    """The entries of the section ``Args`` of a function's docstring, by parameter."""
+    _, _, section = (inspect.getdoc(function) or "").partition("\nArgs:\n")
+    entries = re.findall(r"^    (\w+)[^:\n]*: (.+(?:\n {5,}.+)*)", section.split("\n\n")[0], re.M)
+    return {name: " ".join(text.split()) for name, text in entries}
