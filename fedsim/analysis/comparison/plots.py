@@ -285,6 +285,11 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
         low, high = float(y.min()) - room, float(y.max()) + room
         if axes.get_yscale() != "linear":
             low, high = float(y.min()), float(y.max())
+        # What is outside the panel is not drawn there either.
+        bottom, top = sorted(axes.get_ylim())
+        low, high = max(low, bottom), min(high, top)
+        if low >= high:
+            return False
     else:
         bounds = zip(up or (None, None), axes.get_ylim(), strict=True)
         low, high = (limit if stated is None else stated * share for stated, limit in bounds)

@@ -398,10 +398,10 @@ def _no_such_name(name: str, labels: Mapping[str, str], unnamed: Grouping) -> Us
     meant = next((other for other in known if name in other), known[0])
     hint = f"variants: {'; '.join(variants)}"
     if len(known) > len(variants):
-        hint += f"\nsettings: {'; '.join(known[len(variants) :])}"
+        hint += f"\n  settings: {'; '.join(known[len(variants) :])}"
     option = f"--labels {shlex.quote(f'{meant}={labels[name]}')}"
     return UserError(
         f"there is no variant or setting '{name}'",
         where="labels",
-        hint=f"{hint}\nwrite the whole name, '=' and the new one: {option}",
+        hint=f"{hint}\n  write the whole name, '=' and the new one: {option}",
     )

@@ -108,6 +108,8 @@ def test_a_range_and_the_inset_belong_to_one_metric(with_loss: Comparison) -> No
     assert accuracy.get_ylim() == pytest.approx((30, 90))
     assert loss.get_ylim()[1] > 1
     assert [len(axes.child_axes) for axes in figure.axes] == [1, 0]
+    figure = with_loss.plot("accuracy", ylim="80%:100%", inset="10s:20s")
+    assert figure.axes[0].child_axes[0].get_ylim()[0] == pytest.approx(80)
     named = with_loss.plot(["accuracy", "loss"], ylim=["loss=0.5:2", "0.3:90%"])
     assert named.axes[0].get_ylim() == pytest.approx((30, 90))
     assert named.axes[1].get_ylim() == pytest.approx((0.5, 2))
