@@ -54,8 +54,18 @@ if TYPE_CHECKING:
     show_default=True,
     help="Horizontal axis of the figure: simulated time, server updates, rounds, data moved or client compute time.",
 )
-@click.option("--xlim", metavar="LOW:HIGH", help="Range of the horizontal axis, such as 0:2d.")
-@click.option("--ylim", metavar="LOW:HIGH", help="Range of the vertical axis, such as 85%:95%.")
+@click.option(
+    "--xlim",
+    metavar="LOW:HIGH",
+    help="Range of the horizontal axis, such as 0:2d; an end may be left out, such as :2d.",
+)
+@click.option(
+    "--ylim",
+    multiple=True,
+    metavar="[METRIC=]LOW:HIGH",
+    help="Range of the vertical axis, such as 85%:95%: of the first metric, or of the one it names, such as "
+    "loss=0:1; may be repeated.",
+)
 @click.option(
     "--log",
     type=click.Choice(["x", "y", "xy", "logit"]),
@@ -72,12 +82,13 @@ if TYPE_CHECKING:
     "--labels",
     multiple=True,
     metavar="OLD=NEW",
-    help="Another name for a variant or a setting; may be repeated.",
+    help="Another name for a variant or a setting, whose present name is written in full: "
+    "'fedavg, deadline=25s=FedAvg 25 s'; may be repeated.",
 )
 @click.option(
     "--inset",
     metavar="X[,Y]",
-    help="Ranges of a part of the figure to enlarge in its corner, such as 1d:2d or 1d:2d,90%:94%.",
+    help="Ranges of a part of the first metric's panels to enlarge in their corners, such as 1d:2d or 1d:2d,90%:94%.",
 )
 @json_option
 def command(
@@ -119,7 +130,7 @@ def _renaming(text: str) -> tuple[str, str]:
         raise UserError(
             "write the present name, '=' and the new one",
             where=f"--labels {text}",
-            hint="for example --labels fedavg=FedAvg",
+            hint="for example --labels fedavg=FedAvg, or --labels 'fedavg, deadline=25s=FedAvg 25 s'",
         )
     return old, new
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from fedsim.analysis.comparison import Target, compare
+from fedsim.analysis.comparison import Comparison, Target, compare
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline
-from fedsim.cli.compare import _print, command
+from fedsim.cli.compare import _print, _renaming, command
 from fedsim.errors import UserError
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.made import of, run
+from tests.analysis.comparison.test_groups import facts
 
 
 @pytest.fixture(scope="session")
@@ -89,6 +91,19 @@ def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
         assert isinstance(result.exception, UserError), words
         assert message in result.exception.message
     assert FigureStyle().resolved("share").width is None
+
+
+def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
+    runs = tuple(
+        facts({"server": {"method": {"name": "fedavg"}, "schedule": {"deadline": deadline}}})
+        for deadline in (25.0, 60.0)
+    )
+    with pytest.raises(UserError) as caught:
+        Comparison((runs, (), None), labels={"deadline": "FedAvg 25 s"})
+    option = shlex.split((caught.value.hint or "").splitlines()[-1])[-1]
+    old, new = _renaming(option)
+    assert new == "FedAvg 25 s"
+    assert Comparison((runs, (), None), labels={old: new}).groups[0].label == new
 
 
 def test_long_names_wrap_in_a_narrow_terminal(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.errors import UserError
@@ -54,16 +55,18 @@ class FigureStyle:
     Attributes:
         metrics: one panel each; the first metric if empty.
         against: one of :data:`~fedsim.analysis.comparison.facts.COSTS`.
-        xlim, ylim: ends of the axes, ``"0:2d"``, ``"85%:95%"`` or a pair of numbers; those of the data if None.
+        xlim: ends of the horizontal axis, ``"0:2d"`` or a pair of numbers; those of the data if None.
+        ylim: ends of the vertical axis of the first metric, ``"85%:95%"`` or a pair of numbers; or several texts,
+            each of which may name its metric: ``["accuracy=85%:95%", "loss=0:1"]``.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
         width, height: of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
-        inset: the part to enlarge in the corner, ``"1d:2d"`` or ``"1d:2d,90%:94%"``.
+        inset: the part of the first metric's panels to enlarge in the corner, ``"1d:2d"`` or ``"1d:2d,90%:94%"``.
     """
 
     metrics: tuple[str, ...] = ()
     against: str = "time_s"
     xlim: str | Limits | None = None
-    ylim: str | Limits | None = None
+    ylim: str | Limits | Sequence[str] | None = None
     log: Log | None = None
     width: str | float | None = None
     height: str | float | None = None
@@ -81,32 +84,88 @@ class FigureStyle:
                 f"no such scale: '{self.log}'", where="log", hint=f"choose one of {', '.join(LOGS)}"
             )
 
-    def resolved(self, kind: Kind) -> ResolvedStyle:
-        """The style with ranges and lengths as numbers.
+    def resolved(self, kind: Kind, metric: str | None = None) -> ResolvedStyle:
+        """The style of a metric's panels, with ranges and lengths as numbers.
 
         Args:
-            kind: kind of the metrics' values.
+            kind: kind of the metric's values.
+            metric: the metric; the first one if None.
 
         Raises:
-            UserError: a range or a length cannot be read.
+            UserError: a range or a length cannot be read, or a range is not on its axis or for no metric of the figure.
         """
+        first = self.metrics[0] if self.metrics else None
+        metric = metric or first
         x_kind = COSTS[self.against][1]
         inset = self.inset
-        if isinstance(inset, str):
+        if metric != first:
+            inset = None
+        elif isinstance(inset, str):
             across, _, up = inset.partition(",")
             inset = (limits(across, x_kind, "inset"), limits(up, kind, "inset") if up else None)
+        if inset is not None and inset[1] is not None:
+            across, _, up = self.inset.partition(",") if isinstance(self.inset, str) else ("",) * 3
+            self._require_on_axis(inset[1], f"--inset {across},", up)
+        xlim = limits(self.xlim, x_kind, "xlim")
+        self._require_on_axis(xlim, "--xlim ", self.xlim)
+        stated = self._ylims().get(metric)
+        ylim = limits(stated, kind, "ylim")
+        name = f"{metric}=" if metric != first else ""
+        self._require_on_axis(ylim, f"--ylim {name}", stated)
         venue = None
         width = self.width
         if isinstance(width, str) and width.removesuffix("-text") in VENUES:
             venue = VENUES[width.removesuffix("-text")]
             width = venue.text if width.endswith("-text") else venue.column
         return ResolvedStyle(
-            limits(self.xlim, x_kind, "xlim"),
-            limits(self.ylim, kind, "ylim"),
+            xlim,
+            ylim,
             inches(width, "width"),
             inches(self.height, "height"),
             inset,
             venue,
+        )
+
+    def _ylims(self) -> dict[str | None, str | Limits]:
+        """The stated ranges of the vertical axis by metric; a range without a name belongs to the first one."""
+        first = self.metrics[0] if self.metrics else None
+        ranges: dict[str | None, str | Limits] = {}
+        for value in _each(self.ylim):
+            metric: str | None = first
+            if isinstance(value, str) and "=" in value:
+                metric, _, value = value.partition("=")
+                if metric not in self.metrics:
+                    shown = ", ".join(self.metrics)
+                    raise UserError(
+                        f"the figure has no panel of '{metric}'",
+                        where="ylim",
+                        hint=f"metrics of the figure: {shown}; others are added with --metric",
+                    )
+            if metric in ranges:
+                raise UserError(
+                    f"two ranges for '{metric}'",
+                    where="ylim",
+                    hint="name the metric of each: --ylim accuracy=60%:95% --ylim loss=0:1",
+                )
+            ranges[metric] = value
+        return ranges
+
+    def _require_on_axis(self, ends: Limits, option: str, stated: str | Limits | None) -> None:
+        """Refuse a range that a logarithmic or logit axis cannot show; ``option`` is all that is before the range."""
+        horizontal = option.startswith("--xlim")
+        logit = self.log == "logit" and not horizontal
+        top = 1.0 if logit else math.inf
+        shows = [end is None or 0 < end < top for end in ends]
+        if all(shows) or not (logit or ("x" if horizontal else "y") in (self.log or "")):
+            return
+        end = next(end for end, shown in zip(ends, shows, strict=True) if not shown)
+        axis = "a logit axis, which ends before 0 and 1" if logit else "a logarithmic axis"
+        texts = stated.split(":") if isinstance(stated, str) else ["", ""]
+        rest = ":".join(text if shown else "" for text, shown in zip(texts, shows, strict=True))
+        raise UserError(
+            f"{end:g} has no place on {axis}",
+            where=option[2:].partition(" ")[0],
+            hint=f"leave out that end: {option}{rest}" if rest != ":" else "leave out the range",
         )
 
     def for_metrics(self, *metrics: str) -> FigureStyle:
@@ -123,6 +182,18 @@ class ResolvedStyle(NamedTuple):
     height: float | None
     inset: tuple[Limits, Limits | None] | None
     venue: Venue | None
+
+
+def _each(ylim: str | Limits | Sequence[str] | None) -> Sequence[str | Limits]:
+    """The ranges of one or several metrics."""
+    if ylim is None:
+        return ()
+    if isinstance(ylim, str):
+        return (ylim,)
+    texts = [value for value in ylim if isinstance(value, str)]
+    if len(texts) == len(ylim):
+        return texts
+    return (cast(Limits, tuple(ylim)),)
 
 
 def limits(value: str | Limits | None, kind: Kind, where: str) -> Limits:

@@ -28,7 +28,7 @@ class Group:
         setting: name of the setting; empty if there is only one.
         label: name of the variant in its setting.
         runs: one per replicate, in order of the seeds.
-        values: the differing paths and their values; absent ones are left out.
+        values: the grouping's differing paths and their values; absent ones are left out.
     """
 
     setting: str
@@ -64,7 +64,7 @@ class Grouping:
 
     Attributes:
         groups: by setting, then by variant, each in order of appearance.
-        differing: dotted paths whose values differ, seed and name apart.
+        differing: dotted paths whose values differ between the groups, seed and name apart.
     """
 
     groups: tuple[Group, ...]
@@ -98,7 +98,7 @@ def group_runs(
     """
     flat = [_flat(run.scenario) for run in runs]
     every = [*flat, *(_flat(scenario) for scenario in others)]
-    paths = differing(every)
+    paths, between_groups = differing(every), differing(flat)
     of_variants, of_settings = _split(paths, every, settings)
     written = [with_units(values, paths) for values in every]
     name_variant = Namer(of_variants, written, _first_name(every))
@@ -119,11 +119,11 @@ def group_runs(
         chosen = sorted((runs[number] for number in numbers), key=lambda run: run.replicate)
         if key in copied:
             label = _folder_name(chosen, runs)
-        values = {path: first[path] for path in paths if path in first}
+        values = {path: first[path] for path in between_groups if path in first}
         groups.append(Group(setting, label, tuple(chosen), values))
     settings_in_order = list(dict.fromkeys(group.setting for group in groups))
     groups.sort(key=lambda group: settings_in_order.index(group.setting))
-    return Grouping(tuple(_with_distinct_names(groups)), tuple(paths))
+    return Grouping(tuple(_with_distinct_names(groups)), tuple(between_groups))
 
 
 def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle, Limits, ResolvedStyle
@@ -31,8 +33,15 @@ _INSET = (0.45, 0.44)
 """Width and height of an inset with its labels, as shares of its panel."""
 _NARROWEST_INCHES = 1.6
 """Narrower panels get no insets if there are several."""
+_LOWEST_INCHES = 0.9
+"""Lower panels get no insets."""
 _SMALLEST_REGION = 0.01
 """The smallest share of the horizontal axis that an inset may enlarge."""
+_INSET_TICKS = 3
+_PLAIN = (1e-4, 1e6)
+"""Numbers outside this range are written with an exponent on logarithmic axes."""
+_SMALLEST_TEXT = 5.0
+"""Labels that are too long for their axis are not made smaller than this, in points."""
 _log = logging.getLogger(__name__)
 # Text stays text, and the same figure gives the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
@@ -53,7 +62,7 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     width = size.width or _PANEL_INCHES[0] * columns
     height = size.height or (width / columns) * _PANEL_INCHES[1] / _PANEL_INCHES[0] * rows + 0.4
     insets: list[Callable[[], bool]] = []
-    with matplotlib.rc_context(_settings(size)):
+    with matplotlib.rc_context(_settings(size)), _quiet():
         figure = Figure(figsize=(width, height), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=len(metrics) == 1).flat
         variants = looks(group.label for group in comparison.groups)
@@ -63,6 +72,11 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
                 continue
             metric, setting = cell
             insets.append(_panel(comparison, axes, style, metric, setting, variants))
+        if len(metrics) > 1:
+            # Of panels in one column, the lowest has the label if it holds for all.
+            for upper, lower in zip(figure.axes, figure.axes[columns:], strict=False):
+                if rows > 1 and upper.get_xlabel() == lower.get_xlabel():
+                    upper.set_xlabel("")
         handles, names = figure.axes[0].get_legend_handles_labels()
         if len(handles) > 4 or size.inset is not None or len(figure.axes) > 1:
             figure.legend(
@@ -74,12 +88,49 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             )
         else:
             figure.axes[0].legend(frameon=False)
+        _fit_labels(figure)
         if size.inset is not None and len(insets) > 1 and width / columns < _NARROWEST_INCHES:
             _log.warning("the panels are too narrow for insets; choose a larger --width")
-        # Panels share an axis, so positions are known once all are drawn.
-        elif size.inset is not None and not sum([inset() for inset in insets]):
-            raise UserError("no curve has a value in this region", where="inset")
+        # Panels share an axis and leave room for the legend, so positions are known once all are drawn.
+        elif size.inset is not None:
+            _lay_out(figure)
+            if figure.axes[0].get_window_extent().height < _LOWEST_INCHES * figure.dpi:
+                _log.warning("the panels are too low for insets; choose a larger --height")
+            elif not sum([inset() for inset in insets]):
+                raise UserError("no curve has a value in this region", where="inset")
     return figure
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place the panels, so that their sizes are known."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Matplotlib's warning of panels without room; :func:`plot_curves` gives one with what to do."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "constrained_layout not applied")
+        yield
+
+
+def _fit_labels(figure: Figure) -> None:
+    """Break labels of vertical axes that are taller than their panel, or make them smaller."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", "constrained_layout not applied")
+        _lay_out(figure)
+    if caught:
+        _log.warning("the figure has no room for its panels; choose a larger --width or --height")
+    for axes in figure.axes:
+        label = axes.yaxis.label
+        available = axes.get_window_extent().height
+        if label.get_window_extent().height > available:
+            label.set_text(label.get_text().replace(" (", "\n("))
+        taken = label.get_window_extent().height
+        if taken > available:
+            label.set_fontsize(max(_SMALLEST_TEXT, float(label.get_fontsize()) * available / taken))
 
 
 def _settings(size: ResolvedStyle) -> dict[str, Any]:
@@ -107,7 +158,7 @@ def _panel(
 ) -> Callable[[], bool]:
     """Draw a panel, and return the function that draws its inset and says whether it has one."""
     definition = comparison.definition(metric)
-    size = style.resolved(definition.unit)
+    size = style.resolved(definition.unit, metric)
     frame = comparison.curves(metric, style.against)
     share = 100.0 if definition.unit == "share" and style.log != "logit" else 1.0
     cost, kind = COSTS[style.against]
@@ -160,12 +211,65 @@ def _scales(axes: Any, style: FigureStyle, *, percent: bool) -> None:
     log = style.log or ""
     if "x" in log:
         axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
     if log in ("y", "xy"):
         axes.set_yscale("log")
+        _plain_ticks(axes.yaxis)
     if log == "logit":
         axes.set_yscale("logit")
         axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v if percent else v:g}"))
+
+
+class _LogTicks(LogLocator):
+    """At 1, 2 and 5, or at 1, of every decade, as many as the axis has room for; evenly spaced on short axes.
+
+    Args:
+        most: the largest number of ticks, if there is room.
+    """
+
+    def __init__(self, most: int = 9) -> None:
+        super().__init__()
+        self._most = most
+
+    def __call__(self) -> Any:
+        axis: Any = self.axis
+        low, high = sorted(axis.get_view_interval())
+        return self.tick_values(low if low > 0 else axis.get_minpos(), high)
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        most = self._most if self.axis is None else min(self._most, self.axis.get_tick_space())
+        most = max(2, most)
+        decades = 10.0 ** np.arange(math.floor(math.log10(vmin)), math.ceil(math.log10(vmax)) + 1)
+        for digits in ((1, 2, 5), (1, 3), (1,)):
+            ticks = np.sort(np.outer(decades, digits).ravel())
+            ticks = ticks[(ticks >= vmin * (1 - 1e-9)) & (ticks <= vmax * (1 + 1e-9))]
+            if len(ticks) <= most:
+                break
+        if len(ticks) > most:
+            return LogLocator(numticks=most).tick_values(vmin, vmax)
+        if len(ticks) < 2:
+            ticks = np.asarray(MaxNLocator(most).tick_values(vmin, vmax))
+            return ticks[(ticks >= vmin) & (ticks <= vmax)]
+        return ticks
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Few ticks with plain numbers on a logarithmic axis."""
+    axis.set_major_locator(_LogTicks())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _plain(value: float) -> str:
+    low, high = _PLAIN
+    if low <= value < high:
+        return f"{value:,.10g}"
+    digits, _, exponent = f"{value:.3g}".partition("e")
+    if not exponent:
+        digits, exponent = "1", str(round(math.log10(value)))
+    factor = "" if float(digits) == 1 else rf"{digits} \times "
+    return f"${factor}10^{{{int(exponent)}}}$"
 
 
 def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool:
@@ -181,6 +285,11 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
         low, high = float(y.min()) - room, float(y.max()) + room
         if axes.get_yscale() != "linear":
             low, high = float(y.min()), float(y.max())
+        # What is outside the panel is not drawn there either.
+        bottom, top = sorted(axes.get_ylim())
+        low, high = max(low, bottom), min(high, top)
+        if low >= high:
+            return False
     else:
         bounds = zip(up or (None, None), axes.get_ylim(), strict=True)
         low, high = (limit if stated is None else stated * share for stated, limit in bounds)
@@ -201,9 +310,9 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     frame = Rectangle(corner, *_INSET, transform=axes.transAxes, color="white", zorder=4)
     axes.add_patch(frame)
     # Room for the labels of the ticks, in inches.
-    width, height = axes.get_figure().get_size_inches()
-    rows, columns = axes.get_subplotspec().get_gridspec().get_geometry()
-    labels = 0.36 / (0.8 * width / columns), 0.2 / (0.75 * height / rows)
+    box = axes.get_window_extent()
+    dpi = axes.get_figure().dpi
+    labels = 0.3 * dpi / box.width, 0.16 * dpi / box.height
     part = axes.inset_axes(
         (
             corner[0] + labels[0],
@@ -217,9 +326,12 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     part.set_ylim(low, high)
     for axis in (part.xaxis, part.yaxis):
         if axis.get_scale() == "linear":
-            axis.set_major_locator(MaxNLocator(3))
+            axis.set_major_locator(MaxNLocator(_INSET_TICKS))
+        elif axis.get_scale() == "log":
+            axis.set_major_locator(_LogTicks(_INSET_TICKS))
     part.tick_params(labelsize="x-small", pad=1.5, length=2)
     part.grid(True, color="#dddddd", linewidth=0.4)
+    part.set_in_layout(False)
     axes.indicate_inset_zoom(part, edgecolor="#666666")
     return True
 
@@ -279,5 +391,5 @@ def save_figure(figure: Figure, path: Path, size: ResolvedStyle | None = None) -
     dates: dict[str, Any] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(
         path.suffix, {}
     )
-    with matplotlib.rc_context(_settings(size) if size else _SETTINGS):
+    with matplotlib.rc_context(_settings(size) if size else _SETTINGS), _quiet():
         figure.savefig(path, metadata=dates, dpi=300)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,11 +69,8 @@ class ComparisonTables:
         self.grouping: Grouping = group_runs(self.facts, scenarios, renamed, settings)
         known = {name for group in self.groups for name in (group.label, group.setting)}
         if missing := [old for old, new in labels.items() if new not in known]:
-            names = dict.fromkeys(group.label for group in group_runs(self.facts, scenarios).groups)
-            raise UserError(
-                f"there is no variant or setting '{missing[0]}'",
-                where="labels",
-                hint=f"variants: {'; '.join(names)}",
+            raise _no_such_name(
+                missing[0], labels, group_runs(self.facts, scenarios, settings=settings)
             )
         self.metrics: tuple[str, ...] = tuple(
             dict.fromkeys(name for run in self.facts for name in run.metrics)
@@ -391,3 +389,19 @@ def _spread(values: Floats) -> dict[str, float]:
         "p90": float(np.quantile(values, 0.9)),
         "jain": float(values.sum() ** 2 / (len(values) * squares)) if squares else math.nan,
     }
+
+
+def _no_such_name(name: str, labels: Mapping[str, str], unnamed: Grouping) -> UserError:
+    """The error for a label of a name that does not exist; its hint has the option for one that does."""
+    variants = list(dict.fromkeys(group.label for group in unnamed.groups))
+    known = [*variants, *filter(None, unnamed.settings)]
+    meant = next((other for other in known if name in other), known[0])
+    hint = f"variants: {'; '.join(variants)}"
+    if len(known) > len(variants):
+        hint += f"\n  settings: {'; '.join(known[len(variants) :])}"
+    option = f"--labels {shlex.quote(f'{meant}={labels[name]}')}"
+    return UserError(
+        f"there is no variant or setting '{name}'",
+        where="labels",
+        hint=f"{hint}\n  write the whole name, '=' and the new one: {option}",
+    )

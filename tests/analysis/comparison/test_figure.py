@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from fedsim.analysis.comparison import Comparison
-from fedsim.analysis.comparison.figure import inches, limits
+from fedsim.analysis.comparison.figure import FigureStyle, inches, limits
 from fedsim.errors import UserError
 from tests.analysis.comparison.test_groups import facts, server
 
@@ -51,7 +52,8 @@ def test_a_figure_has_the_width_of_a_venue(comparison: Comparison) -> None:
     figure = comparison.plot(["accuracy", "loss"], width="ieee-text", height="60mm")
     assert figure.get_size_inches().tolist() == pytest.approx([7.16, 60 / 25.4])
     # Two metrics in two settings.
-    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy (%)"] * 2 + ["loss"] * 2
+    labels = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes]
+    assert labels == ["accuracy (%)"] * 2 + ["loss"] * 2
 
 
 def test_ranges_and_scales_of_a_figure(comparison: Comparison) -> None:
@@ -64,6 +66,107 @@ def test_ranges_and_scales_of_a_figure(comparison: Comparison) -> None:
     logit = comparison.plot("accuracy", log="logit").axes[0]
     assert logit.get_yscale() == "logit"
     assert comparison.plot("loss", log="xy").axes[0].get_xscale() == "log"
+
+
+@pytest.mark.parametrize(
+    ("style", "message"),
+    [
+        (
+            {"log": "x", "xlim": "0:40min"},
+            "xlim: 0 has no place on a logarithmic axis\n  leave out that end: --xlim :40min",
+        ),
+        ({"log": "y", "ylim": "-1:0"}, "ylim: -1 has no place .*\n  leave out the range"),
+        ({"log": "xy", "ylim": ["loss=0:2"]}, "leave out that end: --ylim loss=:2"),
+        ({"log": "logit", "ylim": "40%:100%"}, "leave out that end: --ylim 40%:"),
+        ({"log": "y", "inset": "1s:5s,0:95%"}, "leave out that end: --inset 1s:5s,:95%"),
+        ({"ylim": (0, 1), "log": "y"}, "0 has no place on a logarithmic axis"),
+        ({"ylim": "mae=0:1"}, "no panel of 'mae'\n  metrics of the figure: accuracy, loss"),
+        ({"ylim": ["0:1", "accuracy=0:1"]}, "two ranges for 'accuracy'"),
+    ],
+)
+def test_ranges_that_an_axis_cannot_show(style: Any, message: str) -> None:
+    metric, kind = ("loss", "number") if "loss" in message else ("accuracy", "share")
+    with pytest.raises(UserError, match=message):
+        FigureStyle(("accuracy", "loss"), **style).resolved(kind, metric)
+
+
+def test_ranges_that_a_logarithmic_axis_can_show() -> None:
+    assert FigureStyle(log="x", xlim=":40min", ylim="0:1").resolved("share").xlim == (None, 2400)
+
+
+@pytest.fixture
+def with_loss() -> Comparison:
+    run = facts(server("fedavg"), 0, "a", (0.0, 10.0, 20.0), (0.1, 0.5, 0.9))
+    progress = run.progress.assign(loss=[2.3, 1.5, 0.6])
+    run = dataclasses.replace(run, progress=progress, metrics=("accuracy", "loss"))
+    return Comparison(((run,), (), None))
+
+
+def test_a_range_and_the_inset_belong_to_one_metric(with_loss: Comparison) -> None:
+    figure = with_loss.plot(["accuracy", "loss"], ylim="30%:90%", inset="10s:20s,40%:60%")
+    accuracy, loss = figure.axes
+    assert accuracy.get_ylim() == pytest.approx((30, 90))
+    assert loss.get_ylim()[1] > 1
+    assert [len(axes.child_axes) for axes in figure.axes] == [1, 0]
+    figure = with_loss.plot("accuracy", ylim="80%:100%", inset="10s:20s")
+    assert figure.axes[0].child_axes[0].get_ylim()[0] == pytest.approx(80)
+    named = with_loss.plot(["accuracy", "loss"], ylim=["loss=0.5:2", "0.3:90%"])
+    assert named.axes[0].get_ylim() == pytest.approx((30, 90))
+    assert named.axes[1].get_ylim() == pytest.approx((0.5, 2))
+
+
+def test_a_logarithmic_axis_has_few_plain_numbers() -> None:
+    times = tuple(60.0 * minute for minute in (0, 2, 5, 9, 14, 25, 38))
+    run = facts(server("fedavg"), 0, "a", times, (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9))
+    comparison = Comparison(((run,), (), None))
+    figure = comparison.plot("accuracy", log="x", width="ieee", inset="10min:20min")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    (inset,) = axes.child_axes
+
+    def labels(axes: Any) -> list[str]:
+        low, high = axes.get_xlim()
+        ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        return [text.get_text() for tick, text in ticks if low <= tick <= high]
+
+    assert labels(axes) == ["2", "5", "10", "20"]
+    assert labels(inset) == ["10", "20"]
+    assert not any(text.get_text() for text in axes.get_xticklabels(minor=True))
+    bottom = min(text.get_window_extent().y0 for text in inset.get_xticklabels())
+    assert bottom > axes.get_window_extent().y0
+
+
+def test_labels_fit_a_low_figure(with_loss: Comparison, caplog: pytest.LogCaptureFixture) -> None:
+    figure = with_loss.plot(["accuracy", "loss"], width="ieee", height="45mm", inset="10s:20s")
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert axes.yaxis.label.get_window_extent().y1 <= figure.bbox.y1
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "simulated time (s)"]
+    assert "the panels are too low for insets" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("xlim", "expected"),
+    [
+        ("12s:18s", {12, 14, 16, 18}),
+        ("2s:30s", {2, 5, 10, 20}),
+        ("1s:100s", {1, 2, 5, 10, 20, 50, 100}),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis(xlim: str, expected: set[int]) -> None:
+    run = facts(server("fedavg"), 0, "a", (0.0, 10.0, 20.0), (0.1, 0.5, 0.9))
+    figure = Comparison(((run,), (), None)).plot("accuracy", log="x", xlim=xlim, width="ieee")
+    ticks = figure.axes[0].get_xticks()
+    assert len(ticks) <= 9
+    assert expected <= {round(tick, 6) for tick in ticks}
+
+
+def test_a_figure_without_room_for_panels(
+    with_loss: Comparison, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    with_loss.plot(["accuracy", "loss"], width="1in", height="0.6in")
+    assert "no room for its panels" in caplog.text
+    assert not recwarn.list
 
 
 def test_an_inset_hides_neither_the_curves_nor_its_region() -> None:

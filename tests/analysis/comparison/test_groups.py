@@ -188,6 +188,13 @@ def test_a_failed_run_does_not_change_the_names() -> None:
     ]
 
 
+def test_keys_that_differ_are_those_of_the_compared_runs() -> None:
+    runs = [facts(crossed(method, 0.1), 0, method) for method in ("fedavg", "mifa")]
+    grouping = group_runs(runs, others=[{"seed": 0, "stop": {"rounds": 3}, **crossed("mifa", 1.0)}])
+    assert grouping.differing == ("server.method.name",)
+    assert [set(group.values) for group in grouping.groups] == [{"server.method.name"}] * 2
+
+
 def test_equal_runs_of_one_seed_are_not_averaged() -> None:
     runs = [facts(server("fedavg"), 0, folder) for folder in ("a/run", "b/run")]
     assert names(group_runs(runs)) == [("", "a/run", 1), ("", "b/run", 1)]
