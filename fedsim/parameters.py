@@ -278,7 +278,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
         return mistake(kind, item["msg"], context["hint"])
     if kind not in _STANDARD_ERRORS:
         return PydanticCustomError(kind, item["msg"], context)
-    name, colon, rest = str(location[-1]).partition(":")
+    name, colon, rest = str(location[-1] if location else "").partition(":")
     if item["input"] is None and colon:
         return mistake(kind, "has no value", f"write a space after the colon: {name}: {rest}")
     if len(location) != 1:
