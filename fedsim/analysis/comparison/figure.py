@@ -94,24 +94,15 @@ class FigureStyle:
         Raises:
             UserError: a range or a length cannot be read, or a range is not on its axis or for no metric of the figure.
         """
-        first = self.metrics[0] if self.metrics else None
-        metric = metric or first
+        metric = metric or self._first
         x_kind = COSTS[self.against][1]
-        inset = self.inset
-        if metric != first:
-            inset = None
-        elif isinstance(inset, str):
-            across, _, up = inset.partition(",")
-            inset = (limits(across, x_kind, "inset"), limits(up, kind, "inset") if up else None)
-        if inset is not None and inset[1] is not None:
-            across, _, up = self.inset.partition(",") if isinstance(self.inset, str) else ("",) * 3
-            self._require_on_axis(inset[1], f"--inset {across},", up)
+        inset = self._enlarged(x_kind, kind) if metric == self._first else None
         xlim = limits(self.xlim, x_kind, "xlim")
-        self._require_on_axis(xlim, "--xlim ", self.xlim)
+        self._require_on_axis("x", xlim, "xlim", "--xlim ", self.xlim)
         stated = self._ylims().get(metric)
         ylim = limits(stated, kind, "ylim")
-        name = f"{metric}=" if metric != first else ""
-        self._require_on_axis(ylim, f"--ylim {name}", stated)
+        name = f"{metric}=" if metric != self._first else ""
+        self._require_on_axis("y", ylim, "ylim", f"--ylim {name}", stated)
         venue = None
         width = self.width
         if isinstance(width, str) and width.removesuffix("-text") in VENUES:
@@ -126,12 +117,28 @@ class FigureStyle:
             venue,
         )
 
+    @property
+    def _first(self) -> str | None:
+        """The metric to which a range without a name, and the inset, belong."""
+        return self.metrics[0] if self.metrics else None
+
+    def _enlarged(self, x_kind: Kind, kind: Kind) -> tuple[Limits, Limits | None] | None:
+        """The region of the inset."""
+        region, before = self.inset, "--inset "
+        stated: str | None = None
+        if isinstance(region, str):
+            across, _, up = region.partition(",")
+            region = (limits(across, x_kind, "inset"), limits(up, kind, "inset") if up else None)
+            before, stated = f"--inset {across},", up
+        if region is not None and region[1] is not None:
+            self._require_on_axis("y", region[1], "inset", before, stated)
+        return region
+
     def _ylims(self) -> dict[str | None, str | Limits]:
         """The stated ranges of the vertical axis by metric; a range without a name belongs to the first one."""
-        first = self.metrics[0] if self.metrics else None
         ranges: dict[str | None, str | Limits] = {}
         for value in _each(self.ylim):
-            metric: str | None = first
+            metric = self._first
             if isinstance(value, str) and "=" in value:
                 metric, _, value = value.partition("=")
                 if metric not in self.metrics:
@@ -150,22 +157,36 @@ class FigureStyle:
             ranges[metric] = value
         return ranges
 
-    def _require_on_axis(self, ends: Limits, option: str, stated: str | Limits | None) -> None:
-        """Refuse a range that a logarithmic or logit axis cannot show; ``option`` is all that is before the range."""
-        horizontal = option.startswith("--xlim")
-        logit = self.log == "logit" and not horizontal
+    def _require_on_axis(
+        self,
+        axis: Literal["x", "y"],
+        ends: Limits,
+        where: str,
+        before: str,
+        stated: str | Limits | None,
+    ) -> None:
+        """Refuse a range that a logarithmic or logit axis cannot show.
+
+        Args:
+            axis: the axis.
+            ends: the range.
+            where: the setting that gives it.
+            before: what the command line has before the range.
+            stated: the range as given.
+        """
+        logit = self.log == "logit" and axis == "y"
         top = 1.0 if logit else math.inf
         shows = [end is None or 0 < end < top for end in ends]
-        if all(shows) or not (logit or ("x" if horizontal else "y") in (self.log or "")):
+        if all(shows) or not (logit or axis in (self.log or "")):
             return
         end = next(end for end, shown in zip(ends, shows, strict=True) if not shown)
-        axis = "a logit axis, which ends before 0 and 1" if logit else "a logarithmic axis"
+        scale = "a logit axis, which ends before 0 and 1" if logit else "a logarithmic axis"
         texts = stated.split(":") if isinstance(stated, str) else ["", ""]
         rest = ":".join(text if shown else "" for text, shown in zip(texts, shows, strict=True))
         raise UserError(
-            f"{end:g} has no place on {axis}",
-            where=option[2:].partition(" ")[0],
-            hint=f"leave out that end: {option}{rest}" if rest != ":" else "leave out the range",
+            f"{end:g} has no place on {scale}",
+            where=where,
+            hint=f"leave out that end: {before}{rest}" if rest != ":" else "leave out the range",
         )
 
     def for_metrics(self, *metrics: str) -> FigureStyle:

@@ -38,6 +38,8 @@ _LOWEST_INCHES = 0.9
 _SMALLEST_REGION = 0.01
 """The smallest share of the horizontal axis that an inset may enlarge."""
 _INSET_TICKS = 3
+_NO_ROOM = "constrained_layout not applied"
+"""The beginning of Matplotlib's warning that panels have no room."""
 _PLAIN = (1e-4, 1e6)
 """Numbers outside this range are written with an exponent on logarithmic axes."""
 _SMALLEST_TEXT = 5.0
@@ -112,14 +114,14 @@ def _lay_out(figure: Figure) -> None:
 def _quiet() -> Iterator[None]:
     """Without Matplotlib's warning of panels without room; :func:`plot_curves` gives one with what to do."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "constrained_layout not applied")
+        warnings.filterwarnings("ignore", _NO_ROOM)
         yield
 
 
 def _fit_labels(figure: Figure) -> None:
     """Break labels of vertical axes that are taller than their panel, or make them smaller."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.filterwarnings("always", "constrained_layout not applied")
+        warnings.filterwarnings("always", _NO_ROOM)
         _lay_out(figure)
     if caught:
         _log.warning("the figure has no room for its panels; choose a larger --width or --height")

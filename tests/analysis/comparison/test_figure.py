@@ -80,6 +80,7 @@ def test_ranges_and_scales_of_a_figure(comparison: Comparison) -> None:
         ({"log": "logit", "ylim": "40%:100%"}, "leave out that end: --ylim 40%:"),
         ({"log": "y", "inset": "1s:5s,0:95%"}, "leave out that end: --inset 1s:5s,:95%"),
         ({"ylim": (0, 1), "log": "y"}, "0 has no place on a logarithmic axis"),
+        ({"inset": ((1, 5), (0, 1)), "log": "y"}, "inset: 0 has no place on a logarithmic axis"),
         ({"ylim": "mae=0:1"}, "no panel of 'mae'\n  metrics of the figure: accuracy, loss"),
         ({"ylim": ["0:1", "accuracy=0:1"]}, "two ranges for 'accuracy'"),
     ],
