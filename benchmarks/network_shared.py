@@ -42,7 +42,7 @@ def tree(clients: int, fan_out: list[int], capacities_bps: list[float]) -> Share
 
 
 def completions_per_s(network: SharedNetwork, clients: int, flows: int, count: int) -> float:
-    """Uploads finished per second if each is followed by one of a client drawn at random."""
+    """Uploads that end per second, each of which is followed by an upload of a client drawn at random."""
     draws = Stream(1, Purpose.ANALYSIS)
     order = np.argsort(draws.uniforms(np.arange(clients))).tolist()
     picks = (draws.uniforms(np.arange(count + flows), 1) * (clients - flows)).astype(int).tolist()

@@ -25,7 +25,7 @@ def test_cores_that_the_process_may_not_use_do_not_count(monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 def test_an_address_where_nothing_answers_is_refused(tmp_path: Path) -> None:
-    """Ray would ask for ever."""
+    """Without a check, Ray would try forever."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(UserError, match=f"no Ray cluster answers at {address}"):

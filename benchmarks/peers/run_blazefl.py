@@ -32,7 +32,7 @@ class Models(ModelSelector):
 
 class Clients(FedAvgPartitionedDataset):
     def get_dataset(self, type_, cid):
-        raise NotImplementedError  # every such class needs it, and nothing that runs here calls it
+        raise NotImplementedError  # abstract in BlazeFL; nothing in this adapter calls it
 
     def get_dataloader(self, type_, cid, batch_size=None, generator=None):
         return batches[cid]

@@ -19,7 +19,7 @@ from fedsim.cli import cli
 from fedsim.runs import Status
 from tests.composition.worlds import digits
 
-# Rows reach the disk at once, which tells the test that the run is under way.
+# Rows reach the disk immediately, so that the test sees that the run is in progress.
 FLUSHING = """
 import sys
 import fedsim.runs.writer

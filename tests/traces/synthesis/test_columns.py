@@ -1,4 +1,4 @@
-"""Columns of compute and network, and their series in time, against the distributions asked for."""
+"""Columns of compute and network, and their series in time, against the requested distributions."""
 
 from __future__ import annotations
 
