@@ -67,19 +67,17 @@ class Tiered(Continuous):
 
     def start(self) -> None:
         """Form the tiers, and start a round of every tier, the fastest first."""
-        clients = np.arange(self.server.clients)
-        if self.params.profiled == "online":
-            clients = self.server.online_clients()
-            if not len(clients):
-                self.server.call_when_available(self.start)
-                return
-        self._form_tiers(clients)
+        online = self.server.online_clients()
+        if self.params.profiled == "online" and not len(online):
+            self.server.call_when_available(self.start)
+            return
+        self._form_tiers(online)
         for tier in range(len(self._members)):
             self._start_round(tier)
 
-    def _form_tiers(self, clients: npt.NDArray[np.int64]) -> None:
-        """Tiers of these clients by duration; the others join them."""
-        tiers = self.tiers(self.params, profile(self.server), clients)
+    def _form_tiers(self, online: npt.NDArray[np.int64]) -> None:
+        """Sort all clients into tiers that have no members at work yet."""
+        tiers = self.tiers(self.params, profile(self.server), online)
         self._tier_of = tiers.tolist()
         self._members = [tiers == tier for tier in range(int(tiers.max()) + 1)]
         self._outstanding = [0] * len(self._members)
