@@ -47,6 +47,7 @@ from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.overrides import Override
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
@@ -202,7 +203,7 @@ def _assemble(
 @rare_garbage_collection()
 def resume(
     path: Path,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override | str] = (),
     *,
     shared: Shared | None = None,
     threads: int | None = None,

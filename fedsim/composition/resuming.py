@@ -11,6 +11,7 @@ from fedsim.runs.folder import INFO_FORMAT, RunFolder
 from fedsim.scenario import own_code
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.overrides import Override
 from fedsim.scenario.source import read_yaml
 
 MAY_CHANGE = (
@@ -24,7 +25,7 @@ MAY_CHANGE = (
 
 
 def load_original(
-    folder: RunFolder, info: Mapping[str, Any], overrides: Sequence[str]
+    folder: RunFolder, info: Mapping[str, Any], overrides: Sequence[Override | str]
 ) -> LoadedScenario:
     """The scenario of a run, with overrides of settings in :data:`MAY_CHANGE`.
 
@@ -111,7 +112,7 @@ def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
         ) from error
 
 
-def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
+def _changed(loaded: LoadedScenario, overrides: Sequence[Override | str]) -> LoadedScenario:
     changed = loaded.changed(overrides)
     refused = [
         UserError(
