@@ -61,7 +61,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         describe("fedprix")
     with pytest.raises(UserError, match="did you mean 'schedule'"):
         describe("sync", "shedule")
-    with pytest.raises(UserError, match="did you mean 'training.batch_size'"):
+    with pytest.raises(UserError, match=r"did you mean 'training\.batch_size'"):
         describe("training.batchsize")
 
 
