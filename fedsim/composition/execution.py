@@ -531,6 +531,7 @@ class _Execution:
             dispatches=self._server.dispatched,
             ineligible_clients=int(np.count_nonzero(~population.eligible)),
             bytes_down_per_dispatch=down_bytes,
+            bytes_down_first_dispatch=max(down_bytes, assembly.rules.first_download_bytes),
             bytes_up_per_dispatch=up_bytes,
             prologue=assembly.rules.prologue_bytes is not None,
             **_flows(assembly.population.network),
