@@ -98,7 +98,7 @@ def _table(shown: list[Snapshot], paces: dict[str, Pace], width: int) -> Table:
 def wrapped(name: str, width: int) -> str:
     """The name of a run in lines of at most ``width``, broken after ``_`` or ``-`` if there is one."""
     lines = [""]
-    for word in re.findall(r"[^_-]{1,%d}[_-]?|[_-]" % (width - 3), name):
+    for word in re.findall(rf"[^_-]{{1,{width - 3}}}[_-]?|[_-]", name):
         if len(lines[-1]) + len(word) > width:
             lines.append("  ")
         lines[-1] += word
