@@ -159,6 +159,7 @@ def execute(
                 "seed": loaded.scenario.seed,
                 "timing_only": not assembly.rules.learns,
                 "user_code": loaded.user_code(),
+                "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
