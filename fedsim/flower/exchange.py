@@ -412,7 +412,7 @@ class Exchange:
         self._queues.setdefault(client, deque()).append(parcel)
         if client not in self._engaged:
             self._engaged.add(client)
-            self._handouts.hand_out(client)
+            self._handouts.hand_out(client, 0, None, None)
 
     def _begin(
         self, client: int, now: int, online_until_ns: int, steps: Any, deadline: Any, then: Any
@@ -486,7 +486,7 @@ class Exchange:
     def _next(self, client: int) -> None:
         self._handouts.release(client)
         if self._queues[client]:
-            self._handouts.hand_out(client)
+            self._handouts.hand_out(client, 0, None, None)
         else:
             self._engaged.remove(client)
 

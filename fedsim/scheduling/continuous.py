@@ -137,14 +137,14 @@ class Concurrent(Continuous):
 
     def received(self, dispatch: Dispatch) -> None:
         """Buffer an update; create a version when there are enough."""
-        limit, buffer = self._max_staleness, self._buffer
+        limit = self._max_staleness
         if limit is not None and dispatch.staleness > limit:
             self.server.discard(dispatch)
         else:
-            buffer.append(dispatch)
-            if len(buffer) >= self._updates:
-                self._buffer = []
-                self.aggregate(buffer)
+            self._buffer.append(dispatch)
+            if len(self._buffer) >= self._updates:
+                complete, self._buffer = self._buffer, []
+                self.aggregate(complete)
         self._replace(dispatch.client)
 
     def lost(self, dispatch: Dispatch) -> None:
@@ -167,8 +167,7 @@ class Concurrent(Continuous):
             self._fill_is_due = True
             self.server.call_at(busy_until_ns, self._fill_now)
             return
-        free = self._slots - self._filled
-        for client in self._draw(free) if self._keeps_clients else self.selection.draw(free):
+        for client in self._draw(self._slots - self._filled):
             self._filled += 1
             if self._keeps_clients:
                 self._owners[client] = True
@@ -180,7 +179,7 @@ class Concurrent(Continuous):
     def _draw(self, count: int) -> list[int]:
         """Clients for free slots; none that has one, even if the server does not know yet that its work was dropped."""
         # Only then is it worth looking at all clients.
-        if self._owners[self.server.online_clients()].any():
+        if self._keeps_clients and self._owners[self.server.online_clients()].any():
             return self.selection.draw_among(count, ~self._owners)
         return self.selection.draw(count)
 

@@ -122,12 +122,7 @@ class HandOuts:
     # -- handing out ----------------------------------------------------------------------------------------------
 
     def hand_out(
-        self,
-        client: int,
-        *,
-        steps: Steps = None,
-        deadline_ns: int | None = None,
-        on_dispatched: OnDispatched = None,
+        self, client: int, steps: Steps, deadline_ns: int | None, on_dispatched: OnDispatched
     ) -> Timer:
         """Hand work to a client now, or as soon as it is online and done with its last work."""
         now = self._clock.now

@@ -56,10 +56,8 @@ class Planner:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._bytes_down, self._bytes_up = workload.bytes_down, workload.bytes_up
         self._network = workload.population.network
         self._compute = workload.population.compute
-        self._step_ns = self._compute.step_ns
         self._batteries = workload.population.batteries
         self._phases, self._steps_vary = self._constant_phases()
 
@@ -98,12 +96,11 @@ class Planner:
         if phases is not None:
             at = client * 3
             downloaded = start_ns + phases[at]
+            step_ns = phases[at + 1]
+            if self._steps_vary:
+                step_ns = self._compute.step_ns(client, dispatch.sequence, start_ns)
             done = dispatch.steps
-            computed = downloaded + done * (
-                self._step_ns(client, dispatch.sequence, start_ns)
-                if self._steps_vary
-                else phases[at + 1]
-            )
+            computed = downloaded + step_ns * done
             end = computed + phases[at + 2]
         else:
             downloaded, computed, end, done = self._undisturbed(
@@ -111,6 +108,8 @@ class Planner:
             )
         if end > online_until_ns:
             return self.live(dispatch, deadline_ns)
+        workload = self._workload
+        down, up = workload.bytes_down, workload.bytes_up
         plan: Plan = _NEW_TUPLE(
             Plan,
             (
@@ -119,14 +118,14 @@ class Planner:
                 downloaded,
                 computed,
                 done,
-                self._bytes_down,
-                self._bytes_up,
+                down,
+                up,
                 downloaded - start_ns,
                 computed - downloaded,
                 end - computed,
             ),
         )
-        if self._batteries is not None and not self._workload.has_charge_for(client, plan):
+        if self._batteries is not None and not workload.has_charge_for(client, plan):
             return self.live(dispatch, deadline_ns)
         return plan
 

@@ -135,11 +135,7 @@ class Server(Facts, ServerPort):
             *("draw", "cohort"),
             hint="draw from self.generator(), which is different at every call and the same in every run",
         )
-        # Bound and checked once, because these methods are called for every dispatch; the latter do nothing in most
-        # selections.
-        self.sample_online = self._handouts.sample_online
-        self.dispatch = self._handouts.hand_out
-        self._held = self._updates.held
+        # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
@@ -151,7 +147,7 @@ class Server(Facts, ServerPort):
         self._schedule.start()
         self._engine.run(self._limits.until_ns)
         now = self._clock.now
-        for dispatch, plan in [*self._dispatches.stop_all(), *self._held.items()]:
+        for dispatch, plan in [*self._dispatches.stop_all(), *self._updates.held.items()]:
             self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         self._evaluations.finish()
 
@@ -169,12 +165,24 @@ class Server(Facts, ServerPort):
     def online_clients(self) -> npt.NDArray[np.int64]:
         return self._handouts.online_clients()
 
-    sample_online: Callable[..., list[int]]
-    dispatch: Callable[..., Timer]
+    @override
+    def sample_online(self, count: int) -> list[int]:
+        return self._handouts.sample_online(count)
 
     @override
     def call_when_available(self, callback: Callable[[], None]) -> None:
         self._handouts.call_when_available(callback)
+
+    @override
+    def dispatch(
+        self,
+        client: int,
+        *,
+        steps: int | Callable[[], int] | None = None,
+        deadline_ns: int | None = None,
+        on_dispatched: Callable[[Dispatch], None] | None = None,
+    ) -> Timer:
+        return self._handouts.hand_out(client, steps, deadline_ns, on_dispatched)
 
     # -- Step 2. A client that is online starts the work (fedsim.simulation.life). ----------------------------------
 
@@ -221,7 +229,7 @@ class Server(Facts, ServerPort):
         """Stop a run in which too many dispatches were handed out since the last update was aggregated."""
         count = self.dispatched - self._dispatched_at_aggregation
         if count >= self._stalled_after:
-            raise stalled(count, self._updates.lost, len(self._held), self._failures)
+            raise stalled(count, self._updates.lost, len(self._updates.held), self._failures)
         self._stall_check = self._dispatched_at_aggregation + self._stalled_after
 
     # -- Step 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it. ------------------
@@ -240,7 +248,7 @@ class Server(Facts, ServerPort):
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
             dispatch.staleness = self.version - dispatch.version
-            self._held[dispatch] = plan
+            self._updates.held[dispatch] = plan
             if self._selection_listens:
                 self._selection.on_arrival(dispatch)
             self._schedule.on_arrival(dispatch)
@@ -296,7 +304,7 @@ class Server(Facts, ServerPort):
     @override
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
         outcome = Outcome.LATE if late else Outcome.DISCARDED
-        self._updates.close(dispatch, self._held.pop(dispatch), outcome, self._clock.now)
+        self._updates.close(dispatch, self._updates.held.pop(dispatch), outcome, self._clock.now)
 
     @override
     def aggregate(

@@ -41,11 +41,9 @@ class Updates:
         self, rules: Rules, energy: EnergyUse, plane: LearningPlane | None, recorder: Recorder
     ) -> None:
         self._rules = rules
+        self._energy = energy
         self._plane = plane
-        # Bound once, because most of these are called for every dispatch.
-        self._append_dispatch = recorder.append_dispatch
-        self._append_aggregation = recorder.append_aggregation
-        self._joules = energy.joules
+        self._recorder = recorder
         self.held: dict[Dispatch, Plan] = {}
         self.lost: Counter[Outcome] = Counter()
 
@@ -87,7 +85,7 @@ class Updates:
             dispatch.used = True
             plan = self.held.pop(dispatch)
             self._write(dispatch, plan, Outcome.AGGREGATED, version, mark, now_ns)
-        self._append_aggregation(aggregate)
+        self._recorder.append_aggregation(aggregate)
 
     def close(self, dispatch: Dispatch, plan: Plan, outcome: Outcome, now_ns: int) -> None:
         """Record a dispatch that is not aggregated."""
@@ -118,9 +116,7 @@ class Updates:
         dispatch.open = False
         client = dispatch.client
         end, arrives, downloaded, computed, steps_done, bytes_down, bytes_up, _, _, _ = plan
-        # What has arrived came before now.
-        ended_s = (end if end < now_ns else now_ns) / NS_PER_S
-        self._append_dispatch(
+        self._recorder.append_dispatch(
             dispatch.dispatch_id,
             client,
             dispatch.version,
@@ -128,7 +124,7 @@ class Updates:
             dispatch.dispatched_ns / NS_PER_S,
             downloaded / NS_PER_S if downloaded >= 0 else _NAN,
             computed / NS_PER_S if computed >= 0 else _NAN,
-            ended_s if arrives else _NAN,
+            end / NS_PER_S if arrives else _NAN,
             dispatch.steps,
             steps_done,
             outcome,
@@ -136,10 +132,10 @@ class Updates:
             version,
             round(bytes_down),
             round(bytes_up),
-            self._joules(client, plan),
+            self._energy.joules(client, plan),
             dispatch.sequence,
             group,
-            ended_s,
+            (end if end < now_ns else now_ns) / NS_PER_S,
         )
 
 

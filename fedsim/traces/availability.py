@@ -674,37 +674,9 @@ class OnlineSampler:
             self._enter(t_ns)
         if busy is not self._busy:
             self._busy, self._busy_view = busy, busy.data
-        if not self._share:
-            return self._one_of_list(t_ns, busy, draw)
-        at = draw - self._first_ahead
-        if not (0 <= at < self._draws_ahead and self._ahead_from <= t_ns < self._ahead_end):
-            self._look_ahead(t_ns, draw)
-            at = 0
-        is_busy = self._busy_view
-        for place in range(self._starts[at], self._starts[at + 1]):
-            client: int = self._ahead[place]
-            if is_busy[client]:
-                continue
-            until_ns = self._ahead_until[place]
-            if until_ns <= t_ns:
-                until_ns = self._index.online_until(client, t_ns)
-                if until_ns == t_ns:
-                    continue
-            self.online_until_ns = until_ns
-            return client
-        for first in range(self._attempted[at], self._most_attempts, self._AT_ONCE):
-            last = min(first + self._AT_ONCE, self._most_attempts)
-            attempts: list[int] = self._attempts(draw, first, last).tolist()
-            for client in attempts:
-                if not is_busy[client]:
-                    until_ns = self._index.online_until(client, t_ns)
-                    if until_ns > t_ns:
-                        self.online_until_ns = until_ns
-                        return client
-        return self._one_of_acceptable(t_ns, busy, draw)
-
-    def _one_of_list(self, t_ns: int, busy: Bools, draw: int) -> int:
-        """:meth:`sample_one` by attempts on the list of those online at any instant of the bin."""
+        if self._share:
+            client = self._one_of_all(t_ns, draw)
+            return client if client >= 0 else self._one_of_acceptable(t_ns, busy, draw)
         block = draw >> self._BLOCK_BITS
         if block != self._block:
             draws = np.arange(block << self._BLOCK_BITS, (block + 1) << self._BLOCK_BITS)
@@ -735,6 +707,35 @@ class OnlineSampler:
             self.online_until_ns = until_ns
             return client
         return self._one_of_acceptable(t_ns, busy, draw)
+
+    def _one_of_all(self, t_ns: int, draw: int) -> int:
+        """:meth:`sample_one` by attempts on everybody; -1 if none of them succeeds."""
+        at = draw - self._first_ahead
+        if not (0 <= at < self._draws_ahead and self._ahead_from <= t_ns < self._ahead_end):
+            self._look_ahead(t_ns, draw)
+            at = 0
+        busy = self._busy_view
+        for place in range(self._starts[at], self._starts[at + 1]):
+            client: int = self._ahead[place]
+            if busy[client]:
+                continue
+            until_ns = self._ahead_until[place]
+            if until_ns <= t_ns:
+                until_ns = self._index.online_until(client, t_ns)
+                if until_ns == t_ns:
+                    continue
+            self.online_until_ns = until_ns
+            return client
+        for first in range(self._attempted[at], self._most_attempts, self._AT_ONCE):
+            last = min(first + self._AT_ONCE, self._most_attempts)
+            attempts: list[int] = self._attempts(draw, first, last).tolist()
+            for client in attempts:
+                if not busy[client]:
+                    until_ns = self._index.online_until(client, t_ns)
+                    if until_ns > t_ns:
+                        self.online_until_ns = until_ns
+                        return client
+        return -1
 
     def _look_ahead(self, t_ns: int, draw: int) -> None:
         """Make the attempts of the next draws at once; what is drawn does not depend on how many these are.

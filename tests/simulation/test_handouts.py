@@ -39,7 +39,7 @@ class World:
         self.log.append((self.engine.now_ns / S, client))
 
     def give(self, client: int) -> Any:
-        return self.handouts.hand_out(client)
+        return self.handouts.hand_out(client, None, None, None)
 
     def at(self, time_s: float, call: Any) -> None:
         self.engine.call_at(round(time_s * S), call)
