@@ -73,17 +73,11 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:
     for name in ("contributor_ids", "multiplicities"):
         if name in data.schema.names:
             encodings[f"{name}.list.element"] = "DELTA_BINARY_PACKED"
-    compression: Any = "zstd"
-    if not any(pa.types.is_nested(f.type) for f in data.schema):
-        # The low bits of floats hardly compress: zstd would save a tenth of the file, and take twice as long.
-        compression = {
-            f.name: "snappy" if pa.types.is_floating(f.type) else "zstd" for f in data.schema
-        }
     with replacing(path) as temporary:
         pq.write_table(
             data,
             temporary,
-            compression=compression,
+            compression="zstd",
             row_group_size=ROW_GROUP,
             use_dictionary=dictionaries,
             column_encoding=encodings,
