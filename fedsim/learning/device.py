@@ -124,9 +124,9 @@ def multiplies_bfloat16() -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep up to 128 MB of freed memory per thread for the next allocation (glibc; no effect elsewhere).
+    """Have the C library keep up to 128 MB of freed memory per thread for the next allocation.
 
-    Without it, the activations of every local step are returned to the system and requested again, page by page, which
+    It has an effect with glibc only. Without it, the activations of every local step are returned to the system and requested again, page by page, which
     takes up to a quarter of a step of a convolutional network.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
