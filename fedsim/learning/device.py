@@ -126,8 +126,8 @@ def multiplies_bfloat16() -> bool:
 def keep_freed_memory() -> None:
     """Have the C library keep up to 128 MB of freed memory per thread for the next allocation.
 
-    It has an effect with glibc only. Without it, the activations of every local step are returned to the system and requested again, page by page, which
-    takes up to a quarter of a step of a convolutional network.
+    Otherwise the activations of every local step are returned to the system and requested again, page by page, which
+    takes up to a quarter of a step of a convolutional network. Without effect for C libraries other than glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
