@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedsim.analysis.figures.base import Column, Figure, shortened
+from fedsim.analysis.figures.base import Column, Figure
+from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, places
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.analysis.palette import LOOKS
@@ -27,36 +27,6 @@ from fedsim.traces.inspection import WEEKDAYS, sections
 from fedsim.traces.statistics import BundleStatistics, Spread
 
 SUFFIXES = (".html", ".png", ".svg", ".pdf")
-_POINTS = 200
-_SHORTEST_S = 0.5
-"""Times below it are cut off: on a logarithmic axis they would take up most of the space."""
-
-
-@dataclass(frozen=True)
-class _Line:
-    """Values of one bundle at the x values of a panel; fitted distributions and uplinks are drawn thin."""
-
-    bundle: int
-    label: str
-    values: np.ndarray[Any, Any]
-    up: bool = False
-    fit: bool = False
-
-
-@dataclass(frozen=True)
-class _Panel:
-    """One plot; ``names`` label the x values if these are not numbers."""
-
-    id: str
-    title: str
-    finding: str
-    x: np.ndarray[Any, Any]
-    label: str
-    kind: Kind
-    lines: list[_Line]
-    unit: str = "share at most this"
-    log: bool = False
-    names: Sequence[str] = ()
 
 
 def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
@@ -85,7 +55,7 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
 # -- panels ----------------------------------------------------------------------------------------------------------
 
 
-def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
+def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
     online = [(number, each.availability) for number, each in enumerate(every) if each.availability]
     names = [each.name for each in every]
 
@@ -102,9 +72,9 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
             for n, a in online
             if np.isfinite(a.by_hour).all()
         ]  # fmt: skip
-        hours = [_Line(n, names[n], np.append(a.by_hour, a.by_hour[-1:])) for n, a in online]
+        hours = [Line(n, names[n], np.append(a.by_hour, a.by_hour[-1:])) for n, a in online]
         finding = each_says(most) if most else "Not every hour was observed."
-        yield _Panel(
+        yield Panel(
             "hour",
             "Online by hour of the day",
             finding,
@@ -120,9 +90,9 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
             (n, f"from {format_share(np.nanmin(d))} to {format_share(np.nanmax(d))} online")
             for n, d in days
         ]
-        yield _Panel(
+        yield Panel(
             "weekday", "Online by weekday", each_says(spread), np.arange(7.0), "day", "count",
-            [_Line(n, names[n], d) for n, d in days], "devices online", names=WEEKDAYS,
+            [Line(n, names[n], d) for n, d in days], "devices online", names=WEEKDAYS,
         )  # fmt: skip
 
     def spreads(
@@ -132,23 +102,23 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
         kind: Kind,
         found: list[tuple[int, str, Spread]],
         factor: float = 1.0,
-    ) -> Iterator[_Panel]:
+    ) -> Iterator[Panel]:
         found = [(n, name, spread) for n, name, spread in found if len(spread.samples)]
         if not found:
             return
         log = kind != "share"
-        x = _places(
+        x = places(
             [spread.samples * factor for _, _, spread in found], log=log, times=kind == "time"
         )
         lines = []
         for n, name, spread in found:
             several = len({other for m, other, _ in found if m == n}) > 1
             shown = f"{names[n]}, {name}" if several else names[n]
-            values = np.searchsorted(spread.samples * factor, x, side="right") / len(spread.samples)
-            lines.append(_Line(n, shown, values, up=name.endswith("up")))
+            values = cumulative(spread.samples * factor, x)
+            lines.append(Line(n, shown, values, thin=name.endswith("up")))
             if spread.fits and id in ("sessions_s", "gaps_s"):
                 fit = spread.fits[0]
-                lines.append(_Line(n, f"{shown}: {fit.family}", fit.cdf(x / factor), fit=True))
+                lines.append(Line(n, f"{shown}: {fit.family}", fit.cdf(x / factor), fit=True))
         texts: dict[int, list[str]] = {}
         unit = f" {label}" if factor != 1 else ""
         for n, name, spread in found:
@@ -157,7 +127,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[_Panel]:
                 f"{format_value(spread.percentile(50) * factor, kind)}{unit} {way}".strip()
             )
         middle = [(n, f"median {format_names(values)}") for n, values in texts.items()]
-        yield _Panel(id, title, each_says(middle), x, label, kind, lines, log=log)
+        yield Panel(id, title, each_says(middle), x, label, kind, lines, log=log)
 
     yield from spreads(
         "share",
@@ -212,22 +182,11 @@ def _common_column(every: Sequence[BundleStatistics]) -> str:
     return next((name for name in known if computes and all(name in c for c in computes)), "")
 
 
-def _places(samples: list[np.ndarray[Any, Any]], *, log: bool, times: bool) -> np.ndarray[Any, Any]:
-    every = np.concatenate(samples)
-    if not log:
-        return np.linspace(0.0, 1.0, _POINTS // 2 + 1)
-    positive = every[every > 0]
-    low, high = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 10.0)
-    if times and low < _SHORTEST_S < high and high > 60:
-        low = _SHORTEST_S
-    return shortened(np.geomspace(low, max(high, low * 1.01), _POINTS), 5)
-
-
 # -- page ------------------------------------------------------------------------------------------------------------
 
 
-def _page(every: Sequence[BundleStatistics], panels: list[_Panel]) -> str:
-    figures = {panel.id: _figure(panel) for panel in panels}
+def _page(every: Sequence[BundleStatistics], panels: list[Panel]) -> str:
+    figures = {panel.id: line_figure(panel) for panel in panels}
     columns = [sections(each) for each in every]
     titles = dict.fromkeys(title for column in columns for title in column)
     tables = {
@@ -260,29 +219,6 @@ def _page(every: Sequence[BundleStatistics], panels: list[_Panel]) -> str:
     )
 
 
-def _figure(panel: _Panel) -> Figure:
-    series = [
-        {
-            "label": line.label,
-            "color": f"g{line.bundle % len(LOOKS)}",
-            "dash": (1, 1.5)
-            if line.fit
-            else (4, 2)
-            if line.up
-            else LOOKS[line.bundle % len(LOOKS)].dash,
-            "plain": line.fit or line.up,
-            "fit": line.fit,
-        }
-        for line in panel.lines
-    ]
-    columns = [Column("x", panel.label, panel.kind, panel.x)]
-    columns += [
-        Column(line.label, line.label, "share", shortened(line.values, 4)) for line in panel.lines
-    ]
-    extra = {"series": series, "unit": panel.unit, "log": panel.log, "names": list(panel.names)}
-    return Figure(panel.id, panel.finding, tuple(columns), extra)
-
-
 def _table(
     id: str, title: str, columns: Sequence[Any], every: Sequence[BundleStatistics]
 ) -> Figure:
@@ -299,7 +235,7 @@ def _table(
 # -- picture ---------------------------------------------------------------------------------------------------------
 
 
-def _picture(every: Sequence[BundleStatistics], panels: list[_Panel]) -> Any:
+def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
     # The object interface: no window system and no global state.
     from matplotlib.figure import Figure as Picture
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -327,8 +263,8 @@ def _picture(every: Sequence[BundleStatistics], panels: list[_Panel]) -> Any:
         if panel.id == "hour":
             axes.set_xticks(range(0, 25, 6))
         for line in panel.lines:
-            look = LOOKS[line.bundle % len(LOOKS)]
-            style = ":" if line.fit else "--" if line.up else "-"
+            look = LOOKS[line.look % len(LOOKS)]
+            style = ":" if line.fit else "--" if line.thin else "-"
             axes.plot(
                 panel.x,
                 100 * line.values,
@@ -345,7 +281,7 @@ def _picture(every: Sequence[BundleStatistics], panels: list[_Panel]) -> Any:
     if handles and any(line.fit for panel in panels for line in panel.lines):
         fit = picture.axes[0].plot([], [], ":", color="gray", linewidth=1, label="best fit")[0]
         handles.append(fit)
-    if handles and any(line.up for panel in panels for line in panel.lines):
+    if handles and any(line.thin for panel in panels for line in panel.lines):
         handles.append(picture.axes[0].plot([], [], "--", color="gray", label="uplink")[0])
     if handles:
         picture.legend(

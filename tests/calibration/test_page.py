@@ -2,18 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from fedsim.calibration import calibrate
-from fedsim.calibration.page import _constant, _ends, _with_error, write_calibration_page
+from fedsim.calibration.page import (
+    _bands,
+    _devices,
+    _distributions,
+    _with_error,
+    write_calibration_page,
+)
+from fedsim.calibration.prediction import Prediction
 
 
-def test_rounding_is_not_drawn_as_a_distribution() -> None:
-    assert _constant([0.0402], [0.0402 + 1e-9]) == "0.0402 s"
-    assert _constant([0.04], [0.05]) == ""
-    assert _ends([1, 2], [0.5]) == ["0.5 s", "2 s"]
+def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("client,start,end\na,0,2\na,3,5.5\n")
+    calibration = replace(
+        calibrate(tmp_path / "log.csv", tmp_path / "bundle"),
+        distributions={
+            "download (s)": ([0.0402, 0.0402], [0.0402 + 1e-9]),
+            "upload (s)": ([1.0, 2.0], [2.0, 4.0]),
+        },
+    )
+    (panel,) = _distributions(calibration)
+    assert panel.title == "Upload"
+    assert panel.finding == "Median 1.5 s in the log, 3 s in the simulation."
+    logged, simulated = (line.values for line in panel.lines)
+    assert (panel.x[0], panel.x[-1]) == (1.0, 4.0)
+    assert np.array_equal(logged, np.where(panel.x < 2, 0.5, 1.0))
+    assert np.array_equal(simulated, np.select([panel.x < 2, panel.x < 4], [0.0, 0.5], 1.0))
     assert _with_error(0.2, 1e-9) == "0.2 s, exact"
     assert _with_error(0.2, 0.05) == "0.2 s ± 5.0%"
+
+
+def test_bands_are_drawn_for_quantities_of_several_rounds() -> None:
+    rounds = Prediction("duration of a round (s)", [3.0, 9.0], [2.0, 4.0], [3.0, 5.0], [4.0, 6.0])
+    total = Prediction("total time (s)", [12.0], [10.0], [11.0], [13.0])
+    (panel,) = _bands([rounds, total])
+    assert (panel.title, panel.values) == ("Duration of a round", "time")
+    assert panel.finding == "50.0% of 2 logged values lie within their band."
+    assert [list(line.values) for line in panel.lines] == [[3, 9], [3, 5], [2, 4], [4, 6]]
+
+
+def test_long_lists_of_devices_are_cut_to_those_with_the_most_dispatches(tmp_path: Path) -> None:
+    rows = [f"d{number},{number},{number + 1}" for number in range(300)]
+    rows += [f"d{number},{number + 500},{number + 501}" for number in range(250, 300)]
+    (tmp_path / "log.csv").write_text("client,start,end\n" + "\n".join(rows) + "\n")
+    figure = _devices(calibrate(tmp_path / "log.csv", tmp_path / "bundle"))
+    assert figure.finding == (
+        "The 200 of 300 devices with the most dispatches; the bundle holds all"
+    )
+    names = figure.columns[0].values
+    assert len(names) == 200
+    assert {f"d{number}" for number in range(250, 300)} <= set(names)
 
 
 def test_the_page_of_a_log_without_a_scenario(tmp_path: Path) -> None:

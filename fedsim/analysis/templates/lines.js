@@ -1,5 +1,5 @@
 "use strict";
-/* The charts of a page of trace bundles. */
+/* The charts of figures of lines. */
 (() => {
   const { data, legend, curves, finding, files } = fedsim;
   for (const [name, figure] of Object.entries(data)) {
@@ -15,7 +15,7 @@
         draw();
       });
       curves(host, finding(name), {
-        x: { ...x, names: figure.names.length ? figure.names : null, zero: !figure.log }, y: { kind: "share", label: figure.unit, zero: true },
+        x: { ...x, names: figure.names.length ? figure.names : null, zero: !figure.log }, y: { kind: columns[0].kind, label: figure.unit, zero: columns[0].kind === "share" },
         scales: { x: figure.log ? "log" : "linear" }, series: series.filter((s) => !s.hidden),
       });
     };

@@ -1,0 +1,99 @@
+"""Figures of lines over one axis: distribution functions, shares by hour, bands of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsim.analysis.figures.base import Column, Figure, shortened
+from fedsim.analysis.palette import LOOKS
+from fedsim.formatting import Kind
+
+_POINTS = 200
+_SHORTEST_S = 0.5
+"""Times below it are cut off: on a logarithmic axis they would take up most of the space."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Values at the x values of a panel.
+
+    Attributes:
+        look: number of its color and dash in the palette.
+        label: its name in the legend.
+        values: one per x value.
+        thin: a second line of the same thing, such as an uplink: dashed.
+        fit: a fitted distribution: dotted.
+    """
+
+    look: int
+    label: str
+    values: npt.NDArray[Any]
+    thin: bool = False
+    fit: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot; ``names`` label the x values if these are not numbers."""
+
+    id: str
+    title: str
+    finding: str
+    x: npt.NDArray[Any]
+    label: str
+    kind: Kind
+    lines: list[Line]
+    unit: str = "share at most this"
+    log: bool = False
+    names: Sequence[str] = ()
+    values: Kind = "share"
+
+
+def line_figure(panel: Panel) -> Figure:
+    """The plot as a figure of a page."""
+    series = [
+        {
+            "label": line.label,
+            "color": f"g{line.look % len(LOOKS)}",
+            "dash": (1, 1.5)
+            if line.fit
+            else (4, 2)
+            if line.thin
+            else LOOKS[line.look % len(LOOKS)].dash,
+            "plain": line.fit or line.thin,
+            "fit": line.fit,
+        }
+        for line in panel.lines
+    ]
+    columns = [Column("x", panel.label, panel.kind, panel.x)]
+    columns += [
+        Column(line.label, line.label, panel.values, shortened(line.values, 4))
+        for line in panel.lines
+    ]
+    extra = {"series": series, "unit": panel.unit, "log": panel.log, "names": list(panel.names)}
+    return Figure(panel.id, panel.finding, tuple(columns), extra)
+
+
+def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> npt.NDArray[Any]:
+    """The x values at which distribution functions of samples are drawn: of their range, or of shares from 0 to 1."""
+    every = np.concatenate(samples)
+    if not log:
+        return np.linspace(0.0, 1.0, _POINTS // 2 + 1)
+    positive = every[every > 0]
+    low, high = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 10.0)
+    if times and low < _SHORTEST_S < high and high > 60:
+        low = _SHORTEST_S
+    return shortened(np.geomspace(low, max(high, low * 1.01), _POINTS), 5)
+
+
+def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The share of the samples that are at most x, for each x."""
+    shares: npt.NDArray[np.float64] = np.searchsorted(np.sort(samples), x, side="right") / len(
+        samples
+    )
+    return shares
