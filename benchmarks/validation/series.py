@@ -110,16 +110,21 @@ def run_one(name: str, repetition: int, seconds: float) -> None:
     }
     document = {"scenario": scenario, "conditions": conditions, **asdict(log)}
     if name.startswith("ii-"):
-        document["scenario"] = calibrated_on_first_fifth(loaded, log, result_path(name, repetition))
+        document |= calibrated_on_first_fifth(loaded, log, result_path(name, repetition))
     path = result_path(name, repetition)
     path.with_suffix(".part").write_text(json.dumps(document))
     path.with_suffix(".part").rename(path)
 
 
 def calibrated_on_first_fifth(loaded: LoadedScenario, log: Log, path: Path) -> dict[str, Any]:
-    """The scenario with step times estimated from the first fifth of a run; links stay as they are."""
+    """The scenario to predict with, the one that was deployed, and where the fit ends.
+
+    Step times are estimated from the updates that arrived in the first fifth of the run; links stay as they are. Steps
+    have no jitter: the prediction is a point, and a second draw would only add to its error.
+    """
     rows = pd.DataFrame(log.dispatches)
-    first = rows[rows["arrived_s"] <= rows["ended_s"].max() / 5].rename(
+    fitted_until_s = rows["ended_s"].max() / 5
+    first = rows[rows["arrived_s"] <= fitted_until_s].rename(
         columns={"dispatched_s": "start_s", "arrived_s": "end_s", "steps_done": "steps"}
     )
     first["client"] = first.pop("client_id").astype(str)
@@ -129,7 +134,11 @@ def calibrated_on_first_fifth(loaded: LoadedScenario, log: Log, path: Path) -> d
     to_bundle(estimates, bundle.name, str(path), float(rows["ended_s"].max())).write(
         bundle, overwrite=True
     )
-    return calibrated(loaded, bundle, estimates, shares_links=True)
+    scenario = calibrated(loaded, bundle, estimates, shares_links=True)
+    del scenario["devices"]["compute"]["jitter"]
+    scenario["devices"]["compute"]["trace"] = str(bundle.relative_to(HERE))
+    deployed = loaded.resolved()
+    return {"scenario": scenario, "deployed": deployed, "fitted_until_s": fitted_until_s}
 
 
 def control_jitter_ms(sleeps: int = 200) -> float:
