@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, permutations
 from pathlib import Path
@@ -21,6 +22,7 @@ from benchmarks.validation.page import DOCS, replace_table
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 NUMBERS = HERE / "validation.json"
+MEASURED = HERE / "measured.jsonl.xz"
 FIGURE = DOCS / "images" / "validation.svg"
 GOALS = {"alone": 0.01, "shared": 0.03, "training": 0.05}
 LINKS = {
@@ -251,9 +253,9 @@ def parting(ours: Work, real: Work, goal: float) -> str:
     """How the two sides first part.
 
     Returns:
-        ``tie``: two updates change places, or the server gives out other work, although the times of all updates until
-        then are within the goal; ``inexact``: the same after an update whose time is not; ``outcome``: a dispatch arrives
-        on one side and is lost on the other; ``never``: none of these.
+        ``tie``: two updates change places, or the server gives out other work, although the times of all updates
+        until then are within the goal; ``inexact``: the same after an update whose time is not; ``outcome``: a dispatch
+        arrives on one side and is lost on the other; ``never``: none of these.
     """
     both = ours.keys() & real.keys()
     lost_s = [
@@ -317,12 +319,31 @@ def kendall_tau(comparisons: Sequence[Comparison]) -> tuple[float, int]:
     return _mean(found), len(found)
 
 
-def collect() -> list[Comparison]:
-    """All configurations that have results."""
+def measured() -> dict[str, list[dict[str, Any]]]:
+    """The deployments by configuration: those in the results folder, or else those that came with the code."""
+    documents = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    if not documents:
+        with lzma.open(MEASURED, "rt") as file:
+            documents = [json.loads(line) for line in file]
     runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for path in sorted(RESULTS.glob("*.json")):
-        runs[path.name.partition(".")[0]].append(json.loads(path.read_text()))
-    return [compare(name, found) for name, found in sorted(runs.items())]
+    for document in documents:
+        runs[document["scenario"]["name"]].append(document)
+    return dict(sorted(runs.items()))
+
+
+def write_measured(runs: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """Keep the deployments in one compressed file, a line each, with times in whole microseconds."""
+    with lzma.open(MEASURED, "wt", preset=9) as file:
+        for document in (each for found in runs.values() for each in found):
+            file.write(json.dumps(_rounded(document), separators=(",", ":")) + "\n")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def results_text(comparisons: Sequence[Comparison]) -> str:
@@ -471,11 +492,10 @@ def draw(comparisons: Sequence[Comparison]) -> None:
 
 
 def write_report() -> int:
-    """Write the numbers, the figure, and the results of the page."""
-    comparisons = collect()
-    if not comparisons:
-        print("there are no results: python -m benchmarks.validation.series run")
-        return 1
+    """Write the numbers, the figure, the results of the page, and the deployments that they come from."""
+    runs = measured()
+    write_measured(runs)
+    comparisons = [compare(name, found) for name, found in runs.items()]
     rows = [
         {key: value for key, value in asdict(each).items() if key != "pairs"}
         for each in comparisons
@@ -491,8 +511,8 @@ def write_report() -> int:
 __all__ = [
     "Comparison",
     "Log",
-    "collect",
     "compare",
     "kendall_tau",
+    "measured",
     "write_report",
 ]
