@@ -275,7 +275,11 @@ def parting(ours: Work, real: Work, goal: float) -> str:
         return "never"
     if parted_s in lost_s:
         return "outcome"
-    until = {key: ours[key] for key in both if ours[key]["arrived_s"] <= parted_s}
+    until = {
+        key: ours[key]
+        for key in both
+        if min(ours[key]["arrived_s"], real[key]["arrived_s"]) <= parted_s
+    }
     return "tie" if max(_relative_errors(_durations(until, real)), default=0) <= goal else "inexact"
 
 

@@ -471,7 +471,9 @@ def _verdict(name: str, errors: Sequence[float]) -> str:
     is_met = all(np.quantile(errors, share) <= goal for share, goal in goals)
     beyond = sum(error > goals[0][1] for error in errors)
     texts = [f"{_QUANTILES[share]} {goal:.0%}" for share, goal in goals]
-    return f"{', '.join(texts)}: {'met' if is_met else 'missed'} ({beyond} beyond {goals[0][1]:.0%})"
+    return (
+        f"{', '.join(texts)}: {'met' if is_met else 'missed'} ({beyond} beyond {goals[0][1]:.0%})"
+    )
 
 
 def _spread(errors: Sequence[float]) -> str:
