@@ -464,7 +464,7 @@ _QUANTILES = {0.5: "median", 0.95: "95th percentile", 1.0: "every case"}
 
 
 def _verdict(name: str, errors: Sequence[float]) -> str:
-    """The goals of a series, whether they are met, and how many cases are beyond the first of them; ``-`` without any."""
+    """The goals of a series, whether they are met, and how many cases are beyond the first one; ``-`` without any."""
     goals = GOALS.get(name.removeprefix(HELD_OUT))
     if not goals:
         return "-"
