@@ -12,6 +12,7 @@ import pandas as pd
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
 from fedsim.calibration.log import clients_in_order, read_log
 from fedsim.calibration.prediction import (
+    Lateness,
     Prediction,
     fitting_rounds,
     predict,
@@ -42,6 +43,7 @@ class Calibration:
         scenario: the scenario on the estimates, as plain data; None without a scenario.
         distributions: logged and simulated values by quantity; empty without a scenario.
         predictions: of the rounds after the first fifth; empty without a scenario or rounds.
+        lateness: who is late in these rounds; None if nobody can be, or as for predictions.
         flags: what the log cannot identify.
     """
 
@@ -50,6 +52,7 @@ class Calibration:
     scenario: dict[str, Any] | None
     distributions: dict[str, tuple[list[float], list[float]]]
     predictions: list[Prediction]
+    lateness: Lateness | None
     flags: tuple[str, ...]
 
 
@@ -85,7 +88,7 @@ def calibrate(
             " scenario has them."
         )
     to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
-    data, distributions, predictions = None, {}, []
+    data, distributions, predictions, lateness = None, {}, [], None
     if scenario is None:
         flags.append(
             "Without --scenario there is no simulation, so nothing is compared or predicted."
@@ -121,10 +124,10 @@ def calibrate(
                     replicate["stop"] = {"rounds": len(script)}
                 return load_scenario_dict(replicate, bundle.parent)
 
-            predictions = predict(log, first, scenario_of)
+            predictions, lateness = predict(log, first, scenario_of)
         else:
             flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
-    return Calibration(log, estimates, data, distributions, predictions, tuple(flags))
+    return Calibration(log, estimates, data, distributions, predictions, lateness, tuple(flags))
 
 
 def _without_target(scenario: LoadedScenario, end_s: float) -> LoadedScenario:
