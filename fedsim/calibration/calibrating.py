@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
+from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import clients_in_order, read_log
 from fedsim.calibration.prediction import (
     Lateness,
@@ -29,6 +30,7 @@ from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.scheduling.schedules.sync import Sync
+from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -71,9 +73,11 @@ def calibrate(
         UserError: the log cannot be read, or does not fit the scenario.
     """
     log = read_log(path)
+    flags: list[str] = []
+    if scenario is not None and issubclass(scenario.scenario.task.type, FlowerTask):
+        scenario, log, flags = as_timing(scenario, log)
     clients = clients_in_order(log)
     assumptions = Assumptions(Fluid(Parameters()))
-    flags: list[str] = []
     shares_links = False
     stop: dict[str, Any] = {}
     if scenario is not None:
@@ -91,7 +95,7 @@ def calibrate(
     data, distributions, predictions, lateness = None, {}, [], None
     if scenario is None:
         flags.append(
-            "Without --scenario there is no simulation, so nothing is compared or predicted."
+            "Without a scenario to simulate (--scenario), nothing is compared or predicted."
         )
     else:
         data = calibrated(scenario, bundle, estimates, shares_links)

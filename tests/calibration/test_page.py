@@ -87,4 +87,4 @@ def test_the_page_of_a_log_without_a_scenario(tmp_path: Path) -> None:
     )
     page = (tmp_path / "page.html").read_text()
     assert "&lt;b&gt;" in page
-    assert "Without --scenario" in page
+    assert "Without a scenario" in page
