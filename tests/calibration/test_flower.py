@@ -19,6 +19,7 @@ DEVICES = {
         "compute": {"name": "values", "step": "1s"},
         "network": {"name": "static", "latency": "100ms", "down": "8Mbps", "up": "4Mbps"},
     },
+    "stop": {"simulated_time": "1h"},
 }
 
 
