@@ -252,18 +252,20 @@ def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float
     end_s = horizon_s(log)
     intervals = []
     events: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
-    left_s = log["ended_s"].where(dropped, np.nan)
-    for name, start, left in zip(log["client"], log["start_s"], left_s, strict=True):
+    ended_s = log["ended_s"].where(dropped, np.nan)
+    for name, start, left in zip(log["client"], log["start_s"], ended_s, strict=True):
         events[name].append((start, left))
     for name, worked in events.items():
         start_s: float | None = 0.0
+        left_s = 0.0
         for start, left in worked:
             if start_s is None:
-                start_s = start
+                # Work may be handed out before the loss of the last is noticed.
+                start_s = max(start, left_s)
             if not math.isnan(left):
                 if left > start_s:
                     intervals.append((name, start_s, left))
-                start_s = None
+                start_s, left_s = None, max(left, left_s)
         if start_s is not None:
             intervals.append((name, start_s, end_s))
     return tuple(intervals)

@@ -49,6 +49,11 @@ def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) ->
     estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
     assert estimates.online == (("a", 0.0, 5.0), ("a", 9.0, 12.0), ("b", 0.0, 12.0))
     assert TraceBundle.read(tmp_path / "bundle").table("availability").num_rows == 3
+    (tmp_path / "log.csv").write_text(
+        "client,start,end,ended,outcome\na,0,,5,dropped\na,3,,7,dropped\na,9,11,11,late\n"
+    )
+    overlapping = calibrate(tmp_path / "log.csv", tmp_path / "overlapping").estimates
+    assert overlapping.online == (("a", 0.0, 5.0), ("a", 5.0, 7.0), ("a", 9.0, 12.0))
     assert any("rests on 1 dropped dispatches of 1 clients" in flag for flag in estimates.flags)
 
 
