@@ -180,10 +180,12 @@ def predict(
     result = []
     for name, quantity in quantities.items():
         logged = quantity(log)
-        drawn = [quantity(run).reindex(logged.index) for run in runs]
-        table = np.array([series.to_numpy(float) for series in drawn])
-        if not logged.size or np.isnan(table).all():
+        drawn = pd.concat([quantity(run).reindex(logged.index) for run in runs], axis=1)
+        # A round that no simulation has cannot be compared.
+        drawn = drawn.dropna(how="all")
+        if drawn.empty:
             continue
+        logged, table = logged[drawn.index], drawn.to_numpy(float).T
         # The next value of a sample of n lies below its k-th smallest with probability k / (n + 1).
         low, middle, high = np.nanquantile(
             table, [(1 - BAND) / 2, 0.5, (1 + BAND) / 2], axis=0, method="weibull"
