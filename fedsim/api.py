@@ -13,6 +13,7 @@ from fedsim.composition.execution import resume as resume_run
 from fedsim.errors import UserError
 from fedsim.runs.notebook import notebook_bar
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
+from fedsim.scenario.overrides import from_python
 
 if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison
@@ -25,11 +26,12 @@ def read_scenario(
     scenario: PathLike | Mapping[str, Any] | LoadedScenario, overrides: Iterable[str] = ()
 ) -> LoadedScenario:
     """A loaded scenario from a file, from a mapping with the same content, or one that is already loaded."""
+    parsed = from_python(overrides)
     if isinstance(scenario, LoadedScenario):
-        return scenario
+        return scenario.changed(parsed) if parsed else scenario
     if isinstance(scenario, Mapping):
-        return load_scenario_dict(scenario, Path.cwd(), overrides=overrides)
-    return load_scenario(Path(scenario), overrides=overrides)
+        return load_scenario_dict(scenario, Path.cwd(), overrides=parsed)
+    return load_scenario(Path(scenario), overrides=parsed)
 
 
 def run(
@@ -97,7 +99,9 @@ def resume(
         UserError: the folder holds no run or a damaged one, or an override is not allowed.
     """
     with notebook_bar(Path(path).name) as bar:
-        return resume_run(Path(path), tuple(overrides), live=live, on_progress=on_progress or bar)
+        return resume_run(
+            Path(path), from_python(overrides), live=live, on_progress=on_progress or bar
+        )
 
 
 def load(path: PathLike) -> Run:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, Field, TypeAdapter, create_model
+from pydantic import Field, TypeAdapter, create_model
 
 from fedsim.errors import UserError
 from fedsim.parameters import Parameters
@@ -27,15 +28,22 @@ class FunctionParameters(Parameters):
         return given | (self.model_extra or {})
 
 
-def parameters_of(function: Callable[..., Any], *supplied: str) -> type[FunctionParameters]:
+def parameters_of(
+    function: Callable[..., Any],
+    *supplied: str,
+    filled: Collection[str] = (),
+    base: type[FunctionParameters] = FunctionParameters,
+) -> type[FunctionParameters]:
     """The model of a function's parameters after the first ones, which fedsim supplies by position.
 
     A parameter without annotation has the type of its default. One whose default cannot be written in a scenario (an
     object, infinity) keeps it and is left out. The section ``Args`` of the docstring describes the parameters.
 
     Args:
-        function: the user's function.
+        function: the user's function, or a class.
         supplied: what fedsim supplies, in words.
+        filled: parameters that fedsim fills in by name unless the scenario gives them; None if it does not.
+        base: of the model.
 
     Raises:
         UserError: the function cannot be called like that.
@@ -54,38 +62,39 @@ def parameters_of(function: Callable[..., Any], *supplied: str) -> type[Function
     except TypeError:
         raise UserError(
             f"{function.__name__}{_written(function)} ({defined_at(function)}) cannot be called with "
-            f"{' and '.join(supplied)}",
-            hint=f"write it as def {function.__name__}({', '.join(supplied)}, ...)",
+            f"{' and '.join(supplied) or 'arguments by name'}",
+            hint=f"write it as def {function.__name__}({', '.join([*supplied, '...'])})",
         ) from None
     meanings = _meanings(function)
     fields: dict[str, Any] = {}
     for number, item in enumerate(further):
-        if item.kind not in _BY_NAME or not _is_plain(item.default):
+        is_filled = item.name in filled
+        if item.kind not in _BY_NAME or not (is_filled or _is_plain(item.default)):
             continue
         # An alias, because a field may not have every name that an argument may, such as _width or copy.
         fields[f"argument_{number}"] = (
-            _type_of(function, item),
+            Any if is_filled else _type_of(function, item),
             Field(
-                default=... if item.default is item.empty else item.default,
+                default=None
+                if is_filled
+                else (... if item.default is item.empty else item.default),
                 alias=item.name,
-                description=meanings.get(item.name),
+                description="By default that of the data set."
+                if is_filled
+                else meanings.get(item.name),
             ),
         )
     takes_more = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in further)
-    base = _Open if takes_more else FunctionParameters
-    return create_model(f"{function.__name__}_parameters", __base__=base, **fields)
+    extra = {"extra": "allow"} if takes_more else {}
+    return create_model(
+        f"{function.__name__}_parameters", __base__=base, __cls_kwargs__=extra, **fields
+    )
 
 
 def defined_at(function: Callable[..., Any]) -> str | None:
     """The file and line of a function's definition; None if it has none."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-
-
-class _Open(FunctionParameters):
-    """Parameters of a function with ``**others``."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 def _written(function: Callable[..., Any]) -> str:
@@ -114,7 +123,8 @@ def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     if annotation is not parameter.empty:
         holder = SimpleNamespace(__annotations__={"it": annotation})
         try:
-            annotation = get_type_hints(holder, function.__globals__, include_extras=True)["it"]
+            names = vars(sys.modules[function.__module__])
+            annotation = get_type_hints(holder, names, include_extras=True)["it"]
             TypeAdapter(annotation)
         # An annotation may be any expression, such as a name that only type checkers import, or a tensor.
         except Exception:

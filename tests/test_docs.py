@@ -42,6 +42,20 @@ def test_the_reference_names_every_part(checkout: Path) -> None:
             assert f"`{name}`" in text or f"name: {name}}}" in text
 
 
+def test_the_reference_of_python_names_what_the_pages_import(checkout: Path) -> None:
+    docs = checkout / "docs"
+    named = re.findall(
+        r"`(fedsim[\w.]+)`", (docs / "reference" / "python.md").read_text(encoding="utf-8")
+    )
+    for page in docs.glob("**/*.md"):
+        text = page.read_text(encoding="utf-8")
+        for module, names in re.findall(r"^from (fedsim[\w.]*) import (.+)$", text, re.MULTILINE):
+            for name in names.split(", "):
+                assert any(
+                    path.startswith(f"{module}.") and path.endswith(f".{name}") for path in named
+                ), f"{page.name} imports {module}.{name}"
+
+
 def test_every_page_is_in_the_navigation_and_the_other_way_round(checkout: Path) -> None:
     navigation = YAML(typ="safe").load((checkout / "mkdocs.yml").read_text())["nav"]
     listed = set(re.findall(r"[\w/-]+\.md", str(navigation)))

@@ -37,11 +37,19 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     return folder("traces") / text.removeprefix(PREFIX) if text.startswith(PREFIX) else Path(path)
 
 
+def written(path: Path) -> str:
+    """A path as the user gave it: ``builtin:NAME`` for a folder among the bundled traces."""
+    return f"{PREFIX}{path.name}" if path.parent == folder("traces") else str(path)
+
+
 def suggested_trace(path: Path) -> str:
-    """A hint for a trace bundle that does not exist: built-in traces with a similar name, or all of them."""
+    """A hint for a trace bundle that does not exist: a built-in trace with a similar name, all of them, and how to see
+    one."""
     names = [f"{PREFIX}{name}" for name in traces()]
-    guess = path.name if path.name.startswith(PREFIX) else f"{PREFIX}{path.name}"
-    return f"{nearest(guess, names)}built in: {', '.join(names)}"
+    return (
+        f"{nearest(f'{PREFIX}{path.name}', names)}built in: {', '.join(names)} "
+        f"(fedsim traces inspect {names[0]} describes it)"
+    )
 
 
 def scenarios() -> dict[str, Path]:

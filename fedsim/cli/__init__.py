@@ -90,6 +90,8 @@ class Commands(Suggesting):
             result = super().main(arguments, **{**settings, "standalone_mode": False})
         except UserError as error:
             show(error.errors if isinstance(error, UserErrors) else (error,))
+            for note in getattr(error, "__notes__", ()):
+                click.echo(note, err=True)
             return EXIT_USER
         except click.ClickException as error:
             if show is _show:

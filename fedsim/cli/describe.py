@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from fedsim import bundled
 from fedsim.bundled import references
 from fedsim.catalog import CATALOG
 from fedsim.cli.options import completing, json_option, print_parameters, user_code_option
@@ -18,6 +20,7 @@ from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
 from fedsim.parameters import without_markup
 from fedsim.scenario.description import example, parameters, prose, section_of
+from fedsim.scenario.model import Scenario
 
 
 @click.command(name="describe")
@@ -36,7 +39,8 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
     """Describe PART: what it does, its parameters with defaults and units, its paper, and an example.
 
     PART is a name, such as fedavg, sync, dirichlet or sgd ('fedsim scenario list' names them all), or file.py:Class for
-    a part of your own, whose file is imported.
+    a part of your own, whose file is imported. It may also be a section or a key of a scenario, such as stop or
+    training.batch_size.
     """
     described = describe(part, kind)
     if as_json:
@@ -53,10 +57,10 @@ def _part_names() -> list[str]:
 
 
 def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
-    """Facts about the parts of this name, one entry per kind.
+    """Facts about the parts of this name, one entry per kind, or about a section or key of a scenario.
 
     Raises:
-        UserError: there is no such part or kind, or the user's file cannot be used.
+        UserError: there is no such part, key or kind, or the user's file cannot be used.
     """
     if kind is not None and kind not in CATALOG.kinds:
         raise UserError(
@@ -72,14 +76,65 @@ def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
         for one in kinds
         if part in CATALOG.parts(one)
     ]
-    if not found:
-        known = dict.fromkeys(name for one in kinds for name in CATALOG.parts(one))
+    return found or [_section(part, kinds)]
+
+
+def _section(part: str, kinds: list[str]) -> dict[str, Any]:
+    """Facts about a section or a key of a scenario.
+
+    Raises:
+        UserError: it is neither; the hint gives the command that describes it, if it is something else.
+    """
+    for kind in kinds:
+        if part in (kind, section_of(kind)):
+            raise UserError(
+                f"'{part}' is a kind of part",
+                hint=f"describe one of this kind: {', '.join(CATALOG.parts(kind))}, or your own: file.py:ClassName",
+            )
+    every = list(parameters(Scenario)) if len(kinds) > 1 else []
+    rows = [row for row in every if f"{row.key}.".startswith(f"{part}.")]
+    if not rows:
+        if other := _something_else(part):
+            what, command_line = other
+            raise UserError(
+                f"'{part}' is {what}, not a part of a scenario",
+                hint=f"describe it with: {command_line}",
+            )
+        known = [name for one in kinds for name in CATALOG.parts(one)]
         raise UserError(
-            f"there is no {kind or 'part'} named '{part}'",
-            hint=f"{nearest(part, known)}'fedsim scenario list' names all parts; "
+            f"there is no {kinds[0] if len(kinds) == 1 else 'part'} named '{part}'",
+            hint=f"{nearest(part, [*known, *(row.key for row in every)])}'fedsim scenario list' names all parts; "
             "a part of your own is file.py:ClassName",
         )
-    return found
+    return {
+        "kind": "section" if rows[1:] else "key",
+        "name": part,
+        "written_in": part.rpartition(".")[0],
+        "description": rows[0].meaning,
+        "parameters": [vars(row) for row in rows[1:] or rows],
+        "paper": "",
+        "links": [],
+        "bibtex": [],
+        "example": "",
+    }
+
+
+def _something_else(name: str) -> tuple[str, str] | None:
+    """What a name is that is not a part, and the command that describes it; None if that is unknown."""
+    path = Path(name)
+    trace = name.removeprefix(bundled.PREFIX)
+    if trace in bundled.traces():
+        return "a trace bundle", f"fedsim traces inspect {bundled.PREFIX}{trace}"
+    quoted = shlex.quote(name)
+    if (path / "manifest.json").is_file():
+        return "a trace bundle", f"fedsim traces inspect {quoted}"
+    if name in bundled.scenarios() or path.suffix in (".yaml", ".yml"):
+        return "a scenario", f"fedsim scenario show {quoted}"
+    if (path / "run.json").is_file():
+        return "a run", f"fedsim report {quoted}"
+    if path.suffix == ".py":
+        return "a file", f"fedsim describe {quoted}:ClassName"
+    return None
 
 
 def _of_user(part: str, kinds: list[str]) -> dict[str, Any]:
@@ -154,9 +209,10 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
             click.echo(f"  {link}")
         if described["bibtex"]:
             click.echo(f"  BibTeX: fedsim describe {described['name']} --bibtex")
-    click.secho("\nexample", bold=True)
-    for line in described["example"].splitlines():
-        click.echo(f"  {line}")
+    if described["example"]:
+        click.secho("\nexample", bold=True)
+        for line in described["example"].splitlines():
+            click.echo(f"  {line}")
     if described["kind"] != "method":
         return
     if is_user_reference(described["name"]):

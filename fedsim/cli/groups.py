@@ -8,7 +8,7 @@ from fedsim.errors import nearest
 
 
 class Suggesting(click.Group):
-    """A group of commands that suggests the nearest one for a name it does not know."""
+    """A group of commands that suggests the nearest one, or one of a group in it, for a name it does not know."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -16,8 +16,14 @@ class Suggesting(click.Group):
         """The command that ``args`` begin with."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
+            inside = (
+                f"did you mean '{ctx.command_path} {name} {args[0]}'? "
+                for name in known
+                if isinstance(group := self.get_command(ctx, name), click.Group)
+                and args[0] in group.list_commands(ctx)
+            )
             raise click.UsageError(
-                f"there is no command '{args[0]}'; {nearest(args[0], known)}"
+                f"there is no command '{args[0]}'; {nearest(args[0], known) or next(inside, '')}"
                 f"see {ctx.command_path} --help",
                 ctx,
             )

@@ -62,11 +62,11 @@ def command(
     Exit code 2 means that the scenario or the folder cannot be used. Continue an interrupted run with 'fedsim resume'.
     """
     from fedsim.analysis.run import load_run
-    from fedsim.api import read_scenario
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import default_folder, execute
+    from fedsim.scenario.loading import load_scenario
 
-    loaded = read_scenario(scenario, overrides)
+    loaded = load_scenario(scenario, overrides=overrides)
     folder = output or default_folder(loaded)
     with (
         next_command(folder, f"fedsim resume {shlex.quote(str(folder))}"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -44,15 +46,15 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
-    loaded = load_scenario(scenario, overrides=overrides)
-    runs = [loaded]
-    if loaded.scenario.sweep is not None:
-        from fedsim.sweeps.plan import plan_runs
-
-        runs = [planned.loaded for planned in plan_runs(loaded)]
-    # Each once: the runs of a sweep have much in common.
+    # Each note once: the runs of a sweep have much in common.
     shared, notes = Shared(), dict[str, None]()
-    with no_downloads():
+    with _mentioning_later_checks(), no_downloads():
+        loaded = load_scenario(scenario, overrides=overrides)
+        runs = [loaded]
+        if loaded.scenario.sweep is not None:
+            from fedsim.sweeps.plan import plan_runs
+
+            runs = [planned.loaded for planned in plan_runs(loaded)]
         for run in runs:
             try:
                 notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
@@ -65,6 +67,15 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     for note in notes:
         click.echo(note)
     click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
+
+
+@contextlib.contextmanager
+def _mentioning_later_checks() -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        error.add_note("note: further checks follow once this is fixed; run the command again")
+        raise
 
 
 @command.command()

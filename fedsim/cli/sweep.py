@@ -69,10 +69,10 @@ def command(
 
     if engine == "local" and jobs != 1:
         prepare()
-    from fedsim.api import read_scenario
+    from fedsim.scenario.loading import load_scenario
     from fedsim.sweeps.execution import default_sweep_folder, sweep
 
-    loaded = read_scenario(scenario, overrides)
+    loaded = load_scenario(scenario, overrides=overrides)
     folder = output or default_sweep_folder(loaded)
     with (
         next_command(folder, same_command()),

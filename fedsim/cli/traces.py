@@ -28,7 +28,7 @@ from fedsim.cli.options import (
     trace_names,
     user_code_option,
 )
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest
 from fedsim.scenario.overrides import apply_overrides
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
@@ -339,7 +339,10 @@ def export(
         _print_names(exporters, as_json)
         return
     if format_ not in exporters:
-        raise UserError(f"there is no format '{format_}'", hint=f"formats: {', '.join(exporters)}")
+        raise UserError(
+            f"there is no format '{format_}'",
+            hint=f"{nearest(format_, exporters)}formats: {', '.join(exporters)}",
+        )
     exporter = exporters[format_]
     if bundle is None or output is None:
         raise UserError("give the trace bundle and the output (-o)")

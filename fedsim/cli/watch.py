@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ def command(folder: Path, once: bool) -> None:
             shown = list(_snapshots(folder))
             ended = once or not any(one.status in _BEING_WORKED_ON for one in shown)
             if console.is_terminal:
-                live.update(_table(shown, paces), refresh=True)
+                live.update(_table(shown, paces, console.width), refresh=True)
             elif ended or time.monotonic() - printed_at >= LINE_S:
                 printed_at = time.monotonic()
                 for one in shown:
@@ -84,13 +85,24 @@ def _line(one: Snapshot, paces: dict[str, Pace]) -> str:
     return ", ".join(filter(None, (f"{one.name}: {one.status}", *_cells(one, paces))))
 
 
-def _table(shown: list[Snapshot], paces: dict[str, Pace]) -> Table:
+def _table(shown: list[Snapshot], paces: dict[str, Pace], width: int) -> Table:
     table = Table(show_edge=False, box=None)
-    for name in ("run", "status", "done", ""):
+    table.add_column("run", no_wrap=True)
+    for name in ("status", "done", ""):
         table.add_column(name, overflow="fold")
     for one in shown:
-        table.add_row(one.name, one.status, *_cells(one, paces))
+        table.add_row(wrapped(one.name, max(20, width // 2)), one.status, *_cells(one, paces))
     return table
+
+
+def wrapped(name: str, width: int) -> str:
+    """The name of a run in lines of at most ``width``, broken after ``_`` or ``-`` if there is one."""
+    lines = [""]
+    for word in re.findall(rf"[^_-]{{1,{width - 3}}}[_-]?|[_-]", name):
+        if len(lines[-1]) + len(word) > width:
+            lines.append("  ")
+        lines[-1] += word
+    return "\n".join(lines)
 
 
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:

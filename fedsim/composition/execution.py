@@ -47,6 +47,7 @@ from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.overrides import Override
 from fedsim.simulation.server import Server
 from fedsim.stopping import Grace, grace
 from fedsim.timeline import Evaluate
@@ -158,6 +159,7 @@ def execute(
                 "seed": loaded.scenario.seed,
                 "timing_only": not assembly.rules.learns,
                 "user_code": loaded.user_code(),
+                "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
                 "timeline": None
                 if timeline is None
                 else {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)},
@@ -202,7 +204,7 @@ def _assemble(
 @rare_garbage_collection()
 def resume(
     path: Path,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override | str] = (),
     *,
     shared: Shared | None = None,
     threads: int | None = None,
@@ -530,6 +532,7 @@ class _Execution:
             dispatches=self._server.dispatched,
             ineligible_clients=int(np.count_nonzero(~population.eligible)),
             bytes_down_per_dispatch=down_bytes,
+            bytes_down_first_dispatch=max(down_bytes, assembly.rules.first_download_bytes),
             bytes_up_per_dispatch=up_bytes,
             prologue=assembly.rules.prologue_bytes is not None,
             **_flows(assembly.population.network),

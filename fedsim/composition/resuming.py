@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fedsim.checksums import file_sha256
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import INFO_FORMAT, RunFolder
 from fedsim.scenario import own_code
-from fedsim.scenario.comparing import differences, text
+from fedsim.scenario.comparing import differences, flattened, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
+from fedsim.scenario.overrides import Override
 from fedsim.scenario.source import read_yaml
 
 MAY_CHANGE = (
@@ -24,7 +28,7 @@ MAY_CHANGE = (
 
 
 def load_original(
-    folder: RunFolder, info: Mapping[str, Any], overrides: Sequence[str]
+    folder: RunFolder, info: Mapping[str, Any], overrides: Sequence[Override | str]
 ) -> LoadedScenario:
     """The scenario of a run, with overrides of settings in :data:`MAY_CHANGE`.
 
@@ -55,7 +59,7 @@ def changed_code(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
     """One error per file of a user's code that has changed since the run began; no file is imported."""
     errors = []
     for name, digest in info.get("user_code", {}).items():
-        path = folder.path / name.rpartition(":")[0]
+        path = folder.path / _in_moved_project(folder, info, name).rpartition(":")[0]
         if digest is not None and path.is_file() and file_sha256(path) != digest:
             errors.append(
                 UserError(
@@ -65,6 +69,17 @@ def changed_code(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]:
                 )
             )
     return errors
+
+
+def _in_moved_project(folder: RunFolder, info: Mapping[str, Any], path: str) -> str:
+    """A path (or ``file.py:Class``) of the scenario, in the present place of a project that was moved with its runs."""
+    folders = info.get("folders")
+    if folders is None or not path.startswith(f"{folders['project']}{os.sep}"):
+        return path
+    project = folder.path.resolve() / os.path.relpath(folders["project"], folders["run"])
+    moved = os.path.join(os.path.normpath(project), os.path.relpath(path, folders["project"]))
+    before, now = (Path(re.sub(r"(\.py):\w+$", r"\1", one)) for one in (path, moved))
+    return moved if now.exists() and not before.exists() else path
 
 
 def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
@@ -97,8 +112,14 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
 
 
 def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
+    written = flattened(read_yaml(folder.scenario).data)
+    moved = [
+        Override(key, there, str(folder.scenario))
+        for key, value in written
+        if isinstance(value, str) and (there := _in_moved_project(folder, info, value)) != value
+    ]
     try:
-        return load_scenario(folder.scenario)
+        return load_scenario(folder.scenario, overrides=moved)
     except UserError as error:
         references = info.get("user_code", {})
         given = [name for name in references if name.startswith(f"{own_code.FOLDER}/")]
@@ -111,7 +132,7 @@ def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
         ) from error
 
 
-def _changed(loaded: LoadedScenario, overrides: Sequence[str]) -> LoadedScenario:
+def _changed(loaded: LoadedScenario, overrides: Sequence[Override | str]) -> LoadedScenario:
     changed = loaded.changed(overrides)
     refused = [
         UserError(

@@ -217,7 +217,7 @@ class World:
             return None
         if not path.exists():
             raise UserError(
-                f"no such trace bundle: {path}",
+                f"no such trace bundle: {bundled.written(path)}",
                 where="devices.trace" if own is None else f"devices.{part}.trace",
                 hint=f"{bundled.suggested_trace(path)}; others: 'fedsim traces import', 'fedsim traces synthesize'",
             )

@@ -42,6 +42,7 @@ from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.overrides import from_python
 from fedsim.scenario.writing import to_yaml
 from fedsim.simulation.facts import Work as FullWork
 from fedsim.simulation.server import Limits
@@ -124,7 +125,7 @@ def run(
     app = App(name, server_app, client_app, dict(run_config or {}))
     return execute(
         app,
-        load_devices(given, name, overrides),
+        load_devices(given, name, from_python(overrides)),
         None if output is None else Path(output),
         overwrite=overwrite,
     )

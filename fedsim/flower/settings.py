@@ -9,7 +9,7 @@ from typing import Any
 
 from fedsim.errors import UserError
 from fedsim.scenario.loading import LoadedScenario, load_source
-from fedsim.scenario.overrides import apply_overrides
+from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.source import Source, read_yaml
 
 _COUNTING = ("unit", "work")
@@ -30,7 +30,7 @@ DEFAULT_STOP = {"simulated_time": "365d"}
 
 
 def load_devices(
-    devices: Path | Mapping[str, Any] | None, name: str, overrides: Iterable[str] = ()
+    devices: Path | Mapping[str, Any] | None, name: str, overrides: Iterable[Override | str] = ()
 ) -> LoadedScenario:
     """The scenario of a Flower app.
 

@@ -38,22 +38,29 @@ class Contract:
         Raises:
             UserError: a vector is missing, is not declared or has the wrong shape.
         """
-        function = "local_update"
-        if not isinstance(update, LocalUpdate):
-            raise self._error(function, f"returns {type(update).__name__}, not a LocalUpdate")
         sent_up, source = self._sent_up, "upload()"
         if in_prologue:
             sent_up, source = self._sent_up_first, "prologue()"
-        self._check_rows("vector", update.vectors, sent_up, source, rows)
-        self._check_rows("memory", update.memory, self._memories, "memories()", rows)
-        missing = [name for name in sent_up if name not in update.vectors]
-        if missing:
-            raise self._error(
-                function,
-                f"returns no vector '{missing[0]}', which {source} declares",
-                f"given: {_listed(update.vectors)}",
-            )
-        self._check_shape(function, "loss", update.loss, (rows,), "(B,)")
+        try:
+            if not isinstance(update, LocalUpdate):
+                raise self._error(
+                    "local_update", f"returns {type(update).__name__}, not a LocalUpdate"
+                )
+            self._check_rows("vector", update.vectors, sent_up, source, rows)
+            self._check_rows("memory", update.memory, self._memories, "memories()", rows)
+            missing = [name for name in sent_up if name not in update.vectors]
+            if missing:
+                raise self._error(
+                    "local_update",
+                    f"returns no vector '{missing[0]}', which {source} declares",
+                    f"given: {_listed(update.vectors)}",
+                )
+            self._check_shape("local_update", "loss", update.loss, (rows,), "(B,)")
+        except UserError as error:
+            expected = f"LocalUpdate({_shapes(sent_up, rows)}, loss of shape ({rows},)"
+            if self._memories:
+                expected += f", memory with any of {_shapes(self._memories, rows)}"
+            raise _explained(error, f"{expected}), one row per dispatch") from None
 
     def check_state(self, state: ServerState, function: str) -> None:
         """Check the server state that a ``function`` of the method returned.
@@ -61,20 +68,24 @@ class Contract:
         Raises:
             UserError: a vector that clients receive is missing or has the wrong shape.
         """
-        if not isinstance(state, Mapping):
-            raise self._error(
-                function,
-                f"returns {type(state).__name__}, not the server's tensors by name",
-                "return {'model': ...}, or the given state if nothing changes",
-            )
-        for name, elements in self._sent_down.items():
-            if name not in state:
+        try:
+            if not isinstance(state, Mapping):
                 raise self._error(
                     function,
-                    f"returns no '{name}', which clients receive",
-                    f"given: {_listed(state)}",
+                    f"returns {type(state).__name__}, not the server's tensors by name",
+                    "return {'model': ...}, or the given state if nothing changes",
                 )
-            self._check_shape(function, name, state[name], (elements,), "(elements,)")
+            for name, elements in self._sent_down.items():
+                if name not in state:
+                    raise self._error(
+                        function,
+                        f"returns no '{name}', which clients receive",
+                        f"given: {_listed(state)}",
+                    )
+                self._check_shape(function, name, state[name], (elements,), "(elements,)")
+        except UserError as error:
+            expected = f"the server's tensors, with {_shapes(self._sent_down)}"
+            raise _explained(error, expected) from None
 
     def _check_rows(
         self,
@@ -109,6 +120,17 @@ class Contract:
     def _error(self, function: str, message: str, hint: str | None = None) -> UserError:
         where = f"{inspect.getfile(self._class)}: {self._class.__name__}.{function}"
         return UserError(message, where=where, hint=hint)
+
+
+def _explained(error: UserError, expected: str) -> UserError:
+    """The error with what the function must return."""
+    hints = filter(None, (error.hint, f"expected: {expected}", "see docs/adding_a_method.md"))
+    return UserError(error.message, where=error.where, hint="\n  ".join(hints))
+
+
+def _shapes(vectors: Mapping[str, int], *rows: int) -> str:
+    """Vectors with their shapes: ``{'delta': (3, 7850)}``."""
+    return str({name: (*rows, elements) for name, elements in vectors.items()})
 
 
 def _listed(names: Iterable[str]) -> str:

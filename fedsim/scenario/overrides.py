@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,21 +26,40 @@ class Override:
     where: str
 
     @classmethod
-    def parse(cls, text: str) -> Override:
+    def parse(cls, text: str, form: str = "option -s {}") -> Override:
         """Read ``path=value``; the value is YAML.
+
+        Args:
+            text: as the user wrote it.
+            form: how a message refers to it.
 
         Raises:
             UserError: there is no ``=``, no path, or the value is not YAML.
         """
-        where = f"option -s {text}"
+        where = form.format(text)
         path, equals, value = text.partition("=")
         if not equals or not all(path.strip().split(".")):
             raise UserError(
                 "write a dotted path, '=' and a value",
                 where=where,
-                hint="for example -s training.optimizer.lr=0.05",
+                hint=f"for example {form.partition(' ')[2].format('training.optimizer.lr=0.05')}",
             )
         return cls(path.strip(), parse_yaml(value, where).data, where)
+
+
+def from_python(overrides: Iterable[str]) -> list[Override]:
+    """The overrides of the argument ``overrides`` of a Python function.
+
+    Raises:
+        UserError: it is not a list of texts, or one of them cannot be read.
+    """
+    if isinstance(overrides, str | Mapping):
+        raise UserError(
+            f"must be a list of texts, not {overrides!r}",
+            where="argument overrides",
+            hint='for example overrides=["training.optimizer.lr=0.05"]',
+        )
+    return [Override.parse(text, 'argument overrides=["{}"]') for text in overrides]
 
 
 def apply_overrides(source: Source, overrides: Iterable[Override | str]) -> Source:

@@ -8,10 +8,8 @@ from abc import ABC
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import ConfigDict
-
-from fedsim.components import Parameters
 from fedsim.errors import UserError
+from fedsim.signatures import FunctionParameters, parameters_of
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.model import ModelComponent
 
@@ -34,10 +32,8 @@ class Module(ABC):  # noqa: B024 - it only stands for two unrelated bases
         )
 
 
-class ModuleParameters(Parameters):
+class ModuleParameters(FunctionParameters):
     """Arguments of the user's constructor or function, as given in the scenario."""
-
-    model_config = ConfigDict(extra="allow")
 
     inputs: Any = None
     """Arguments of ``forward``, each as a part of the samples x: ``{input_ids: "x[0]", attention_mask: "x[1]"}``."""
@@ -55,8 +51,7 @@ class UserModule(ModelComponent):
         make: the user's class or function.
     """
 
-    Params = ModuleParameters
-    params: ModuleParameters
+    params: FunctionParameters
     make: ClassVar[Callable[..., nn.Module]]
 
     def build(self, dataset: Dataset) -> nn.Module:
@@ -65,24 +60,14 @@ class UserModule(ModelComponent):
 
         from fedsim.tasks.modules.calls import adapt_calls
 
-        make, inputs = type(self).make, self.params.inputs
-        signature = inspect.signature(make)
-        arguments = {
-            name: getattr(dataset, name) for name in _SUPPLIED if name in signature.parameters
-        }
-        arguments.update(self.params.model_extra or {})
-        if "inputs" in signature.parameters and inputs is not None:
-            arguments["inputs"], inputs = inputs, None
+        arguments, inputs = self.params.arguments(), None
+        if isinstance(self.params, ModuleParameters):
+            inputs = arguments.pop("inputs")
+        for name in _SUPPLIED:
+            if name in arguments and arguments[name] is None:
+                arguments[name] = getattr(dataset, name)
         try:
-            signature.bind(**arguments)
-        except TypeError as error:
-            raise UserError(
-                f"{self.name} cannot be built: {error}",
-                where="task.model",
-                hint=f"its arguments are {signature}; {', '.join(_SUPPLIED)} are filled in",
-            ) from error
-        try:
-            module = make(**arguments)
+            module = type(self).make(**arguments)
         # A user's constructor may raise any exception; all are reported as the user's errors.
         except Exception as error:
             raise UserError(
@@ -109,6 +94,20 @@ def as_model(user_class: type[Any]) -> type[ModelComponent]:
 
 
 def of_function(make: Callable[..., nn.Module]) -> type[UserModule]:
-    """The model of a user's torch module, or of a function that returns one."""
-    namespace = {"__doc__": make.__doc__, "name": make.__name__, "make": staticmethod(make)}
+    """The model of a user's torch module, or of a function that returns one.
+
+    Raises:
+        UserError: it cannot be called with arguments by name.
+    """
+    takes_inputs = "inputs" in inspect.signature(make).parameters
+    namespace = {
+        "__doc__": make.__doc__,
+        "name": make.__name__,
+        "make": staticmethod(make),
+        "Params": parameters_of(
+            make,
+            filled=_SUPPLIED,
+            base=FunctionParameters if takes_inputs else ModuleParameters,
+        ),
+    }
     return type(make.__name__, (UserModule,), namespace)

@@ -479,7 +479,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         broken = ": the symbolic link leads nowhere" if folder.is_symlink() else ""
         raise UserError(
             f"no such trace bundle{broken}",
-            where=str(folder),
+            where=bundled.written(folder),
             hint=bundled.suggested_trace(folder),
         )
     if not file.is_file():

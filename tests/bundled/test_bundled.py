@@ -10,6 +10,7 @@ import fedsim
 from fedsim import bundled
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario
+from fedsim.traces.bundle import TraceBundle
 from tests.docs.pages import exit_code, working_in
 
 
@@ -58,6 +59,7 @@ def test_a_built_in_trace_is_suggested(trace: str, tmp_path: Path) -> None:
         fedsim.run("quickstart", "out", overrides=[f"devices.trace={trace}"])
     hint = str(caught.value.hint)
     assert "did you mean 'builtin:phones_week'? built in: builtin:desktops_week, " in hint
+    assert "fedsim traces inspect builtin:desktops_week describes it" in hint
 
 
 def test_unknown_scenarios_and_traces_are_refused_with_what_there_is(tmp_path: Path) -> None:
@@ -66,5 +68,6 @@ def test_unknown_scenarios_and_traces_are_refused_with_what_there_is(tmp_path: P
             load_scenario("quickstrat")
         with pytest.raises(UserError, match="is built in: quickstart"):
             load_scenario("scenarios/quickstart.yaml")
-        assert exit_code("fedsim traces inspect builtin:phones_weak") == 2
+        with pytest.raises(UserError, match=r"^builtin:phones_weak: no such trace bundle\n"):
+            TraceBundle.read(bundled.resolved("builtin:phones_weak"))
         assert exit_code("fedsim traces validate builtin:phones_week") == 0

@@ -61,6 +61,47 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         describe("fedprix")
     with pytest.raises(UserError, match="did you mean 'schedule'"):
         describe("sync", "shedule")
+    with pytest.raises(UserError, match=r"did you mean 'training\.batch_size'"):
+        describe("training.batchsize")
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("checkpoint_models", ["checkpoint_models.every"]),
+        ("training.batch_size", ["training.batch_size"]),
+    ],
+)
+def test_sections_and_keys_of_a_scenario_are_described(name: str, keys: list[str]) -> None:
+    [described] = describe(name)
+    assert described["description"]
+    assert [row["key"] for row in described["parameters"]] == keys
+    assert f"{keys[0]}: " in fedsim(f"fedsim describe {name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("phones_week", "fedsim traces inspect builtin:phones_week"),
+        ("builtin:phones_week", "fedsim traces inspect builtin:phones_week"),
+        ("mine", "fedsim traces inspect mine"),
+        ("quickstart", "fedsim scenario show quickstart"),
+        ("s.yaml", "fedsim scenario show s.yaml"),
+        ("runs/a", "fedsim report runs/a"),
+        ("mine.py", "fedsim describe mine.py:ClassName"),
+        ("server.method", "describe one of this kind: ditto, fedadagrad, "),
+        ("partition", "describe one of this kind: class_partition, "),
+    ],
+)
+def test_names_of_other_things_lead_to_what_describes_them(
+    name: str, command: str, tmp_path: Path
+) -> None:
+    for file in ("runs/a/run.json", "mine/manifest.json"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    with working_in(tmp_path), pytest.raises(UserError) as caught:
+        describe(name)
+    assert command in str(caught.value.hint)
 
 
 @pytest.fixture

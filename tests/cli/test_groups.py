@@ -11,6 +11,7 @@ from tests.cli.invoking import assert_refused, invoke
     ("words", "fragments"),
     [
         (["rnu"], ["there is no command 'rnu'", "did you mean 'run'?", "--help"]),
+        (["check"], ["did you mean 'cli scenario check'?"]),
         (["traces", "inspekt"], ["'inspekt'", "did you mean 'inspect'?", "traces --help"]),
     ],
 )

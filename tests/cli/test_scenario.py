@@ -30,6 +30,25 @@ def test_check_says_that_all_is_well(scenario: Path) -> None:
     assert result.output == f"{scenario}: scenario 'scenario' is in order\n"
 
 
+@pytest.mark.parametrize(
+    ("override", "mistakes"),
+    [
+        ("devices.compute.step=x", ["devices.compute.step"]),  # while it is read
+        ("devices=null", ["devices.compute: there is no", "devices.network: there is no"]),
+    ],
+)
+def test_check_says_that_further_checks_follow(
+    override: str, mistakes: list[str], scenario: Path
+) -> None:
+    result = run("scenario", "check", str(scenario), "-s", override)
+    assert result.exit_code == 2
+    assert all(mistake in result.stderr for mistake in mistakes)
+    assert result.stderr.endswith(
+        "note: further checks follow once this is fixed; run the command again\n"
+    )
+    assert result.stderr.count("note:") == 1
+
+
 def test_show_writes_a_scenario_that_shows_itself(scenario: Path, tmp_path: Path) -> None:
     first = run("scenario", "show", str(scenario), "-s", "seed=7")
     assert first.exit_code == 0, first.output

@@ -67,6 +67,10 @@ def make_error(path):
     ("arguments", "message"),
     [
         (["synthesize", "martians", "-n", "3", "-o", "{}/x"], "no population 'martians'"),
+        (
+            ["synthesize", "desktops", "-n", "3", "-o", "{}/x"],
+            "did you mean 'desktop'? presets: ",
+        ),
         (["synthesize", "always"], "give the number of devices"),
         (["synthesize", "always", "-n", "3", "-o", "{}/x", "-s", "mood=1"], "-s mood"),
         (
@@ -77,6 +81,7 @@ def make_error(path):
         (["import", "avt", "-o", "{}/x"], "give the files"),
         (["import", "avt", "{}/none.avt", "-o", "{}/x"], "none.avt"),
         (["export", "papyrus", "{}/b", "-o", "{}/x"], "no format 'papyrus'"),
+        (["export", "fedscal"], "did you mean 'fedscale'?"),
         (["export", "avt", "{}/none", "-o", "{}/x"], "no such trace bundle"),
         (["validate", "{}/none"], "no such trace bundle"),
         (["inspect", "{}/none"], "no such trace bundle"),

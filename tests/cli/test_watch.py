@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import fedsim
+from fedsim.cli.watch import wrapped
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.cli.invoking import PARABOLAS, assert_refused, invoke
@@ -41,6 +42,19 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     SweepRecord("one", None, tuple(entries[:1])).write(sweep)
     *_, last = invoke("watch", sweep).stdout.splitlines()
     assert last == f"compare the runs with: fedsim compare {sweep}"
+
+
+def test_long_names_break_at_separators() -> None:
+    name = "fedavg-local_steps10_dirichlet-alpha0.1_seed3"
+    assert wrapped(name, 60) == name
+    assert wrapped(name, 24).split("\n") == [
+        "fedavg-local_steps10_",
+        "  dirichlet-alpha0.1_",
+        "  seed3",
+    ]
+    lines = wrapped(f"{'x' * 30}_y", 12).split("\n")
+    assert "".join(line.strip() for line in lines) == f"{'x' * 30}_y"
+    assert max(map(len, lines)) <= 12
 
 
 def test_a_folder_that_holds_neither_is_refused(tmp_path: Path) -> None:

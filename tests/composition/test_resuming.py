@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import fedsim
+from fedsim import bundled
 from fedsim.composition.execution import Progress
 from fedsim.errors import UserError
 from fedsim.runs import Status
@@ -59,3 +61,32 @@ def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     fedsim.resume(path)
     (problem,) = verify_run_folder(path).problems
     assert problem.where == str(path / kept)
+
+
+def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(bundled.resolved("builtin:phones_mostly_on_week"), project / "trace")
+    (project / "mine.py").write_text(
+        "from fedsim.scheduling.selections.uniform import Uniform\nclass Mine(Uniform): pass\n"
+    )
+    (project / "scenario.yaml").write_text(
+        "task: {name: quadratic, centers: [1, 2, 3]}\n"
+        "devices: {trace: trace, compute: {name: values, step: 1s}}\n"
+        "server: {selection: {name: 'mine.py:Mine', cohort: 2}}\nstop: {rounds: 3}\n"
+    )
+
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    complete = fedsim.run(project / "scenario.yaml", tmp_path / "complete")
+    for name in ("same", "edited"):
+        with pytest.raises(KeyboardInterrupt):
+            fedsim.run(project / "scenario.yaml", project / "runs" / name, on_progress=interrupt)
+    moved = project.rename(tmp_path / "moved")
+    assert fedsim.resume(moved / "runs" / "same").dispatches.equals(complete.dispatches)
+    (moved / "mine.py").write_text((moved / "mine.py").read_text() + "\n")
+    with pytest.raises(UserError, match=r"moved/mine\.py: the code has changed"):
+        fedsim.resume(moved / "runs" / "edited")
+    shutil.rmtree(moved / "trace")
+    with pytest.raises(UserError):
+        fedsim.resume(moved / "runs" / "edited")

@@ -50,6 +50,8 @@ def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
         model.load_state_dict(mean)
     for name, value in model.state_dict().items():
         assert torch.allclose(run.model()[name], value, rtol=1e-12, atol=1e-14), name
+    assert run.info["bytes_down_first_dispatch"] == run.dispatches["bytes_down"].max()
+    assert run.info["bytes_down_per_dispatch"] == run.dispatches["bytes_down"].min()
     assert torch.equal(run.model()["base.weight"], start["base.weight"])
     assert not torch.equal(run.model()["a"], start["a"])
 

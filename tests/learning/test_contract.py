@@ -65,4 +65,11 @@ def test_what_a_method_returns_is_checked(
     result = run_with(tmp_path, right, wrong)
     assert result.exit_code == 2, result.stderr
     assert message.format(folder=tmp_path) in result.stderr
+    if "local_update" in result.stderr:
+        assert (
+            "expected: LocalUpdate({'delta': (3, 2)}, loss of shape (3,), memory with any of {'last': (3, 2)}), "
+            "one row per dispatch\n  see docs/adding_a_method.md"
+        ) in result.stderr or "Memory(3)" in wrong
+    if "aggregate: " in result.stderr:
+        assert "expected: the server's tensors, with {'model': (2,)}\n" in result.stderr
     assert "Traceback" not in result.stderr

@@ -7,7 +7,7 @@ import pytest
 from fedsim.catalog import Catalog
 from fedsim.errors import UserError, UserErrors
 from fedsim.scenario.loading import load_scenario_dict
-from fedsim.scenario.overrides import Override, apply_overrides
+from fedsim.scenario.overrides import Override, apply_overrides, from_python
 from fedsim.scenario.source import parse_yaml
 
 BASE = {"task": {"name": "quadratic", "centers": [[1, 2], [3, 4]]}, "stop": {"rounds": 1}}
@@ -34,6 +34,17 @@ def test_values_are_yaml(option: str, path: str, value: object) -> None:
 def test_options_without_a_path_and_a_value_are_refused(option: str) -> None:
     with pytest.raises(UserError, match="dotted path"):
         Override.parse(option)
+
+
+def test_messages_speak_of_the_argument_that_python_was_given() -> None:
+    [override] = from_python(["a.b=1"])
+    assert override.where == 'argument overrides=["a.b=1"]'
+    with pytest.raises(UserError) as caught:
+        from_python(["a"])
+    assert caught.value.hint == 'for example overrides=["training.optimizer.lr=0.05"]'
+    for given in ("a=1", {"a": 1}):
+        with pytest.raises(UserError, match="argument overrides: must be a list of texts"):
+            from_python(given)
 
 
 def test_later_ones_win_and_missing_sections_are_created() -> None:

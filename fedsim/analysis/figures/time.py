@@ -138,19 +138,24 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
     """Edges of the intervals of time in which dispatches are counted.
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
-    later one): bins of a round width would hold one, two or no round.
+    later one): bins of a round width would hold one, two or no round. If that is much longer than usual, as after the
+    last round while late work goes on, the interval ends early and an empty one follows, so that no bar is far wider
+    than the others.
     """
     moments, counts = np.unique(begun_s, return_counts=True)
     usual = float(np.median(np.repeat(counts, counts))) if len(counts) else 0.0
     # A few dispatches between two rounds are not a round.
     many = counts >= max(usual / 4, 2.0)
-    if not many.any() or counts[many].sum() < 0.9 * len(begun_s):
+    if many.sum() < 2 or counts[many].sum() < 0.9 * len(begun_s):
         return time_bins(duration_s)
     starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]
     edges = np.append(starts, max(duration_s, np.nextafter(starts[-1], np.inf)))
     # Dispatches before the first such moment belong to it.
     edges[0] = 0.0
-    return edges
+    widths = np.diff(edges)
+    usual_s = float(np.median(widths[:-1] if len(widths) > 1 else widths))
+    ends = edges[:-1][widths > 2 * usual_s] + usual_s
+    return np.sort(np.append(edges, ends))
 
 
 def online(run: Run) -> Figure | None:

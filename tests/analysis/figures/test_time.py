@@ -52,6 +52,9 @@ def test_intervals_of_time() -> None:
     """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
     rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
     assert time._intervals(rounds, 150.0).tolist() == [0.0, 100.0, 150.0]
+    # After the last round, late work goes on for an hour; before it, nobody was online for half an hour.
+    late = time._intervals(np.repeat([0.0, 100, 200, 300, 2100], 5), 5700.0)
+    assert late.tolist() == [0, 100, 200, 300, 400, 2100, 2200, 5700]
     many = time._intervals(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
     assert many.tolist() == [*range(0, 2100, 28), 2100]
     alone = np.arange(0.0, 3600.0, 7.3)

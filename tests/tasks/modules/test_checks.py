@@ -14,7 +14,7 @@ from tests.tasks.users import own_task
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("Net", {"depth": 3}, "Net cannot be built.*depth"),
+        ("Net", {"depth": 3}, "depth: unknown key"),
         ("Wrong", {}, r"returns \(2, 3\) for 2 samples, expected \(2, 10\)"),
         ("Broken", {}, "ZeroDivisionError: no idea"),
         ("Unrepeatable", {}, "LSTM.*not reproducible"),
