@@ -92,7 +92,9 @@ def calibrate(
             " scenario has them."
         )
     to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
-    data, distributions, predictions, lateness = None, {}, [], None
+    data, distributions = None, {}
+    predictions: list[Prediction] = []
+    lateness: Lateness | None = None
     if scenario is None:
         flags.append(
             "Without a scenario to simulate (--scenario), nothing is compared or predicted."

@@ -117,7 +117,8 @@ class Estimates:
         """
 
         def median(of: Estimates) -> FloatArray:
-            return np.median([of.step_s, *of.rates_bps, of.latency_s], axis=1)
+            values: FloatArray = np.median([of.step_s, *of.rates_bps, of.latency_s], axis=1)
+            return values
 
         generator = np.random.default_rng(0)
         drawn = [median(self.perturbed(generator)) for _ in range(_DRAWS)]

@@ -64,7 +64,7 @@ def as_timing(
     devices["compute"] = {"name": "values", "step": "1s"}
     sizes = {way: done[f"bytes_{way}"].median() for way in ("down", "up")}
     known = all(size > 0 for size in sizes.values())
-    size = max(sizes.values()) if known else None
+    size = max(sizes.values())
     rounds = log.dropna(subset=["round"]).groupby("round").size()
     constant = steps.nunique() == 1
     data = {
@@ -92,9 +92,8 @@ def as_timing(
 def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float]:
     """The timeout of rounds, None if no reply is late, and the time from the end of a round to the next one."""
     durations_s = round_durations_s(log)
-    by_round = log["outcome"].groupby(log["round"])
     late, open_ = (
-        by_round.agg(lambda outcomes, of=label: (outcomes == of).any()).reindex(durations_s.index)
+        (log["outcome"] == label).groupby(log["round"]).any().reindex(durations_s.index)
         for label in (_LATE, _UNFINISHED)
     )
     timeout_s = float(durations_s[late].median()) if late.any() else math.inf

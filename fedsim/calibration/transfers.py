@@ -144,9 +144,9 @@ def identify(
             fit = fits[transport].get(client) or _fit(links[client], transport, None)
             latency_s[client] = fit[0]
             errors[client] = _latency_error(links[client], transport, *fit)
-        unknown = np.isnan(latency_s)
-        errors[unknown] = np.nanstd(latency_s)
-        latency_s = np.where(unknown, np.nanmedian(latency_s), latency_s)
+        unseen = np.isnan(latency_s)
+        errors[unseen] = np.nanstd(latency_s)
+        latency_s = np.where(unseen, np.nanmedian(latency_s), latency_s)
     return Transfers(transport, latency_s, errors, flags if alike else ())
 
 

@@ -91,11 +91,11 @@ class _LoggedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     @override
     def get_node_ids(self) -> Iterable[int]:
-        return self._grid.get_node_ids()
+        return list(self._grid.get_node_ids())
 
     @override
     def get_nodes(self) -> Iterable[fl.NodeInfo]:
-        return self._grid.get_nodes()
+        return list(self._grid.get_nodes())
 
     @override
     def push_messages(self, messages: Iterable[fl.Message]) -> Iterable[str]:
