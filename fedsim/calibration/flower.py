@@ -48,7 +48,7 @@ def as_timing(
             " simulated, and the scenario's latency is not used."
         )
         return None, log, flags
-    deadline_s, pause_s = _timeout_and_pause_s(log)
+    deadline_s, pause_s, held = _timeout_and_pause_s(log)
     if deadline_s is not None:
         flags.append(
             f"Rounds with late replies last {format_duration(deadline_s)}, which counts as the ServerApp's timeout."
@@ -57,6 +57,11 @@ def as_timing(
         flags.append(
             f"{format_duration(pause_s)} pass between the last reply of a round and the next round, for evaluation or"
             " aggregation; the simulation pauses as long."
+        )
+    if held:
+        flags.append(
+            f"{held} rounds last until the timeout although none of their replies is late: a message of theirs waited for"
+            " a node at work, and the log has it in a later round. The simulation closes such rounds earlier."
         )
     every = scenario.resolved()
     devices = dict(every["devices"])
@@ -89,18 +94,19 @@ def as_timing(
     return load_scenario_dict(data, scenario.folder), log, flags
 
 
-def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float]:
-    """The timeout of rounds, None if no reply is late, and the time from the end of a round to the next one."""
+def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float, int]:
+    """The timeout of rounds, None if no reply is late, the time from the end of a round to the next one, and how many
+    rounds without late replies last until the timeout."""
     durations_s = round_durations_s(log)
     late, open_ = (
         (log["outcome"] == label).groupby(log["round"]).any().reindex(durations_s.index)
         for label in (_LATE, _UNFINISHED)
     )
     timeout_s = float(durations_s[late].median()) if late.any() else math.inf
-    # A round without late replies may also last until the timeout, because of a message that has not reached its node.
-    whole = durations_s.index[~late & ~open_ & (durations_s < _NEARLY * timeout_s)]
+    held = ~late & ~open_ & (durations_s >= _NEARLY * timeout_s)
+    whole = durations_s.index[~late & ~open_ & ~held]
     starts_s = log["start_s"].groupby(log["round"]).min()
     ends_s = log["ended_s"].fillna(log["end_s"]).groupby(log["round"]).max()
     gaps_s = (durations_s - (ends_s - starts_s))[whole]
     pause_s = max(float(np.median(gaps_s)), 0.0) if len(gaps_s) else 0.0
-    return None if timeout_s == math.inf else timeout_s - pause_s, pause_s
+    return None if timeout_s == math.inf else timeout_s - pause_s, pause_s, int(held.sum())

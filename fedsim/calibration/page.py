@@ -101,7 +101,8 @@ def summary(calibration: Calibration) -> list[tuple[str, str]]:
                     f"{_rate(rate, error)}, varies by {_variation(cv, cv_error)}",
                 )
             )
-        rows.append(("median one-way latency", _seconds(latency_s, errors[3])))
+        known = not estimates.latency_errors.any()
+        rows.append(("median one-way latency", _seconds(latency_s, 0.0 if known else errors[3])))
         rows.append(("transport", describe(estimates.transport)))
     late = calibration.lateness
     if late is not None:
