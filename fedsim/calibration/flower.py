@@ -60,8 +60,8 @@ def as_timing(
         )
     if held:
         flags.append(
-            f"{held} rounds last until the timeout although none of their replies is late: a message of theirs waited for"
-            " a node at work, and the log has it in a later round. The simulation closes such rounds earlier."
+            f"{held} rounds last until the timeout although none of their replies is late: a message of theirs waited"
+            " for a node at work, and the log has it in a later round. The simulation closes such rounds earlier."
         )
     every = scenario.resolved()
     devices = dict(every["devices"])
