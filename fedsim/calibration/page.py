@@ -58,7 +58,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         .render(
             title="Calibration",
             tiles=[
-                Tile(sentence(name), *re.split(r", (?=varies)", value))
+                Tile(sentence(name), *re.split(r", (?=varies|of )", value))
                 for name, value in summary(calibration)
             ],
             flags=calibration.flags,
@@ -109,7 +109,7 @@ def summary(calibration: Calibration) -> list[tuple[str, str]]:
         rows.append(
             (
                 "late or in time",
-                f"{format_share(late.right)} of {format_count(len(late.late))} dispatches predicted right",
+                f"{format_share(late.right)} predicted right, of {format_count(len(late.late))} dispatches",
             )
         )
     return rows
