@@ -15,6 +15,8 @@ import termios
 import time
 from collections.abc import Callable
 
+from benchmarks.validation.netns import tcp_socket
+
 JOB = struct.Struct("!qqqqqq")
 """Dispatch, bytes that follow, steps, nanoseconds of computing, bytes to send back, instant of vanishing or -1."""
 REPORT = struct.Struct("!qqq")
@@ -31,9 +33,7 @@ class Vanished(Exception):
 
 def connect(number: int, address: tuple[str, int], congestion: str) -> socket.socket:
     """A connection to the server, introduced."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made = tcp_socket(congestion)
     made.connect(address)
     made.sendall(HELLO.pack(number))
     return made

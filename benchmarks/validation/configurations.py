@@ -94,7 +94,7 @@ def configurations(seconds: float = SECONDS) -> Iterator[tuple[str, dict[str, An
                 }
                 if availability == "windows":
                     scenario["devices"]["availability"] = {
-                        "name": f"{HERE / 'windows.py'}:Windows",
+                        "name": "windows.py:Windows",
                         "period": "25s",
                         "online": 0.7,
                     }

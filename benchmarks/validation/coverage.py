@@ -8,17 +8,17 @@ of ``docs/validation.md``.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from benchmarks.validation.configurations import configurations, load
+from benchmarks.validation.configurations import load
 from benchmarks.validation.page import replace_table
-from benchmarks.validation.series import result_path
+from benchmarks.validation.report import measured
 from fedsim.calibration.calibrating import Calibration, calibrate
 from fedsim.errors import UserError
 
@@ -26,9 +26,8 @@ Counts = dict[str, tuple[int, int]]
 """Values that are predicted right (within their band), and all values, by quantity."""
 
 
-def calibration(name: str, folder: Path) -> Calibration:
+def calibration(name: str, document: dict[str, Any], folder: Path) -> Calibration:
     """The calibration from one configuration's deployment."""
-    document = json.loads(result_path(name, 0).read_text())
     log = folder / f"{name}.csv"
     pd.DataFrame(document["dispatches"]).to_csv(log, index=False)
     return calibrate(log, folder / name, load(document["scenario"]))
@@ -82,11 +81,11 @@ def main() -> None:
     only = parser.parse_args().only
     counts: dict[str, Counts] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, _ in configurations():
-            if not name.startswith(only) or not result_path(name, 0).exists():
+        for name, runs in measured().items():
+            if not name.startswith(only) or name.startswith("ii-"):
                 continue
             try:
-                counts[name] = counted(calibration(name, Path(folder)))
+                counts[name] = counted(calibration(name, runs[0], Path(folder)))
             except UserError as error:
                 print(f"{name}: {error}", flush=True)
                 continue

@@ -3,7 +3,8 @@
 ``python -m benchmarks.validation.series run`` runs the missing configurations of series i (one file per run in
 ``results/``; 40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and
 ``--seconds`` choose less). ``report`` simulates every configuration again and writes the numbers, figure and table of
-``docs/validation.md``. ``--series ii`` trains with torch under CPU quotas instead, and calibrates on the first fifth.
+``docs/validation.md``; without results of one's own it reads those in ``measured.jsonl.xz``. ``--series ii`` trains
+with torch under CPU quotas instead, and calibrates on the first fifth.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from benchmarks.validation.configurations import (
 )
 from benchmarks.validation.deployment import Log, deploy
 from benchmarks.validation.netns import inside, unavailable
-from fedsim.calibration.calibrating import calibrated, known
-from fedsim.calibration.estimates import estimate, to_bundle
+from fedsim.calibration.calibrating import known
+from fedsim.calibration.estimates import estimate
 from fedsim.scenario.loading import LoadedScenario
 
 HERE = Path(__file__).parent
@@ -110,26 +111,34 @@ def run_one(name: str, repetition: int, seconds: float) -> None:
     }
     document = {"scenario": scenario, "conditions": conditions, **asdict(log)}
     if name.startswith("ii-"):
-        document["scenario"] = calibrated_on_first_fifth(loaded, log, result_path(name, repetition))
+        document |= calibrated_on_first_fifth(scenario, loaded, log)
     path = result_path(name, repetition)
     path.with_suffix(".part").write_text(json.dumps(document))
     path.with_suffix(".part").rename(path)
 
 
-def calibrated_on_first_fifth(loaded: LoadedScenario, log: Log, path: Path) -> dict[str, Any]:
-    """The scenario with step times estimated from the first fifth of a run; links stay as they are."""
+def calibrated_on_first_fifth(
+    scenario: dict[str, Any], loaded: LoadedScenario, log: Log
+) -> dict[str, Any]:
+    """The scenario to predict with, the one that was deployed, and where the fit ends.
+
+    Step times are estimated from the updates that arrived in the first fifth of the run; links stay as they are. Steps
+    have no jitter: the prediction is a point, and a second draw would only add to its error.
+    """
     rows = pd.DataFrame(log.dispatches)
-    first = rows[rows["arrived_s"] <= rows["ended_s"].max() / 5].rename(
+    fitted_until_s = rows["ended_s"].max() / 5
+    first = rows[rows["arrived_s"] <= fitted_until_s].rename(
         columns={"dispatched_s": "start_s", "arrived_s": "end_s", "steps_done": "steps"}
     )
     first["client"] = first.pop("client_id").astype(str)
-    clients, assumptions, _ = known(loaded, sorted(first["client"].unique()), str(path))
-    estimates = estimate(first, clients, assumptions)
-    bundle = path.with_suffix(".bundle")
-    to_bundle(estimates, bundle.name, str(path), float(rows["ended_s"].max())).write(
-        bundle, overwrite=True
-    )
-    return calibrated(loaded, bundle, estimates, shares_links=True)
+    clients, assumptions, _ = known(loaded, sorted(first["client"].unique()), scenario["name"])
+    steps = [f"{step_s:.9f}s" for step_s in estimate(first, clients, assumptions).step_s]
+    devices = {**scenario["devices"], "compute": {"name": "values", "step": steps}}
+    return {
+        "scenario": {**scenario, "devices": devices},
+        "deployed": scenario,
+        "fitted_until_s": fitted_until_s,
+    }
 
 
 def control_jitter_ms(sleeps: int = 200) -> float:

@@ -1,4 +1,4 @@
-"""The validation in seconds, for the test suite: one transfer by the kernel, and three clients in a deployment.
+"""The validation in seconds, for the test suite: a transfer by the kernel, and two deployments of three clients.
 
 ``python -m benchmarks.validation.smoke`` prints the relative errors of the model as JSON; it needs namespaces.
 """
@@ -35,9 +35,38 @@ SCENARIO = {
     "stop": {"rounds": 3},
 }
 
+LEAVING = {
+    "name": "leaving",
+    "seed": 1,
+    "task": {"name": "timing", "clients": 3, "parameters": 50_000},
+    "training": {"local_steps": 5},
+    "devices": {
+        "compute": {"name": "values", "step": "0.1s"},
+        "availability": {"name": "windows.py:Windows", "period": "3s", "online": 0.6},
+        "network": {
+            "name": "shared",
+            "latency": "200ms",
+            "down": "16Mbps",
+            "up": "16Mbps",
+            "server_up": "8Mbps",
+            "transport": TCP,
+        },
+    },
+    "server": {
+        "method": "fedasync",
+        "selection": {"name": "uniform", "cohort": 2},
+        "schedule": {"name": "async"},
+        "failure_detection": "200ms",
+    },
+    "stop": {"simulated_time": "6s"},
+}
+"""Clients that leave in the middle of their work, which the server learns one latency later."""
+
 
 def errors() -> dict[str, float]:
-    """Relative errors of a transfer of 300 kB, and of the durations of at least three dispatches."""
+    """Relative errors of a transfer of 300 kB and of the durations of dispatches; and the largest difference between
+    the instants at which work is given out where clients leave, in seconds.
+    """
     raise_priority(10)
     case = Case("single", "cubic", 8e6, (0.04,), (300_000,), (0.0,))
     measured = statistics.median(flow[0] for flow in measure(case))
@@ -54,6 +83,18 @@ def errors() -> dict[str, float]:
         "transfer": predicted_s(case, tcp(case))[0] / measured - 1,
         "dispatch": statistics.median(spans[0][key] / spans[1][key] - 1 for key in spans[1]),
         "dispatches": len(spans[1]),
+        **leaving(),
+    }
+
+
+def leaving() -> dict[str, float]:
+    """The lost dispatches of a simulation, and how far its hand-outs are from those of a deployment, in seconds."""
+    loaded = load(LEAVING)
+    real, simulated = deploy(loaded)[0].dispatches, simulate(loaded).dispatches
+    instants = [sorted(row["dispatched_s"] for row in rows) for rows in (real, simulated)]
+    return {
+        "lost": sum(row["outcome"] == "dropped" for row in simulated),
+        "hand_outs": max(abs(ours - theirs) for theirs, ours in zip(*instants, strict=False)),
     }
 
 

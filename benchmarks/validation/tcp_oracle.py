@@ -402,8 +402,8 @@ def table(title: str, conditions: str, rows: Sequence[Comparison], series: Seque
     """The committed page: summary of these series, then one line per case."""
     lines = [f"# {title}\n", f"{conditions}\n", "## Summary\n"]
     lines += [
-        "| series | model | cases | median error | 95th percentile | worst |",
-        "|---|---|---|---|---|---|",
+        "| series | model | cases | median error | 95th percentile | worst | goal |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name in series:
         chosen = [row for row in rows if row.case.series == name]
@@ -412,11 +412,12 @@ def table(title: str, conditions: str, rows: Sequence[Comparison], series: Seque
             pairs = list(zip(chosen, durations, strict=True))
             flows = [abs(error) for row, predicted in pairs for error in row.errors(predicted)]
             if len(flows) == len(chosen) > 0:
-                lines.append(f"| {name} | {model} | {_spread(flows)} |")
+                lines.append(f"| {name} | {model} | {_spread(flows)} | {_verdict(name, flows)} |")
             elif chosen:
                 makespan = [abs(row.makespan_error(predicted)) for row, predicted in pairs]
-                lines.append(f"| {name}, makespan | {model} | {_spread(makespan)} |")
-                lines.append(f"| {name}, flows | {model} | {_spread(flows)} |")
+                for part, errors in ((f"{name}, makespan", makespan), (f"{name}, flows", flows)):
+                    verdict = _verdict(part, errors)
+                    lines.append(f"| {part} | {model} | {_spread(errors)} | {verdict} |")
     lines += ["", "## Cases\n"]
     lines += [
         "| series | control | Mbit/s | RTT ms | loss % | flows | bytes | measured s | tcp | fluid |",
@@ -449,7 +450,28 @@ def write(text: str, path: Path, mark: str) -> None:
 _CONDITIONS = """\
 Errors are predicted over measured time, minus one; of several flows, the error of the worst. Written by
 `python -m benchmarks.validation.tcp_oracle table` from `tcp_measured.jsonl`. Held-out series have parameters between
-those of the others; nothing in the model was chosen on them."""
+those of the others; no constant of the model was fitted to them."""
+
+
+GOALS = {
+    "single": ((0.5, 0.05), (0.95, 0.15)),
+    "loss": ((1.0, 0.25),),
+    "shared, makespan": ((0.5, 0.05),),
+    "shared, flows": ((0.5, 0.15),),
+}
+"""Quantiles of the absolute errors of a series, and the largest that they should have."""
+_QUANTILES = {0.5: "median", 0.95: "95th percentile", 1.0: "every case"}
+
+
+def _verdict(name: str, errors: Sequence[float]) -> str:
+    """The goals of a series, whether they are met, and how many cases are beyond the first of them; ``-`` without any."""
+    goals = GOALS.get(name.removeprefix(HELD_OUT))
+    if not goals:
+        return "-"
+    is_met = all(np.quantile(errors, share) <= goal for share, goal in goals)
+    beyond = sum(error > goals[0][1] for error in errors)
+    texts = [f"{_QUANTILES[share]} {goal:.0%}" for share, goal in goals]
+    return f"{', '.join(texts)}: {'met' if is_met else 'missed'} ({beyond} beyond {goals[0][1]:.0%})"
 
 
 def _spread(errors: Sequence[float]) -> str:

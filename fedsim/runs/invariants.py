@@ -168,7 +168,8 @@ def _clients(run: Run, messages: list[str]) -> None:
     forbid = _rules("client", ids, messages)
     forbid(ids != np.arange(len(ids)), "ids are not consecutive from 0")
     known = (clients >= 0) & (clients < len(ids))
-    known_clients = clients[known]
+    # Selecting all rows would copy every column.
+    rows = slice(None) if known.all() else known
     values = {
         "dispatches": np.ones(len(clients)),
         "aggregated": outcome_codes(dispatches) == Outcome.AGGREGATED,
@@ -177,7 +178,7 @@ def _clients(run: Run, messages: list[str]) -> None:
         **{str(name): column.to_numpy() for name, column in run.phases.items()},
     }
     for name, column in values.items():
-        sums = np.bincount(known_clients, column[known], minlength=len(ids)).astype(np.float64)
+        sums = np.bincount(clients[rows], column[rows], minlength=len(ids)).astype(np.float64)
         forbid(_differ(table[name], sums), f"{name} is not the sum over its dispatches")
     parts = ["download_s", "compute_s", "upload_s", "waiting_s", "idle_s", "offline_s"]
     whole = table[parts].sum(axis=1).to_numpy()

@@ -10,6 +10,8 @@ from fedsim.outcomes import OUTCOME_LABELS, Outcome
 
 Floats = npt.NDArray[np.float64]
 
+_LARGEST_KEY = 1 << 62
+
 WORK_PHASES = ("download", "compute", "upload", "waiting")
 """What the time of a dispatch goes into, in order."""
 INSTANTS = ("dispatched", "downloaded", "computed", "arrived")
@@ -44,8 +46,14 @@ def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> F
 
 def rows_by_client(dispatches: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
     """Row numbers by client and ``dispatch_id``, and whether each of these rows is followed by one of its client."""
-    clients = dispatches["client_id"].to_numpy()
-    order = np.lexsort((dispatches["dispatch_id"].to_numpy(), clients))
+    clients = dispatches["client_id"].to_numpy().astype(np.int64, copy=False)
+    ids = dispatches["dispatch_id"].to_numpy()
+    rows = len(ids)
+    if rows and (ids[1:] > ids[:-1]).all() and np.abs(clients).max() < _LARGEST_KEY // rows:
+        # Pairs of client and row as single integers, which sort many times faster than pairs do.
+        order = np.sort(clients * rows + np.arange(rows)) % rows
+    else:
+        order = np.lexsort((ids, clients))
     ordered = clients[order]
     return order, np.append(ordered[1:] == ordered[:-1], np.zeros(len(order[:1]), np.bool_))
 

@@ -48,7 +48,7 @@ class _Stream:
         self._batches: list[pa.RecordBatch] = []
         # Exclusive, so that a link that appears under this name is not followed.
         self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_stream(self._file, table.schema, options=options)
         self._file.flush()
 
@@ -132,9 +132,12 @@ class RunWriter:
         ids, clients, staleness, _, multiplicities = columns
         last, order = self._last_version, self._order
         if order is None:
+            unseen = self._unseen
             for client in clients:
-                self._unseen -= not last[client]
+                if not last[client]:
+                    unseen -= 1
                 last[client] = version
+            self._unseen = unseen
         else:
             for client in clients:
                 order[client] = version
@@ -182,11 +185,11 @@ class RunWriter:
 
     def _flush_dispatches(self) -> None:
         if self._offset:
-            # Copied, because Arrow may keep the columns and the buffer is reused.
-            rows = np.frombuffer(self._buffer, _ROW_TYPE, self._offset // _ROW.size).copy()
+            rows = np.frombuffer(self._buffer, _ROW_TYPE, self._offset // _ROW.size)
             columns: list[Any] = []
             for field in DISPATCHES.schema:
-                column = np.ascontiguousarray(rows[field.name])
+                # Copied, because Arrow keeps the columns and the buffer is reused.
+                column = rows[field.name].copy()
                 if field.name == "outcome":
                     columns.append(pa.DictionaryArray.from_arrays(column, OUTCOME_DICTIONARY))
                 elif field.name in _NULLABLE:

@@ -334,8 +334,14 @@ class AvailabilityIndex:
         # From an edge of this lap to simulated time (us).
         to_time = lap * period[owner] - offset[owner]
         first, last = first[owner], last[owner]
-        row_low = self._edge_after(low - to_time, first, last) >> 1
-        row_high = (self._edge_after(high - 1 - to_time, first, last) + 1) >> 1
+        # Most laps lie within the span as a whole, and need no search.
+        row_low, row_high = first >> 1, last >> 1
+        position = low - to_time
+        cut = np.flatnonzero((first < last) & (self._edges.take(first, mode="clip") < position))
+        row_low[cut] = self._edge_after(position[cut], first[cut], last[cut]) >> 1
+        position = high - 1 - to_time
+        cut = np.flatnonzero((first < last) & (self._edges.take(last - 1, mode="clip") > position))
+        row_high[cut] = (self._edge_after(position[cut], first[cut], last[cut]) + 1) >> 1
         count = np.maximum(row_high - row_low, 0)
         edge = 2 * (np.repeat(row_low, count) + ranks(count))
         to_time = np.repeat(to_time, count)

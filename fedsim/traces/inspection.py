@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedsim.formatting import format_duration, format_share
+from fedsim.formatting import format_duration, format_number, format_share
 from fedsim.traces.fitting import Fit
 from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
 
@@ -59,7 +59,7 @@ def sections(statistics: BundleStatistics) -> dict[str, Rows]:
         "Devices": {
             "devices": f"{statistics.devices:,}",
             "with a usable trace": f"{statistics.valid_devices:,}",
-            "device-days observed": f"{statistics.device_days:,.1f}",
+            "device-days observed": format_number(statistics.device_days),
             "days observed per device, 10 / 50 / 90 %": _spread(
                 statistics.observed_days, "{:.3g}".format
             ),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from fedsim.outcomes import OUTCOME_LABELS
-from fedsim.runs.phases import next_dispatch_times, phases
+from fedsim.runs.phases import next_dispatch_times, phases, rows_by_client
 
 NAN, INF = np.nan, np.inf
 
@@ -17,7 +18,7 @@ def dispatches() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "dispatch_id": [0, 1, 2, 3],
-            "client_id": ["a", "b", "b", "c"],
+            "client_id": [0, 1, 1, 2],
             "dispatched_s": [0.0, 0.0, 8.0, 9.0],
             "downloaded_s": [1.0, 2.0, 9.0, NAN],
             "computed_s": [4.0, NAN, 11.0, NAN],
@@ -42,10 +43,27 @@ def test_phases_end_with_the_dispatch_and_waiting_with_the_aggregation_or_the_ru
 
 
 def test_waiting_ends_where_the_client_is_dispatched_again() -> None:
-    """Client a is dispatched again at 8 s, before its update is aggregated at 10 s."""
+    """Client 0 is dispatched again at 8 s, before its update is aggregated at 10 s."""
     rows = dispatches()
-    rows.loc[3, "client_id"] = "a"
+    rows.loc[3, "client_id"] = 0
     rows.loc[3, "dispatched_s"] = 8.0
     assert next_dispatch_times(rows).tolist() == [8.0, 8.0, INF, INF]
     aggregations = pd.DataFrame({"version": [1], "time_s": [10.0]})
     assert phases(rows, aggregations, 20.0)["waiting_s"].tolist() == [2.0, 0.0, 6.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[0, 1, 2, 3, 4, 5], [3, 1, 5, 0, 4, 2], [0, 1, 1, 3, 4, 5]],
+    ids=["sorted", "any", "twice"],
+)
+@pytest.mark.parametrize("far", [2, 1 << 61])
+def test_rows_by_client_are_in_order_of_client_then_dispatch(ids: list[int], far: int) -> None:
+    clients = [far, 0, -1, far, 0, far]
+    order, is_followed = rows_by_client(pd.DataFrame({"client_id": clients, "dispatch_id": ids}))
+    expected = sorted(range(6), key=lambda row: (clients[row], ids[row]))
+    assert order.tolist() == expected
+    ordered = [clients[row] for row in expected]
+    assert is_followed.tolist() == [
+        a == b for a, b in zip(ordered, [*ordered[1:], None], strict=True)
+    ]

@@ -38,3 +38,19 @@ def test_a_module_and_its_outline_follow_from_the_layers() -> None:
         ("6.bias", (10,)),
     )
     assert module(torch.zeros(5, 2, 9, 8)).shape == (5, 10)
+
+
+def test_pooling_before_relu_gives_the_bits_of_pooling_after_it() -> None:
+    """Whole windows below zero, ties and zeros included."""
+    values = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)).round()
+    relu, pool = nn.ReLU(), nn.MaxPool2d(2)
+    results = []
+    for layers in (nn.Sequential(pool, relu), nn.Sequential(relu, pool)):
+        inputs = values.clone().requires_grad_()
+        outputs = layers(inputs)
+        (outputs * torch.arange(1.0, outputs.numel() + 1).view_as(outputs)).sum().backward()
+        assert inputs.grad is not None
+        results.append((outputs, inputs.grad))
+    (outputs, gradients), (expected, expected_gradients) = results
+    assert torch.equal(outputs, expected)
+    assert torch.equal(gradients, expected_gradients)

@@ -152,19 +152,24 @@ class ComparisonTables:
     def no_difference(self) -> bool:
         """Whether there are several groups and all have bit-identical results for every seed."""
         settings = [self.grouping.of(setting) for setting in self.grouping.settings]
-        return all(len(groups) > 1 for groups in settings) and len(self.alike) == sum(
-            math.comb(len(groups), 2) for groups in settings
-        )
+        return all(len(groups) > 1 for groups in settings) and [
+            len(groups) for groups in settings
+        ] == [len(groups) for groups in self.alike]
 
     @functools.cached_property
-    def alike(self) -> list[tuple[Group, Group]]:
-        """Pairs of variants of a setting with bit-identical results for every seed."""
-        return [
-            (first, second)
-            for setting in self.grouping.settings
-            for first, second in itertools.combinations(self.grouping.of(setting), 2)
-            if first.same_results(second)
-        ]
+    def alike(self) -> list[tuple[Group, ...]]:
+        """Variants of a setting with bit-identical results for every seed, two or more each time."""
+        found: list[list[Group]] = []
+        for group in self.groups:
+            same = next(
+                (s for s in found if s[0].setting == group.setting and s[0].same_results(group)),
+                None,
+            )
+            if same is None:
+                found.append([group])
+            else:
+                same.append(group)
+        return [tuple(groups) for groups in found if len(groups) > 1]
 
     # -- tables -----------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class Cnn(SequentialModel):
         """Convolutions that keep the size of the image, then the hidden layers."""
         kernel, result = self.params.kernel, list[Layer]()
         for channels in self.params.channels:
-            result += [Conv(channels, kernel, kernel // 2), "relu", "pool"]
+            result += [Conv(channels, kernel, kernel // 2), "pool", "relu"]
         result.append("flatten")
         for width in self.params.hidden:
             result += [Linear(width), "relu"]

@@ -15,8 +15,8 @@ class FedCompassCnn(SequentialModel):
     name = "fedcompass_cnn"
     least = 16
     hidden_layers = (
-        *(Conv(32, 5), "relu", "pool"),
-        *(Conv(64, 5), "relu", "pool"),
+        *(Conv(32, 5), "pool", "relu"),
+        *(Conv(64, 5), "pool", "relu"),
         *("flatten", Linear(512), "relu"),
     )
 
@@ -30,8 +30,8 @@ class FedSumMnistCnn(SequentialModel):
 
     name = "fedsum_mnist_cnn"
     hidden_layers = (
-        *(Conv(10, 3, padding=1), "relu", "pool"),
-        *(Conv(20, 3, padding=1), Dropout(0.2), "relu", "pool"),
+        *(Conv(10, 3, padding=1), "pool", "relu"),
+        *(Conv(20, 3, padding=1), Dropout(0.2), "pool", "relu"),
         *("flatten", Linear(50), "relu", Dropout(0.2)),
     )
 
@@ -45,8 +45,8 @@ class FedSumSvhnCnn(SequentialModel):
 
     name = "fedsum_svhn_cnn"
     hidden_layers = (
-        *(Conv(32, 3, padding=1), "relu", "pool"),
-        *(Conv(32, 3, padding=1), "relu", "pool"),
+        *(Conv(32, 3, padding=1), "pool", "relu"),
+        *(Conv(32, 3, padding=1), "pool", "relu"),
         *("flatten", Linear(128), "relu"),
     )
 
@@ -60,8 +60,8 @@ class FedSumCifarCnn(SequentialModel):
 
     name = "fedsum_cifar_cnn"
     hidden_layers = (
-        *(Conv(32, 3, padding=1), "relu", "pool"),
-        *(Conv(32, 3, padding=1), "relu", "pool"),
+        *(Conv(32, 3, padding=1), "pool", "relu"),
+        *(Conv(32, 3, padding=1), "pool", "relu"),
         *("flatten", Linear(256), "relu", Linear(64), "relu"),
     )
 
@@ -76,8 +76,8 @@ class WangJiFashionCnn(SequentialModel):
     name = "wangji_fashion_cnn"
     for_relu = True
     hidden_layers = (
-        *(Conv(32, 5, padding=2), "relu", "pool"),
-        *(Conv(32, 5, padding=2), "relu", "pool"),
+        *(Conv(32, 5, padding=2), "pool", "relu"),
+        *(Conv(32, 5, padding=2), "pool", "relu"),
         *("flatten", Linear(128), "relu"),
     )
 
@@ -92,7 +92,7 @@ class WangJiCifarCnn(SequentialModel):
     name = "wangji_cifar_cnn"
     for_relu = True
     hidden_layers = (
-        *(Conv(32, 5, padding=2), "relu", "pool"),
-        *(Conv(64, 5, padding=2), "relu", "pool"),
+        *(Conv(32, 5, padding=2), "pool", "relu"),
+        *(Conv(64, 5, padding=2), "pool", "relu"),
         *("flatten", Linear(512), "relu", Linear(128), "relu"),
     )

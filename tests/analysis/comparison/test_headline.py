@@ -19,11 +19,24 @@ def test_two_identical_runs_show_no_difference(sweep: Sweep, tmp_path: Path) -> 
     shutil.copytree(run, tmp_path / "copy")
     same = compare([run, tmp_path / "copy"])
     assert same.no_difference
+    assert [[group.label for group in groups] for groups in same.alike] == [[run.name, "copy"]]
     assert headline(same) == "No difference"
     assert '<h1 id="headline">No difference</h1>' in render(same)
     assert [group.label for group in same.groups] == [run.name, "copy"]
     assert (same.pairs["difference"] == 0).all()
     assert (same.pairs["same"] == same.pairs["seeds"]).all()
+
+
+def test_all_that_is_alike_is_named_once(sweep: Sweep, tmp_path: Path) -> None:
+    """Three copies of one run and one other run: one group of three, not three pairs."""
+    first, other = folders(sweep, *GROUPS[0])[0], folders(sweep, *GROUPS[1])[0]
+    copies = [shutil.copytree(first, tmp_path / name) for name in ("one", "two")]
+    found = compare([first, other, *copies])
+    assert [[group.label for group in groups] for groups in found.alike] == [
+        [first.name, "one", "two"]
+    ]
+    assert not found.no_difference
+    assert f"Bit-identical results: {first.name}; one; two." in render(found)
 
 
 def test_a_key_without_effect_makes_no_difference(tmp_path: Path) -> None:
