@@ -65,8 +65,11 @@ papers-long: $(VENV)/.installed ## their CNN and Fashion-MNIST runs, hours on a 
 validation: $(VENV)/.installed-test ## compare with kernel TCP and real processes; hours, resumable
 	$(BIN)/python -m benchmarks.validation.tcp_oracle measure
 	$(BIN)/python -m benchmarks.validation.tcp_oracle table
+	$(BIN)/python -m benchmarks.validation.ns3_oracle run
 	$(BIN)/python -m benchmarks.validation.series run
+	$(BIN)/python -m benchmarks.validation.series run --again
 	-$(BIN)/python -m benchmarks.validation.series run --series ii
+	-$(BIN)/python -m benchmarks.validation.series run --series ii --again
 	$(BIN)/python -m benchmarks.validation.series report
 	$(BIN)/python -m benchmarks.validation.coverage
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +19,30 @@ import pandas as pd
 from benchmarks.validation.configurations import load
 from benchmarks.validation.page import replace_table
 from benchmarks.validation.report import measured
-from fedsim.calibration.calibrating import calibrate
-from fedsim.calibration.prediction import Prediction
+from fedsim.calibration.calibrating import Calibration, calibrate
 from fedsim.errors import UserError
 
 Counts = dict[str, tuple[int, int]]
-"""Values within their band, and all values, by quantity."""
+"""Values that are predicted right (within their band), and all values, by quantity."""
 
 
-def predictions(name: str, document: dict[str, Any], folder: Path) -> list[Prediction]:
-    """The predictions of one configuration's deployment."""
+def calibration(name: str, document: dict[str, Any], folder: Path) -> Calibration:
+    """The calibration from one configuration's deployment."""
     log = folder / f"{name}.csv"
     pd.DataFrame(document["dispatches"]).to_csv(log, index=False)
-    return calibrate(log, folder / name, load(document["scenario"])).predictions
+    return calibrate(log, folder / name, load(document["scenario"]))
 
 
-def counted(found: Iterable[Prediction]) -> Counts:
-    """How many values lie within their band."""
-    return {
-        each.name: (round(each.coverage * len(each.logged)), len(each.logged)) for each in found
+def counted(found: Calibration) -> Counts:
+    """How many values lie within their band, and how many dispatches are rightly predicted to be late or in time."""
+    counts = {
+        each.name: (round(each.coverage * len(each.logged)), len(each.logged))
+        for each in found.predictions
     }
+    late = found.lateness
+    if late is not None:
+        counts["predicted late or in time"] = (round(late.right * len(late.late)), len(late.late))
+    return counts
 
 
 def group_of(name: str) -> tuple[str, str, str]:
@@ -81,7 +85,7 @@ def main() -> None:
             if not name.startswith(only) or name.startswith("ii-"):
                 continue
             try:
-                counts[name] = counted(predictions(name, runs[0], Path(folder)))
+                counts[name] = counted(calibration(name, runs[0], Path(folder)))
             except UserError as error:
                 print(f"{name}: {error}", flush=True)
                 continue

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
+from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import clients_in_order, read_log
 from fedsim.calibration.prediction import (
+    Lateness,
     Prediction,
     fitting_rounds,
     predict,
@@ -28,6 +30,7 @@ from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.scheduling.schedules.sync import Sync
+from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -42,6 +45,7 @@ class Calibration:
         scenario: the scenario on the estimates, as plain data; None without a scenario.
         distributions: logged and simulated values by quantity; empty without a scenario.
         predictions: of the rounds after the first fifth; empty without a scenario or rounds.
+        lateness: who is late in these rounds; None if nobody can be, or as for predictions.
         flags: what the log cannot identify.
     """
 
@@ -50,6 +54,7 @@ class Calibration:
     scenario: dict[str, Any] | None
     distributions: dict[str, tuple[list[float], list[float]]]
     predictions: list[Prediction]
+    lateness: Lateness | None
     flags: tuple[str, ...]
 
 
@@ -68,9 +73,11 @@ def calibrate(
         UserError: the log cannot be read, or does not fit the scenario.
     """
     log = read_log(path)
+    flags: list[str] = []
+    if scenario is not None and issubclass(scenario.scenario.task.type, FlowerTask):
+        scenario, log, flags = as_timing(scenario, log)
     clients = clients_in_order(log)
     assumptions = Assumptions(Fluid(Parameters()))
-    flags: list[str] = []
     shares_links = False
     stop: dict[str, Any] = {}
     if scenario is not None:
@@ -85,10 +92,12 @@ def calibrate(
             " scenario has them."
         )
     to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
-    data, distributions, predictions = None, {}, []
+    data, distributions = None, {}
+    predictions: list[Prediction] = []
+    lateness: Lateness | None = None
     if scenario is None:
         flags.append(
-            "Without --scenario there is no simulation, so nothing is compared or predicted."
+            "Without a scenario to simulate (--scenario), nothing is compared or predicted."
         )
     else:
         data = calibrated(scenario, bundle, estimates, shares_links)
@@ -121,10 +130,10 @@ def calibrate(
                     replicate["stop"] = {"rounds": len(script)}
                 return load_scenario_dict(replicate, bundle.parent)
 
-            predictions = predict(log, first, scenario_of)
+            predictions, lateness = predict(log, first, scenario_of)
         else:
             flags.append("The log has fewer than 5 rounds, so there is no cross-validation.")
-    return Calibration(log, estimates, data, distributions, predictions, tuple(flags))
+    return Calibration(log, estimates, data, distributions, predictions, lateness, tuple(flags))
 
 
 def _without_target(scenario: LoadedScenario, end_s: float) -> LoadedScenario:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import ndtr
 
 from fedsim.calibration.transfers import Link, identify
 from fedsim.network.transport import Transport
@@ -18,6 +19,13 @@ from fedsim.traces.tables import make_table
 FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
 """Variation below which rates count as constant."""
+_DRAWS = 200
+"""Draws of the estimates that the errors of medians are computed from."""
+_TESTED = 2000
+"""Dispatches, at most, by which the family of a distribution is tested."""
+_DRAWN_TESTS = 399
+_LEAST_P = 0.01
+"""A family of distributions that fits worse than this share of its own samples is flagged."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +57,15 @@ class Estimates:
         clients: their names.
         dispatches: completed dispatches that the estimates of each client rest on.
         step_s, step_error: mean time of a local step, and its relative standard error.
-        jitter_cv: coefficient of variation of a dispatch's step time, of all clients together.
+        jitter_cv, jitter_cv_error: coefficient of variation of a dispatch's step time, of all clients together, and its
+            relative standard error.
         rates_bps: mean rates down and up, shape ``(2, clients)``; NaN if the log does not show them.
-        rate_errors: their relative standard errors.
-        rate_cv: coefficients of variation of a dispatch's rate, down and up, of all clients together.
-        latency_s: one-way latency; NaN if the log does not show it.
+        rate_errors: their relative standard errors at the given latencies.
+        rate_cv, rate_cv_errors: coefficients of variation of a dispatch's rate, down and up, of all clients together,
+            and their relative standard errors.
+        latency_s, latency_errors: one-way latency (NaN if the log does not show it) and its standard error in seconds.
+        rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
+            transfers as long as the log's need a higher rate.
         transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
         flags: what the log cannot identify.
@@ -64,23 +76,53 @@ class Estimates:
     step_s: FloatArray
     step_error: FloatArray
     jitter_cv: float
+    jitter_cv_error: float
     rates_bps: FloatArray
     rate_errors: FloatArray
     rate_cv: tuple[float, float]
+    rate_cv_errors: tuple[float, float]
     latency_s: FloatArray
+    latency_errors: FloatArray
+    rate_slopes: FloatArray
     transport: Transport
     online: tuple[tuple[str, float, float], ...] = ()
     flags: tuple[str, ...] = ()
 
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates as another log of the same devices might have given them."""
+
+        def drawn(values: npt.ArrayLike, errors: npt.ArrayLike) -> FloatArray:
+            values = np.asarray(values)
+            return values * np.exp(np.asarray(errors) * generator.standard_normal(values.shape))
+
+        latency_s = self.latency_s + self.latency_errors * generator.standard_normal(
+            len(self.latency_s)
+        )
+        latency_s = np.maximum(latency_s, 0.0)
+        down, up = drawn(self.rate_cv, self.rate_cv_errors).tolist()
         return replace(
             self,
-            step_s=self.step_s
-            * np.exp(self.step_error * generator.standard_normal(len(self.step_s))),
-            rates_bps=self.rates_bps
-            * np.exp(self.rate_errors * generator.standard_normal(self.rates_bps.shape)),
+            step_s=drawn(self.step_s, self.step_error),
+            jitter_cv=float(drawn(self.jitter_cv, self.jitter_cv_error)),
+            rates_bps=drawn(self.rates_bps, self.rate_errors)
+            * np.exp(self.rate_slopes * (latency_s - self.latency_s)),
+            rate_cv=(down, up),
+            latency_s=latency_s,
         )
+
+    def medians(self) -> FloatArray:
+        """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
+
+        The errors are those of draws of the estimates within their errors, with a fixed seed.
+        """
+
+        def median(of: Estimates) -> FloatArray:
+            values: FloatArray = np.median([of.step_s, *of.rates_bps, of.latency_s], axis=1)
+            return values
+
+        generator = np.random.default_rng(0)
+        drawn = [median(self.perturbed(generator)) for _ in range(_DRAWS)]
+        return np.array([median(self), np.std(drawn, axis=0)])
 
     @property
     def knows_links(self) -> bool:
@@ -104,8 +146,9 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     phases = bool(done[["downloaded_s", "computed_s"]].notna().all(axis=None))
     rates = np.full((2, count), np.nan)
     rate_errors = np.zeros((2, count))
-    cvs = [0.0, 0.0]
-    latency_s = np.full(count, np.nan)
+    slopes = np.zeros((2, count))
+    cvs, cv_errors = [0.0, 0.0], [0.0, 0.0]
+    latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
     transport = assumptions.transport
     if phases:
         compute_s = (done["computed_s"] - done["downloaded_s"]).to_numpy()
@@ -131,12 +174,19 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             ]
             transfers = identify(links, assumptions.transport, assumptions.latency_s)
             transport, latency_s = transfers.transport, transfers.latency_s
+            latency_errors = transfers.latency_errors
             flags += transfers.flags
             for way in range(2):
                 each = np.empty(len(client))
                 for one, rows in enumerate(rows_of):
-                    each[rows] = links[one][way].rates_bps(transport, latency_s[one])
-                rates[way], rate_errors[way], cvs[way] = _by_client(client, each, count)
+                    link = links[one][way]
+                    each[rows] = link.rates_bps(transport, latency_s[one])
+                    slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
+                found = _by_client(client, each, count)
+                rates[way], rate_errors[way] = found.mean, found.error
+                cvs[way], cv_errors[way] = found.cv, found.cv_error
+                direction = ("down", "up")[way]
+                flags += _fit_flags(f"rates {direction}", "normal", found, client, each)
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
         if assumptions.transfers_s is not None:
@@ -149,7 +199,12 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
                 else "The time that the scenario's links take is subtracted; the rest counts as compute."
             )
         )
-    step_s, step_error, jitter_cv = _by_client(client, compute_s / steps, count)
+    step = _by_client(client, compute_s / steps, count)
+    if step.cv:
+        flags.append(
+            "The step times of a client's dispatches are taken to vary lognormally, by the same share for all clients."
+        )
+    flags += _fit_flags("step times", "lognormal", step, client, compute_s / steps)
     dispatches = np.bincount(client, minlength=count)
     unseen = int((dispatches == 0).sum())
     if unseen:
@@ -162,23 +217,28 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
             " the others."
         )
     online = _online(log, clients)
+    absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
         "A log shows when clients worked, not when they could have: without dropped dispatches, availability is not"
         " estimated."
         if not online
-        else "Clients count as offline from a dropped dispatch to their next one: they may have been back earlier, and"
-        " away at other times."
+        else f"Availability rests on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients count as"
+        " offline from a dropped dispatch to their next one: they may have been back earlier, and away at other times."
     )
     return Estimates(
         tuple(clients),
         dispatches,
-        step_s,
-        step_error,
-        jitter_cv,
+        step.mean,
+        step.error,
+        step.cv,
+        step.cv_error,
         rates,
         rate_errors,
         (cvs[0], cvs[1]),
+        (cv_errors[0], cv_errors[1]),
         latency_s,
+        latency_errors,
+        slopes,
         transport,
         online,
         tuple(flags),
@@ -193,18 +253,20 @@ def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float
     end_s = horizon_s(log)
     intervals = []
     events: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
-    left_s = log["ended_s"].where(dropped, np.nan)
-    for name, start, left in zip(log["client"], log["start_s"], left_s, strict=True):
+    ended_s = log["ended_s"].where(dropped, np.nan)
+    for name, start, left in zip(log["client"], log["start_s"], ended_s, strict=True):
         events[name].append((start, left))
     for name, worked in events.items():
         start_s: float | None = 0.0
+        left_s = 0.0
         for start, left in worked:
             if start_s is None:
-                start_s = start
+                # Work may be handed out before the loss of the last is noticed.
+                start_s = max(start, left_s)
             if not math.isnan(left):
                 if left > start_s:
                     intervals.append((name, start_s, left))
-                start_s = None
+                start_s, left_s = None, max(left, left_s)
         if start_s is not None:
             intervals.append((name, start_s, end_s))
     return tuple(intervals)
@@ -215,19 +277,95 @@ def horizon_s(log: pd.DataFrame) -> float:
     return float(np.nanmax(log[["start_s", "end_s", "ended_s"]].to_numpy(float))) + 1.0
 
 
-def _by_client(
-    client: npt.NDArray[np.int64], values: FloatArray, count: int
-) -> tuple[FloatArray, FloatArray, float]:
-    """Mean of each client (the median client's where there is none), its relative error, and the pooled variation."""
+@dataclass(frozen=True)
+class _Varying:
+    """A quantity that varies from dispatch to dispatch.
+
+    Attributes:
+        mean, error: mean of each client (the median client's where there is none), and its relative standard error.
+        cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
+    """
+
+    mean: FloatArray
+    error: FloatArray
+    cv: float
+    cv_error: float
+
+
+def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) -> _Varying:
+    """The means of ``count`` clients, and their variation.
+
+    The error of the variation is that of a standard deviation, ``sqrt((kurtosis - 1) / n) / 2``.
+    """
     rows = np.bincount(client, minlength=count)
     with np.errstate(invalid="ignore"):
         mean = np.bincount(client, values, count) / rows
-    ratio = values / mean[client]
+    squares = (values / mean[client] - 1) ** 2
     freedom = len(values) - int((rows > 0).sum())
-    cv = math.sqrt(float(((ratio - 1) ** 2).sum()) / freedom) if freedom else 0.0
+    cv = math.sqrt(float(squares.sum()) / freedom) if freedom else 0.0
     spread = np.nanstd(np.log(mean[rows > 0])) if (rows > 0).sum() > 1 else 0.0
     error = np.where(rows > 0, cv / np.sqrt(np.maximum(rows, 1)), spread)
-    return np.where(rows > 0, mean, np.nanmedian(mean)), error, cv if cv >= _LEAST_CV else 0.0
+    mean = np.where(rows > 0, mean, np.nanmedian(mean))
+    if cv < _LEAST_CV:
+        return _Varying(mean, error, 0.0, 0.0)
+    kurtosis = float((squares**2).mean() / squares.mean() ** 2)
+    return _Varying(mean, error, cv, math.sqrt(max(kurtosis - 1, 1.0) / freedom) / 2)
+
+
+def _fit_flags(
+    name: str,
+    family: str,
+    found: _Varying,
+    client: npt.NDArray[np.int64],
+    values: FloatArray,
+) -> list[str]:
+    """A flag if the values do not vary as the simulation has them vary."""
+    if not found.cv:
+        return []
+    ratio = values / found.mean[client]
+    p = family_p(client, np.log(ratio) if family == "lognormal" else ratio)
+    if p >= _LEAST_P:
+        return []
+    return [
+        f"The logged {name} do not vary as a {family} distribution that is the same for all clients, which is what the"
+        f" simulation draws (Kolmogorov-Smirnov test, p = {p:.2g}): means hold, extremes may not."
+    ]
+
+
+def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
+    """The share of normal samples that are farther from a normal distribution than the values are.
+
+    Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), by
+    samples with as many values of each client and a fixed seed; 1 if no client has two values.
+    """
+    rows = np.bincount(client)
+    kept = np.flatnonzero(rows[client] > 1)
+    kept = (
+        kept[np.unique(np.linspace(0, len(kept) - 1, _TESTED).round().astype(int))]
+        if len(kept)
+        else kept
+    )
+    _, client = np.unique(client[kept], return_inverse=True)
+    rows = np.bincount(client)
+    several = rows[client] > 1
+    kept, client = kept[several], client[several]
+    if len(kept) <= len(np.unique(client)) + 1:
+        return 1.0
+    scale = np.sqrt(1 - 1 / rows[client])
+    steps = np.arange(len(kept) + 1) / len(kept)
+
+    def distance(sample: FloatArray) -> float:
+        left = sample - (np.bincount(client, sample) / np.maximum(rows, 1))[client]
+        left = np.sort(left / scale)
+        shares = ndtr(left / np.sqrt((left**2).mean()))
+        return float(max((steps[1:] - shares).max(), (shares - steps[:-1]).max()))
+
+    generator = np.random.default_rng(0)
+    seen = distance(values[kept])
+    farther = sum(
+        distance(generator.standard_normal(len(kept))) >= seen for _ in range(_DRAWN_TESTS)
+    )
+    return (1 + farther) / (1 + _DRAWN_TESTS)
 
 
 def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> TraceBundle:

@@ -14,7 +14,7 @@ from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, 
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.calibration.calibrating import QUANTILES, Calibration
-from fedsim.calibration.prediction import Prediction
+from fedsim.calibration.prediction import Lateness, Prediction
 from fedsim.calibration.transfers import describe
 from fedsim.formatting import (
     ABSENT,
@@ -31,6 +31,8 @@ _DEVICES = 200
 """Devices that the page lists."""
 _EXACT = 1e-4
 """A relative error below it is written as exact."""
+_PROBABILITIES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+"""Limits of the groups in which predicted probabilities are compared with the log."""
 _CONSTANT = 1e-6
 """Samples whose relative spread is below it have one value: their distribution functions would show rounding."""
 
@@ -43,7 +45,12 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
     """
     compared = [line_figure(panel) for panel in _distributions(calibration)]
     predicted = [line_figure(panel) for panel in _bands(calibration.predictions)]
-    tables = [_quantiles(calibration), _coverage(calibration.predictions), _devices(calibration)]
+    tables = [
+        _quantiles(calibration),
+        _coverage(calibration.predictions),
+        _lateness(calibration.lateness),
+        _devices(calibration),
+    ]
     figures = {figure.id: figure for figure in (*compared, *predicted, *tables)}
     page = (
         environment()
@@ -51,7 +58,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         .render(
             title="Calibration",
             tiles=[
-                Tile(sentence(name), *re.split(r", (?=varies)", value))
+                Tile(sentence(name), *re.split(r", (?=varies|of )", value))
                 for name, value in summary(calibration)
             ],
             flags=calibration.flags,
@@ -59,6 +66,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
             predicted=predicted,
             figures=figures,
             has_scenario=bool(calibration.distributions),
+            late=_late_finding(calibration.lateness),
             data=embedded({name: figure.document() for name, figure in figures.items()}),
         )
     )
@@ -68,27 +76,94 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
 def summary(calibration: Calibration) -> list[tuple[str, str]]:
     """The main numbers: name and value."""
     estimates = calibration.estimates
+    (step_s, down, up, latency_s), errors = estimates.medians()
     rows = [
         ("devices", format_count(len(estimates.clients))),
         ("completed dispatches", format_count(float(estimates.dispatches.sum()))),
-        ("median step time", f"{format_number(float(np.median(estimates.step_s)))} s"),
-        ("variation of a dispatch's step time", _share(estimates.jitter_cv)),
+        ("median step time", _seconds(step_s, errors[0])),
+        (
+            "variation of a dispatch's step time",
+            _variation(estimates.jitter_cv, estimates.jitter_cv_error),
+        ),
     ]
     if estimates.knows_links:
-        for way, rates, cv in zip(
-            ("down", "up"), estimates.rates_bps, estimates.rate_cv, strict=True
+        for way, rate, error, cv, cv_error in zip(
+            ("down", "up"),
+            (down, up),
+            errors[1:3],
+            estimates.rate_cv,
+            estimates.rate_cv_errors,
+            strict=True,
         ):
             rows.append(
                 (
                     f"median rate {way}",
-                    f"{_rate(float(np.median(rates)))}, varies by {_share(cv)}",
+                    f"{_rate(rate, error)}, varies by {_variation(cv, cv_error)}",
                 )
             )
-        rows.append(
-            ("median one-way latency", f"{format_number(float(np.median(estimates.latency_s)))} s")
-        )
+        known = not estimates.latency_errors.any()
+        rows.append(("median one-way latency", _seconds(latency_s, 0.0 if known else errors[3])))
         rows.append(("transport", describe(estimates.transport)))
+    late = calibration.lateness
+    if late is not None:
+        rows.append(
+            (
+                "late or in time",
+                f"{format_share(late.right)} predicted right, of {format_count(len(late.late))} dispatches",
+            )
+        )
     return rows
+
+
+def document(calibration: Calibration) -> dict[str, object]:
+    """The estimates with their relative standard errors, and how well the log is predicted, as plain data."""
+    estimates, late = calibration.estimates, calibration.lateness
+
+    def number(value: float) -> float | None:
+        return float(value) if math.isfinite(value) else None
+
+    medians, errors = estimates.medians()
+    names = ("step_s", "down_bps", "up_bps", "latency_s")
+    return {
+        "medians": {
+            name: {"value": number(value), "error": number(error)}
+            for name, value, error in zip(names, medians, errors, strict=True)
+        },
+        "variation": {
+            name: {"cv": cv, "relative_error": error}
+            for name, cv, error in zip(
+                names,
+                (estimates.jitter_cv, *estimates.rate_cv),
+                (estimates.jitter_cv_error, *estimates.rate_cv_errors),
+                strict=False,
+            )
+        },
+        "devices": [
+            {
+                "device": name,
+                "dispatches": int(estimates.dispatches[row]),
+                "step_s": number(estimates.step_s[row]),
+                "step_relative_error": number(estimates.step_error[row]),
+                "down_bps": number(estimates.rates_bps[0, row]),
+                "down_relative_error": number(estimates.rate_errors[0, row]),
+                "up_bps": number(estimates.rates_bps[1, row]),
+                "up_relative_error": number(estimates.rate_errors[1, row]),
+                "latency_s": number(estimates.latency_s[row]),
+                "latency_error_s": number(estimates.latency_errors[row]),
+            }
+            for row, name in enumerate(estimates.clients)
+        ],
+        "lateness": None
+        if late is None
+        else {
+            "dispatches": len(late.late),
+            "late": int(late.late.sum()),
+            "right": late.right,
+            "commonest": late.commonest,
+            "brier": late.brier,
+            "skill": number(late.skill),
+        },
+    }
 
 
 def _distributions(calibration: Calibration) -> Iterator[Panel]:
@@ -195,6 +270,16 @@ def _coverage(predictions: list[Prediction]) -> Figure:
     )
 
 
+def _late_finding(late: Lateness | None) -> str:
+    if late is None:
+        return ""
+    skill = "" if math.isnan(late.skill) else f" Brier skill score {format_number(late.skill)}."
+    return (
+        f"The likelier outcome is that of the log for {format_share(late.right)} of {format_count(len(late.late))}"
+        f" dispatches; the commoner outcome, predicted for all, would be for {format_share(late.commonest)}.{skill}"
+    )
+
+
 def _devices(calibration: Calibration) -> Figure:
     """The devices with the most dispatches."""
     estimates = calibration.estimates
@@ -205,7 +290,6 @@ def _devices(calibration: Calibration) -> Figure:
         if count <= _DEVICES
         else f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle holds all"
     )
-    down, up = estimates.rates_bps
     return Figure(
         "devices",
         title,
@@ -218,24 +302,93 @@ def _devices(calibration: Calibration) -> Figure:
                 "step",
                 "Step time",
                 "text",
-                [_with_error(estimates.step_s[row], estimates.step_error[row]) for row in shown],
+                [
+                    _seconds(
+                        estimates.step_s[row], estimates.step_s[row] * estimates.step_error[row]
+                    )
+                    for row in shown
+                ],
             ),
-            Column("down", "Rate down", "text", [_rate(down[row]) for row in shown]),
-            Column("up", "Rate up", "text", [_rate(up[row]) for row in shown]),
+            *(
+                Column(
+                    way,
+                    f"Rate {way}",
+                    "text",
+                    [_rate(rates[row], rates[row] * errors[row]) for row in shown],
+                )
+                for way, rates, errors in zip(
+                    ("down", "up"), estimates.rates_bps, estimates.rate_errors, strict=True
+                )
+            ),
+            Column(
+                "latency",
+                "One-way latency",
+                "text",
+                [
+                    _seconds(estimates.latency_s[row], estimates.latency_errors[row])
+                    for row in shown
+                ],
+            ),
         ),
     )
 
 
-def _with_error(value: float, error: float) -> str:
-    return f"{format_number(value)} s" + (
-        f" ± {format_share(error)}" if error >= _EXACT else ", exact"
+def _lateness(late: Lateness | None) -> Figure:
+    """Of the dispatches by their predicted probability to be late, how many were."""
+    edges = np.array(_PROBABILITIES)
+    group = np.zeros(0) if late is None else np.searchsorted(edges[1:-1], late.probability, "right")
+    rows = [] if late is None else [row for row in range(len(edges) - 1) if (group == row).any()]
+    probability, was = (np.zeros(0),) * 2 if late is None else (late.probability, late.late)
+    return Figure(
+        "lateness",
+        "Who is late",
+        (
+            Column(
+                "predicted",
+                "Predicted probability",
+                "text",
+                [f"{edges[row]:.0%} to {edges[row + 1]:.0%}" for row in rows],
+            ),
+            Column(
+                "dispatches", "Dispatches", "count", [int((group == row).sum()) for row in rows]
+            ),
+            Column(
+                "mean",
+                "Mean predicted",
+                "share",
+                [float(probability[group == row].mean()) for row in rows],
+            ),
+            Column(
+                "late",
+                "Late in the log",
+                "share",
+                [float(was[group == row].mean()) for row in rows],
+            ),
+        ),
     )
 
 
-def _rate(value: float) -> str:
-    return ABSENT if math.isnan(value) else f"{format_number(value / 1e6)} Mbit/s"
+def _with_error(written: str, value: float, error: float) -> str:
+    """A value with its relative standard error, unless that is 0: the value is given or unknown."""
+    if math.isnan(value):
+        return ABSENT
+    if not value or not error:
+        return written
+    return (
+        f"{written}, exact"
+        if error / value < _EXACT
+        else f"{written} ± {format_share(error / value)}"
+    )
 
 
-def _share(share: float) -> str:
-    """A share in percent, 0% if it is rounding."""
-    return format_share(0.0 if share < _EXACT else share)
+def _seconds(value: float, error: float) -> str:
+    return _with_error(f"{format_number(value)} s", value, error)
+
+
+def _rate(value: float, error: float) -> str:
+    return _with_error(f"{format_number(value / 1e6)} Mbit/s", value, error)
+
+
+def _variation(cv: float, error: float) -> str:
+    """A coefficient of variation with its error; 0% if it is rounding."""
+    return _with_error(format_share(cv), cv, cv * error) if cv >= _EXACT else format_share(0.0)

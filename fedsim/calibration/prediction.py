@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from fedsim.calibration.estimates import Estimates, horizon_s, to_bundle
+from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.outcomes import Outcome
 from fedsim.runs.schema import DISPATCHES
@@ -22,6 +23,7 @@ from fedsim.timeline import Aggregate
 BAND = 0.9
 REPLICATES = 40
 _FIT = 0.2
+_IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,44 @@ class Prediction:
             for value, low, high in zip(self.logged, self.low, self.high, strict=True)
         ]
         return float(np.mean(inside)) if inside else math.nan
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """Whether the dispatches of the rounds after the fit were predicted to be late, one entry per dispatch.
+
+    Attributes:
+        client, round: of each dispatch.
+        probability: the share of the simulations in which it is late, of those in which it arrives.
+        late: whether it was late in the log.
+    """
+
+    client: list[str]
+    round: list[int]
+    probability: FloatArray
+    late: npt.NDArray[np.bool_]
+
+    @property
+    def right(self) -> float:
+        """Share of the dispatches whose likelier outcome is that of the log."""
+        return float(((self.probability > 0.5) == self.late).mean())
+
+    @property
+    def commonest(self) -> float:
+        """Share that would be right if the log's commoner outcome were predicted for all."""
+        share = float(self.late.mean())
+        return max(share, 1 - share)
+
+    @property
+    def brier(self) -> float:
+        """Mean squared difference of the probabilities and the outcomes (Brier, 1950)."""
+        return float(((self.probability - self.late) ** 2).mean())
+
+    @property
+    def skill(self) -> float:
+        """Brier skill score: 1 if all outcomes are known, 0 if no better than the log's share of late ones for all."""
+        share = float(self.late.mean())
+        return 1 - self.brier / (share * (1 - share)) if 0 < share < 1 else math.nan
 
 
 def _close(value: float) -> float:
@@ -108,7 +148,7 @@ def predict(
     fitted: Estimates,
     scenario_of: Callable[[Path, Estimates, int], LoadedScenario],
     replicates: int = REPLICATES,
-) -> list[Prediction]:
+) -> tuple[list[Prediction], Lateness | None]:
     """Predict the rounds after the fit, with the clients that the log has in each, and compare.
 
     Args:
@@ -116,6 +156,9 @@ def predict(
         fitted: the estimates from its first rounds.
         scenario_of: the scenario on a bundle of estimates, with a seed; its selection repeats the log's.
         replicates: simulations, each with another draw of the estimates within their errors.
+
+    Returns:
+        The quantities, and who is late; neither has late clients if none is late in log and simulations.
     """
     first = sorted(log["round"].dropna().unique())[fitting_rounds(log)]
     generator = np.random.default_rng(0)
@@ -129,24 +172,55 @@ def predict(
     quantities: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
         "duration of a round (s)": lambda each: _after(round_durations_s(each), first),
         "total time (s)": lambda each: pd.Series([_after(round_durations_s(each), first).sum()]),
-        "late clients per round": lambda each: _after(
-            (each["outcome"] == "late").groupby(each["round"]).sum().iloc[:-1], first
-        ),
     }
+    if log["outcome"].notna().any() and any(_is_late(each).any() for each in (log, *runs)):
+        quantities["late clients per round"] = lambda each: _after(
+            _is_late(each).groupby(each["round"]).sum().iloc[:-1], first
+        )
     result = []
     for name, quantity in quantities.items():
         logged = quantity(log)
-        drawn = [quantity(run).reindex(logged.index) for run in runs]
-        table = np.array([series.to_numpy(float) for series in drawn])
-        if not logged.size or np.isnan(table).all():
+        drawn = pd.concat([quantity(run).reindex(logged.index) for run in runs], axis=1)
+        # A round that no simulation has cannot be compared.
+        drawn = drawn.dropna(how="all")
+        if drawn.empty:
             continue
-        low, middle, high = np.nanquantile(table, [(1 - BAND) / 2, 0.5, (1 + BAND) / 2], axis=0)
+        logged, table = logged[drawn.index], drawn.to_numpy(float).T
+        # The next value of a sample of n lies below its k-th smallest with probability k / (n + 1).
+        low, middle, high = np.nanquantile(
+            table, [(1 - BAND) / 2, 0.5, (1 + BAND) / 2], axis=0, method="weibull"
+        )
         result.append(
             Prediction(
                 name, logged.astype(float).tolist(), low.tolist(), middle.tolist(), high.tolist()
             )
         )
-    return result
+    return result, _lateness(log, runs, first)
+
+
+def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Lateness | None:
+    """Who is late, from the dispatches that arrive in the log and in most of the simulations; None if nobody is."""
+    logged = _outcomes(log)
+    logged = logged[logged.index.get_level_values("round") >= first]
+    drawn = pd.concat([_outcomes(run) for run in runs], axis=1).reindex(logged.index)
+    drawn = drawn[drawn.notna().sum(axis=1) > len(runs) / 2]
+    late = logged.loc[drawn.index].to_numpy(bool)
+    if not late.any() and not (drawn == 1).to_numpy().any():
+        return None
+    rounds, clients = (drawn.index.get_level_values(name) for name in ("round", "client"))
+    return Lateness(
+        clients.tolist(), rounds.astype(int).tolist(), drawn.mean(axis=1).to_numpy(float), late
+    )
+
+
+def _outcomes(log: pd.DataFrame) -> pd.Series:
+    """Whether each dispatch that arrived was late (1 or 0), by round and client."""
+    arrived = log[(_is_late(log) | log["outcome"].isin(_IN_TIME)) & log["round"].notna()]
+    return _is_late(arrived).astype(float).groupby([arrived["round"], arrived["client"]]).max()
+
+
+def _is_late(log: pd.DataFrame) -> pd.Series:
+    return log["outcome"] == Outcome.LATE.label
 
 
 def _after(values: pd.Series, first: float) -> pd.Series:

@@ -39,6 +39,8 @@ _ROUNDING = 1e-6
 _GRID = 16
 """Latencies that are tried first."""
 _SLOWEST_BPS, _FASTEST_BPS = 1.0, 1e13
+_PART = 0.1
+"""Share of the shortest transfer by which a latency is changed to see what follows."""
 _IMPOSSIBLE = 1e9
 """Spread of rates under a latency at which transfers cannot be as short as they were."""
 
@@ -70,13 +72,26 @@ class Link:
             ]
         )
 
+    def slope(self, transport: Transport, latency_s: float, change_s: float) -> float:
+        """Relative change of the rates per second of latency, for a change of the latency; 0 without one."""
+        if not change_s or not len(self.sizes):
+            return 0.0
+        few = self.sample()
+        change_s = min(change_s, _PART * float(few.spans_s.min()))
+        before, after = (
+            np.log(few.rates_bps(transport, latency)).mean()
+            for latency in (latency_s, latency_s + change_s)
+        )
+        return float(after - before) / change_s
+
 
 @dataclass(frozen=True)
 class Transfers:
-    """What transfers say: the transport, the latency of each client (seconds), and flags for what they do not say."""
+    """What transfers say: transport, latency of each client with its error (seconds), and flags for the rest."""
 
     transport: Transport
     latency_s: FloatArray
+    latency_errors: FloatArray
     flags: tuple[str, ...]
 
 
@@ -98,9 +113,8 @@ def identify(
         flag = f"All transfers have one size, so {unknown} cannot be told apart: the transport is {describe(assumed)}"
         if latency_s is None:
             flag += ", latency counts as 0, and the rates include it. Give a scenario with the latency to separate them"
-        return Transfers(
-            assumed, np.zeros(len(links)) if latency_s is None else latency_s, (f"{flag}.",)
-        )
+        none = np.zeros(len(links))
+        return Transfers(assumed, none if latency_s is None else latency_s, none, (f"{flag}.",))
     telling.sort(key=lambda client: -sum(len(link.sizes) for link in links[client]))
     few = telling[:_CLIENTS]
     known = [None] * len(links) if latency_s is None else latency_s.tolist()
@@ -123,13 +137,17 @@ def identify(
     flags = (
         f"The transfers fit {' and '.join(alike)} about as well as {describe(transport)}, which is taken.",
     )
+    errors = np.zeros(len(links))
     if latency_s is None:
         latency_s = np.full(len(links), np.nan)
         for client in telling:
             fit = fits[transport].get(client) or _fit(links[client], transport, None)
             latency_s[client] = fit[0]
-        latency_s = np.where(np.isnan(latency_s), np.nanmedian(latency_s), latency_s)
-    return Transfers(transport, latency_s, flags if alike else ())
+            errors[client] = _latency_error(links[client], transport, *fit)
+        unseen = np.isnan(latency_s)
+        errors[unseen] = np.nanstd(latency_s)
+        latency_s = np.where(unseen, np.nanmedian(latency_s), latency_s)
+    return Transfers(transport, latency_s, errors, flags if alike else ())
 
 
 def describe(transport: Transport) -> str:
@@ -152,10 +170,7 @@ def _fit(
     samples = [link.sample() for link in pair if link.shows_latency]
 
     def spread(latency: float) -> float:
-        rates = [link.rates_bps(transport, latency) for link in samples]
-        if any(each.max() >= _FASTEST_BPS for each in rates):
-            return _IMPOSSIBLE
-        return float(sum(((logs - logs.mean()) ** 2).sum() for logs in map(np.log, rates)))
+        return _spread(samples, transport, latency)
 
     if latency_s is not None:
         return latency_s, spread(latency_s)
@@ -168,6 +183,35 @@ def _fit(
         spread, bounds=around, method="bounded", options={"xatol": 1e-7 * least_s}
     )
     return float(result.x), float(result.fun)
+
+
+def _spread(samples: list[Link], transport: Transport, latency_s: float) -> float:
+    """The sum of squared deviations of log rates from their link's mean."""
+    rates = [link.rates_bps(transport, latency_s) for link in samples]
+    if any(each.max() >= _FASTEST_BPS for each in rates):
+        return _IMPOSSIBLE
+    return float(sum(((logs - logs.mean()) ** 2).sum() for logs in map(np.log, rates)))
+
+
+def _latency_error(
+    pair: tuple[Link, Link], transport: Transport, latency_s: float, least: float
+) -> float:
+    """The standard error of the latency whose spread is the least one, in seconds.
+
+    Least squares: the variance is twice that of the residuals over the second derivative of the sum of squares. A
+    latency that the transfers hardly show is known to lie between 0 and the shortest transfer.
+    """
+    samples = [link.sample() for link in pair if link.shows_latency]
+    shortest_s = min(float(link.spans_s.min()) for link in samples)
+    freedom = sum(len(link.sizes) - 1 for link in samples) - 1
+    change_s = _PART * max(shortest_s - latency_s, 0.0)
+    if freedom < 1 or not change_s:
+        return shortest_s / 2
+    first_s = max(latency_s - change_s, 0.0)
+    one, two, three = (_spread(samples, transport, first_s + k * change_s) for k in range(3))
+    curvature = (one - 2 * two + three) / change_s**2
+    variance = 2 * (least / freedom) / curvature if curvature > 0 else math.inf
+    return min(math.sqrt(variance), shortest_s / 2)
 
 
 def _rate_bps(transport: Transport, latency_s: float, size_bytes: float, span_s: float) -> float:

@@ -40,7 +40,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     scenario (BUNDLE.yaml).
     """
     from fedsim.calibration import calibrate
-    from fedsim.calibration.page import summary, write_calibration_page
+    from fedsim.calibration.page import document, summary, write_calibration_page
     from fedsim.durable import write_text
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.writing import to_yaml
@@ -57,15 +57,16 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
         write_text(calibrated, to_yaml(result.scenario))
     coverage = {each.name: each.coverage for each in result.predictions}
     if as_json:
-        document = {
+        content = {
             "bundle": str(bundle),
             "page": str(page),
             "scenario": str(calibrated) if result.scenario is not None else None,
             "summary": dict(summary(result)),
             "coverage": coverage,
             "flags": list(result.flags),
+            **document(result),
         }
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json.dumps(content, indent=2))
         return
     console = Console(highlight=False, soft_wrap=True)
     for name, value in summary(result):

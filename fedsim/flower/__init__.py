@@ -3,11 +3,13 @@
 The modules, from the outside in: :mod:`~fedsim.flower.running` builds a run; :mod:`~fedsim.flower.grid` is the
 interface that the ServerApp sees; :mod:`~fedsim.flower.exchange` moves messages over devices and links;
 :mod:`~fedsim.flower.clock` is the time that the ServerApp's thread reads; :mod:`~fedsim.flower.workers` and
-:mod:`~fedsim.flower.client` run ClientApps; :mod:`~fedsim.flower.internals` is all that is imported from Flower.
+:mod:`~fedsim.flower.client` run ClientApps; :mod:`~fedsim.flower.deployment` logs real deployments;
+:mod:`~fedsim.flower.internals` is all that is imported from Flower.
 """
 
 from __future__ import annotations
 
+from fedsim.flower.deployment import logged, timed
 from fedsim.flower.running import mark_version, run
 
-__all__ = ["mark_version", "run"]
+__all__ = ["logged", "mark_version", "run", "timed"]

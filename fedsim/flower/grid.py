@@ -223,14 +223,14 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             if key not in contents:
                 proto = fl.MessageProto(content=fl.recorddict_to_proto(message.content))
                 contents[key] = message.content, proto.SerializeToString()
-                if infer_version and _kind(metadata.message_type) is Kind.TRAIN:
+                if infer_version and kind_of(metadata.message_type) is Kind.TRAIN:
                     self._note_model(message.content)
             content = contents[key][1]
             self._pushed += 1
             message_id = str(uuid.UUID(int=self._pushed))
             metadata.__dict__["_message_id"] = message_id
             head = fl.MessageProto(metadata=fl.metadata_to_proto(metadata)).SerializeToString()
-            kind = _kind(metadata.message_type)
+            kind = kind_of(metadata.message_type)
             parcel = Parcel(
                 metadata,
                 head + content,
@@ -436,7 +436,8 @@ def _answerable(parcel: Parcel) -> bool:
     return parcel.state in (State.REPLIED, State.UNAVAILABLE)
 
 
-def _kind(message_type: str) -> Kind:
+def kind_of(message_type: str) -> Kind:
+    """The kind of a message by its type, such as ``train.my_training``."""
     category = message_type.partition(".")[0]
     if category == "train":
         return Kind.TRAIN

@@ -53,7 +53,7 @@ INTERNAL = {
 """The internal names of Flower that the bridge uses, by module."""
 
 try:
-    from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
     from flwr.app.error import Error
     from flwr.app.message import message as message_module
     from flwr.clientapp import ClientApp
@@ -106,6 +106,7 @@ __all__ = [
     "VERSION",
     "ArrayRecord",
     "ClientApp",
+    "ConfigRecord",
     "Context",
     "Error",
     "ErrorCode",

@@ -318,11 +318,16 @@ class Ride:
         series: number of the series.
         offset_ns: position on the series' own clock at simulated time 0.
         scale: factor on the rates of the series, zero or more.
+        lap_ns: period of the device, after which its position in the series is that of the lap before; 0 if it does not
+            repeat, or if the series repeats with it.
+        first_lap_ns: simulated time at which a lap begins.
     """
 
     series: IntArray
     offset_ns: IntArray
     scale: FloatArray
+    lap_ns: IntArray | int = 0
+    first_lap_ns: IntArray | int = 0
 
 
 class TracedNetwork(Network):
@@ -367,6 +372,13 @@ class TracedNetwork(Network):
         self._series = tuple(column_view(ride.series) for ride in rides)
         self._offset = tuple(column_view(ride.offset_ns) for ride in rides)
         self._scale = tuple(column_view(ride.scale) for ride in rides)
+        self._lap, self._first_lap = (
+            tuple(
+                column_view(np.array(np.broadcast_to(column, len(down.series))))
+                for column in columns
+            )
+            for columns in zip(*((ride.lap_ns, ride.first_lap_ns) for ride in rides), strict=True)
+        )
         super().__init__(
             latency_ns=[
                 latency_column_ns(
@@ -393,17 +405,17 @@ class TracedNetwork(Network):
             UserError: the transfer leaves a series whose ``on_end`` is ``error``.
         """
         series, wire_ns = self._series[direction][client], 0
-        position_ns = start_ns + self._offset[direction][client]
         if size_bytes != 0:
             scale = self._scale[direction][client]
             if scale == 0:
                 return NEVER
             work = size_bytes * BIT_NS_PER_BYTE / scale
-            wire_ns = self._all.limited_wire_ns(series, position_ns, work, limit_bps / scale)
+            wire_ns = self._wire_ns(client, direction, start_ns, work, limit_bps / scale)
             if wire_ns >= NEVER:
                 return NEVER
         if self._follows_latency:
-            latency_ns = self._all.latency_ns(series, position_ns + wire_ns)
+            sent_ns, _ = self._position(client, direction, start_ns + wire_ns)
+            latency_ns = self._all.latency_ns(series, sent_ns)
         else:
             latency_ns = self._latency_ns[direction][client]
         end_ns: int = start_ns + wire_ns + latency_ns
@@ -422,11 +434,52 @@ class TracedNetwork(Network):
         """The integral of the rate, up to the size."""
         if until_ns <= start_ns:
             return 0.0
-        offset_ns = self._offset[direction][client]
-        series, scale = self._series[direction][client], self._scale[direction][client]
+        scale = self._scale[direction][client]
         if scale == 0:
             return 0.0
-        work = self._all.limited_work_between(
-            series, start_ns + offset_ns, until_ns + offset_ns, limit_bps / scale
-        )
+        work = 0.0
+        while start_ns < until_ns:
+            position_ns, length_ns = self._position(client, direction, start_ns)
+            length_ns = min(length_ns, until_ns - start_ns)
+            work += self._work(client, direction, position_ns, length_ns, limit_bps / scale)
+            start_ns += length_ns
         return min(float(size_bytes), work * scale / BIT_NS_PER_BYTE)
+
+    def _position(self, client: int, direction: Direction, now_ns: int) -> tuple[int, int]:
+        """Where a client is in its series, and how long until its lap ends."""
+        position_ns = now_ns + self._offset[direction][client]
+        lap_ns = self._lap[direction][client]
+        if not lap_ns:
+            return position_ns, NEVER
+        passed_ns = now_ns - self._first_lap[direction][client]
+        return position_ns - passed_ns // lap_ns * lap_ns, lap_ns - passed_ns % lap_ns
+
+    def _work(
+        self, client: int, direction: Direction, from_ns: int, length_ns: int, limit_bps: float
+    ) -> float:
+        series = self._series[direction][client]
+        return self._all.limited_work_between(series, from_ns, from_ns + length_ns, limit_bps)
+
+    def _wire_ns(
+        self, client: int, direction: Direction, start_ns: int, work: float, limit_bps: float
+    ) -> int:
+        """Nanoseconds for ``work`` from an instant of the simulation, over the laps of the device."""
+        series, lap_ns = self._series[direction][client], self._lap[direction][client]
+        passed_ns, slack = 0, work * _OF_WORK
+        while passed_ns < NEVER:
+            position_ns, length_ns = self._position(client, direction, start_ns + passed_ns)
+            wire_ns = self._all.limited_wire_ns(series, position_ns, work, limit_bps)
+            if wire_ns <= length_ns or wire_ns >= NEVER:
+                return passed_ns + wire_ns
+            done = self._work(client, direction, position_ns, length_ns, limit_bps)
+            laps = 1
+            if length_ns == lap_ns:
+                if done <= 0:
+                    return NEVER
+                # All but the last whole lap at once, whatever the rounding of their work.
+                laps = max(int(work // done) - 1, 1)
+            work -= laps * done
+            passed_ns += laps * length_ns
+            if work <= slack:
+                return passed_ns
+        return NEVER

@@ -87,7 +87,8 @@ class Life:
             return
         self.downloaded_ns = began_ns = self.now_ns
 
-        # Step 2. Decide how many local steps to do. A client that cannot do one before the deadline declines.
+        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
+        # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
         step_ns = workload.population.compute.step_ns(client, sequence, dispatch.dispatched_ns)
         steps = workload.affordable_steps(
             client, sequence, dispatch.steps, began_ns, step_ns, self.deadline_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from fedsim.calibration.page import (
     _bands,
     _devices,
     _distributions,
-    _with_error,
+    _lateness,
+    _rate,
+    _seconds,
     write_calibration_page,
 )
-from fedsim.calibration.prediction import Prediction
+from fedsim.calibration.prediction import Lateness, Prediction
 
 
 def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
@@ -34,8 +37,10 @@ def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
     assert (panel.x[0], panel.x[-1]) == (1.0, 4.0)
     assert np.array_equal(logged, np.where(panel.x < 2, 0.5, 1.0))
     assert np.array_equal(simulated, np.select([panel.x < 2, panel.x < 4], [0.0, 0.5], 1.0))
-    assert _with_error(0.2, 1e-9) == "0.2 s, exact"
-    assert _with_error(0.2, 0.05) == "0.2 s ± 5.0%"
+    assert _seconds(0.2, 1e-9) == "0.2 s, exact"
+    assert _seconds(0.2, 0.01) == "0.2 s ± 5.0%"
+    assert _rate(8e6, 2e5) == "8 Mbit/s ± 2.5%"
+    assert (_rate(math.nan, 0.0), _seconds(0.03, 0.0)) == ("–", "0.03 s")
 
 
 def test_bands_are_drawn_for_quantities_of_several_rounds() -> None:
@@ -45,6 +50,21 @@ def test_bands_are_drawn_for_quantities_of_several_rounds() -> None:
     assert (panel.title, panel.values) == ("Duration of a round", "time")
     assert panel.finding == "50.0% of 2 logged values lie within their band."
     assert [list(line.values) for line in panel.lines] == [[3, 9], [3, 5], [2, 4], [4, 6]]
+
+
+def test_predicted_probabilities_are_compared_with_what_happened() -> None:
+    late = Lateness(
+        list("abcdef"),
+        [3] * 6,
+        np.array([0.0, 0.04, 0.3, 0.4, 1.0, 0.97]),
+        np.array([False, False, False, True, True, True]),
+    )
+    columns = {column.key: column.values for column in _lateness(late).columns}
+    assert columns["predicted"] == ["0% to 5%", "25% to 50%", "95% to 100%"]
+    assert columns["dispatches"] == [2, 2, 2]
+    assert columns["mean"] == [0.02, 0.35, 0.985]
+    assert columns["late"] == [0.0, 0.5, 1.0]
+    assert not len(_lateness(None).columns[0].values)
 
 
 def test_long_lists_of_devices_are_cut_to_those_with_the_most_dispatches(tmp_path: Path) -> None:
@@ -67,4 +87,4 @@ def test_the_page_of_a_log_without_a_scenario(tmp_path: Path) -> None:
     )
     page = (tmp_path / "page.html").read_text()
     assert "&lt;b&gt;" in page
-    assert "Without --scenario" in page
+    assert "Without a scenario" in page

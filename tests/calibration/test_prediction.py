@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from fedsim.calibration.prediction import Prediction, fitting_rounds, round_durations_s
+from fedsim.calibration.prediction import (
+    Lateness,
+    Prediction,
+    _lateness,
+    fitting_rounds,
+    round_durations_s,
+)
 
 
 def test_coverage_is_the_share_within_the_bands() -> None:
@@ -19,6 +26,31 @@ def test_coverage_is_the_share_within_the_bands() -> None:
 def test_a_round_lasts_until_the_next_begins() -> None:
     log = pd.DataFrame({"round": [1, 1, 0, 0, 2], "start_s": [3.0, 4.0, 1.0, 0.5, 9.0]})
     assert round_durations_s(log).to_dict() == {0: 2.5, 1: 6.0}
+
+
+def test_lateness_by_hand() -> None:
+    """Four dispatches, two late; predicted 0.9, 0.4, 0.2, 0: three right; Brier (0.01 + 0.36 + 0.04) / 4 = 0.1025."""
+    late = Lateness(
+        list("abcd"), [1] * 4, np.array([0.9, 0.4, 0.2, 0.0]), np.array([True, True, False, False])
+    )
+    assert (late.right, late.commonest) == (0.75, 0.5)
+    assert late.brier == pytest.approx(0.1025)
+    assert late.skill == pytest.approx(1 - 0.1025 / 0.25)
+
+
+def test_dispatches_that_did_not_arrive_are_not_predicted() -> None:
+    def log(*rows: tuple[int, str, str]) -> pd.DataFrame:
+        return pd.DataFrame(rows, columns=["round", "client", "outcome"])
+
+    logged = log((0, "a", "late"), (1, "a", "late"), (1, "b", "aggregated"), (1, "c", "dropped"))
+    one = log((1, "a", "late"), (1, "b", "aggregated"), (1, "c", "late"))
+    two = log((1, "a", "aggregated"), (1, "b", "dropped"), (1, "c", "late"))
+    found = _lateness(logged, [one, two, one], 1)
+    assert found is not None
+    assert (found.client, found.round, found.late.tolist()) == (["a", "b"], [1, 1], [True, False])
+    assert found.probability == pytest.approx([2 / 3, 0])
+    never = logged.replace("late", "aggregated")
+    assert _lateness(never, [never], 1) is None
 
 
 @pytest.mark.parametrize(("rounds", "fitting"), [(4, 0), (5, 1), (10, 2), (11, 3)])

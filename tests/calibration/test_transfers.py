@@ -12,7 +12,7 @@ import pytest
 
 from fedsim.calibration.estimates import Assumptions, estimate
 from fedsim.calibration.prediction import simulated_log
-from fedsim.calibration.transfers import Link, identify, section
+from fedsim.calibration.transfers import Link, _fit, _latency_error, identify, section
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parameters import Parameters
 from fedsim.scenario.loading import load_scenario_dict
@@ -53,3 +53,27 @@ def test_two_sizes_cannot_tell_latency_from_slow_start() -> None:
     assert found.flags == (
         "The transfers fit tcp (connection: reuse) and tcp about as well as fluid, which is taken.",
     )
+
+
+def test_the_error_of_the_latency_is_that_of_least_squares() -> None:
+    """8 Mbit/s and 50 ms, rates that vary by 2 %: ``log rate = log 8 S - log (T - latency)`` is nearly linear."""
+    generator = np.random.default_rng(3)
+    sizes = np.array([1e5, 5e5, 2e6] * 2)
+    fluid = Fluid(Parameters())
+    pair = tuple(
+        Link(sizes, 0.05 + sizes * 8 / (8e6 * (1 + 0.02 * generator.standard_normal(6))))
+        for _ in range(2)
+    )
+    latency_s, least = _fit(pair, fluid, None)
+    changes = [1 / (link.spans_s - latency_s) for link in pair]
+    squares = sum(((change - change.mean()) ** 2).sum() for change in changes)
+    error = _latency_error(pair, fluid, latency_s, least)
+    assert error == pytest.approx(np.sqrt(least / (12 - 3) / squares), rel=0.1)
+    assert abs(latency_s - 0.05) < 3 * error < 0.05
+
+
+def test_a_longer_latency_means_a_higher_rate_for_the_same_duration() -> None:
+    """1 MB in 1.05 s: ``rate = 8 MB / (1.05 s - latency)``, so its relative change is 1 / (1.05 s - latency)."""
+    link = Link(np.array([1e6]), np.array([1.05]))
+    assert link.slope(Fluid(Parameters()), 0.05, 1e-4) == pytest.approx(1.0, rel=1e-3)
+    assert link.slope(Fluid(Parameters()), 0.05, 0.0) == 0

@@ -290,3 +290,33 @@ def test_a_constant_series_is_a_static_link(rate: float, size: int, start: int) 
     end = static.transfer_end_ns(0, DOWN, size, start)
     assert abs(traced.transfer_end_ns(0, DOWN, size, start) - end) <= 1 + 1e-15 * (end - start)
     assert abs(wrapped.transfer_end_ns(0, DOWN, size, start) - end) <= 1 + 1e-12 * (end - start)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "size_mb", "end_s"),
+    [
+        (0, 4.5, 10),  # one lap of the series
+        (0, 6.5, 12),  # and the first piece of the next
+        (13, 2, 15),  # the second lap of the device begins at 13 s, in the series' first piece
+        (12, 0.5, 13.5),  # the device's lap ends in the outage
+        (12, 4.5, 23),
+        (0, 65, 129),  # ten laps of 6.5 MB in 13 s each; the last ends before its outage
+        (0, 66, 131),
+        (26, 6.5, 38),
+    ],
+)
+def test_a_device_that_repeats_starts_its_series_again(
+    start_s: float, size_mb: float, end_s: float
+) -> None:
+    """Laps of 13 s over a series of 10 s: 4.5 MB, then 2 MB in 2 s and 1 s of its outage."""
+    where = Ride(np.array([0]), np.array([0]), np.array([1.0]), 13 * S, 0)
+    network = TracedNetwork(series_of(STEPS), down=where, up=where, latency_s=0.0)
+    end_ns = int(end_s * S)
+    assert network.transfer_end_ns(0, DOWN, size_mb * MB, int(start_s * S)) == end_ns
+    assert network.bytes_by(0, DOWN, 1e12, int(start_s * S), end_ns) == size_mb * MB
+
+
+def test_a_lap_that_is_an_outage_never_ends_a_transfer() -> None:
+    where = Ride(np.array([0]), np.array([2 * S]), np.array([1.0]), 3 * S, 0)
+    network = TracedNetwork(series_of(STEPS), down=where, up=where, latency_s=0.0)
+    assert network.transfer_end_ns(0, DOWN, MB, 0) == NEVER

@@ -19,6 +19,7 @@ from fedsim.network.columns import (
 )
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.network.transported import with_transport
+from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NS_PER_S, NS_PER_US
 
@@ -138,7 +139,19 @@ def _ride(
     scale[unassigned] = _constant_rates(direction, ratio, context)[unassigned]
     hint = "assign a series to them (network_assign), or add their rates to the table network"
     require_known(scale, f"rate {direction.name.lower()}", "network", hint, context)
-    return Ride(number, offset_us * NS_PER_US + context.offset_ns, scale)
+    window_start, window_end = bundle.windows
+    lap_us = device_periods(bundle, window_end - window_start)[clients]
+    # A series that does not repeat has no period; one whose period divides the device's repeats with it.
+    period_ns = np.array([series.period[each] for each in number])
+    repeats = period_ns > 0
+    drifts = repeats & (lap_us * NS_PER_US % np.where(repeats, period_ns, 1) > 0)
+    return Ride(
+        number,
+        offset_us * NS_PER_US + context.offset_ns,
+        scale,
+        np.where(drifts, lap_us * NS_PER_US, 0),
+        window_start[clients] * NS_PER_US - context.offset_ns,
+    )
 
 
 def _constant_rates(direction: Direction, ratio: float, context: NetworkContext) -> FloatArray:

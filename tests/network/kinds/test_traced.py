@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from fedsim.errors import UserError
 from fedsim.network import Direction
+from fedsim.traces.tables import make_table
 from tests.network.bundles import ASSIGN, MB, NETWORK, SERIES, S, build, context_of, rates
 
 DOWN, UP = Direction.DOWN, Direction.UP
@@ -101,3 +103,22 @@ def test_only_traced_links_take_the_latency_of_a_series() -> None:
         ValidationError, match="is not a latency: give a duration such as 40ms, ser"
     ):
         build(context_of(), "traced", latency=[1])
+
+
+def test_links_repeat_with_the_device_when_their_series_has_another_length() -> None:
+    """Device a, observed from 1 s to 4 s: cell (8 Mbit/s for 1 s, an outage of 1 s) is at 0.5 s when the trace begins.
+
+    A lap has an outage from 1 s, the rate from 1.5 s, an outage from 2.5 s, and the rate from 3.5 s to its end at 4 s.
+    """
+    context = context_of({"network_series": SERIES, "network_assign": ASSIGN}, rows=[0])
+    bundle = context.traces
+    devices = bundle.devices.to_pydict() | {
+        "window_start_us": [1_000_000] * 3,
+        "window_end_us": [4_000_000] * 3,
+    }
+    bundle.tables["devices"] = make_table("devices", devices)
+    for start_s, end_s in ((1, 2), (2.5, 4), (3.6, 4.6), (4, 5), (7, 8), (0, 1)):
+        network = build(context, "traced", latency=0)
+        assert network.transfer_end_ns(0, DOWN, MB / 2, round(start_s * S)) == round(end_s * S)
+    later = build(replace(context, offset_ns=4 * S), "traced", latency=0)
+    assert later.transfer_end_ns(0, DOWN, MB / 2, 0) == S

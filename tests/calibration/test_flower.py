@@ -1,0 +1,105 @@
+"""Logs of Flower apps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedsim.calibration import calibrate
+from fedsim.calibration.flower import as_timing
+from fedsim.calibration.log import read_log
+from fedsim.scenario.loading import load_scenario_dict
+
+DEVICES = {
+    "name": "app",
+    "task": {"name": "flower", "clients": 3},
+    "devices": {
+        "compute": {"name": "values", "step": "1s"},
+        "network": {"name": "static", "latency": "100ms", "down": "8Mbps", "up": "4Mbps"},
+    },
+    "stop": {"simulated_time": "1h"},
+}
+
+
+def _rows(late: bool) -> list[tuple[object, ...]]:
+    """Rounds of 2 clients, 4 steps of 1 s and of 2 s, 1 MB each way at 8 and 4 Mbit/s, and 5 s of evaluation.
+
+    With ``late``, the slower one misses the timeout of 10 s in every second round.
+    """
+    rows: list[tuple[object, ...]] = []
+    start = 0.0
+    for number in range(10):
+        slow = late and number % 2 == 1
+        for client, step in ((0, 1.0), (2, 3.0 if slow else 1.5)):
+            downloaded = start + 1.1
+            computed = downloaded + 4 * step
+            end = computed + 2.1
+            outcome = "late" if slow and client else "aggregated"
+            rows.append(
+                (client, start, downloaded, computed, end, 4, 1e6, 1e6, number, outcome, end)
+            )
+        start += (10.0 if slow else 9.2) + 5.0
+    return rows
+
+
+def _log(folder: Path, late: bool = True) -> Path:
+    columns = "client,start,downloaded,computed,end,steps,bytes_down,bytes_up,round,outcome,ended"
+    table = pd.DataFrame(_rows(late), columns=columns.split(","))
+    table.to_csv(folder / "log.csv", index=False)
+    return folder / "log.csv"
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_rounds_are_those_of_the_log(tmp_path: Path, late: bool) -> None:
+    scenario, _, flags = as_timing(
+        load_scenario_dict(DEVICES, tmp_path), read_log(_log(tmp_path, late))
+    )
+    assert scenario is not None
+    schedule = scenario.scenario.server.schedule.params
+    assert schedule.deadline == (pytest.approx(10.0) if late else None)
+    assert schedule.pause == pytest.approx(5.0)
+    assert scenario.scenario.server.selection.params.cohort == 2
+    assert scenario.scenario.training.local_steps == 4
+    assert any("10 s, which counts as the ServerApp's timeout" in flag for flag in flags) is late
+    assert any("5 s pass between" in flag for flag in flags)
+    assert not any("last until the timeout" in flag for flag in flags)
+
+
+def test_rounds_that_wait_for_a_message_of_a_later_round_are_flagged(tmp_path: Path) -> None:
+    table = pd.read_csv(_log(tmp_path)).query("not (round == 3 and client == 2)")
+    table.to_csv(tmp_path / "log.csv", index=False)
+    _, _, flags = as_timing(load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv"))
+    assert any(flag.startswith("1 rounds last until the timeout") for flag in flags)
+
+
+def test_the_devices_of_the_file_and_the_log_are_simulated(tmp_path: Path) -> None:
+    result = calibrate(_log(tmp_path), tmp_path / "bundle", load_scenario_dict(DEVICES, tmp_path))
+    assert result.estimates.latency_s == pytest.approx([0.1] * 3), "the file's latency"
+    assert result.estimates.rates_bps[:, 0] == pytest.approx([8e6, 4e6])
+    assert result.estimates.step_s[0] == pytest.approx(1.0)
+    assert result.scenario is not None
+    logged, simulated = result.distributions["download (s)"]
+    assert simulated[0] == pytest.approx(logged[0])
+    (total,) = [each for each in result.predictions if each.name == "total time (s)"]
+    assert total.coverage == 1
+
+
+def test_messages_of_different_work_are_whole(tmp_path: Path) -> None:
+    table = pd.read_csv(_log(tmp_path))
+    table.loc[table["client"] == 2, "steps"] = 8
+    table.to_csv(tmp_path / "log.csv", index=False)
+    _, log, flags = as_timing(load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv"))
+    assert set(log["steps"]) == {1.0}
+    assert any("4 to 8 units of work" in flag for flag in flags)
+
+
+def test_an_app_without_rounds_is_not_simulated(tmp_path: Path) -> None:
+    table = pd.read_csv(_log(tmp_path)).drop(columns="round")
+    table.to_csv(tmp_path / "log.csv", index=False)
+    result = calibrate(
+        tmp_path / "log.csv", tmp_path / "bundle", load_scenario_dict(DEVICES, tmp_path)
+    )
+    assert result.scenario is None
+    assert any("has no rounds" in flag for flag in result.flags)
