@@ -622,6 +622,8 @@ def main() -> int:
 
     everything = not options.only
     chosen = [] if options.surface else cases(options.only)
+    if options.only and not chosen:
+        parser.error(f"no case matches {' or '.join(options.only)}; --list names them")
     if options.list:
         print("\n".join(case.name for case in chosen))
         return 0
