@@ -23,7 +23,7 @@ from fedsim.analysis.comparison.figure import FigureStyle, Limits, ResolvedStyle
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError
-from fedsim.formatting import axis_unit, format_value
+from fedsim.formatting import Kind, axis_unit, format_value
 
 _BANDS_UP_TO = 5
 """More bands than this hide each other."""
@@ -44,6 +44,8 @@ _PLAIN = (1e-4, 1e6)
 """Numbers outside this range are written with an exponent on logarithmic axes."""
 _SMALLEST_TEXT = 5.0
 """Labels that are too long for their axis are not made smaller than this, in points."""
+_POINTS = 4000
+"""Points of a curve: enough for the smallest inset of the longest axis."""
 _log = logging.getLogger(__name__)
 # Text stays text, and the same figure gives the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
@@ -161,14 +163,19 @@ def _panel(
     """Draw a panel, and return the function that draws its inset and says whether it has one."""
     definition = comparison.definition(metric)
     size = style.resolved(definition.unit, metric)
-    frame = comparison.curves(metric, style.against)
+    frame = comparison.curves(metric, style.against, _POINTS)
     share = 100.0 if definition.unit == "share" and style.log != "logit" else 1.0
     cost, kind = COSTS[style.against]
     end = float(frame["x"].max()) if size.xlim[1] is None else size.xlim[1]
     scale, unit = axis_unit(end, kind)
+    measured = frame[frame["mean"].notna()]
+    first, last = float(measured["x"].min()), float(measured["x"].max())
+    _require_visible("xlim", size.xlim, first, last, kind)
+    unit_kind: Kind = "share" if definition.unit == "share" else "number"
+    low, high = float(measured["mean"].min()), float(measured["mean"].max())
+    _require_visible("ylim", size.ylim, low, high, unit_kind)
     if size.inset is not None:
-        measured = frame.loc[frame["mean"].notna(), "x"]
-        _require_visible(size.inset[0], float(measured.min()), end, lambda x: format_value(x, kind))
+        _require_visible("inset", size.inset[0], first, end, kind)
     frame = frame[frame["setting"] == setting]
 
     def draw(target: Any) -> None:
@@ -191,16 +198,14 @@ def _panel(
     return lambda: size.inset is not None and _inset(axes, draw, size.inset, scale, share)
 
 
-def _require_visible(
-    region: Limits, start: float, end: float, text: Callable[[float], str]
-) -> None:
-    """Refuse an inset of a region that has no data, or too little to see."""
+def _require_visible(where: str, region: Limits, start: float, end: float, kind: Kind) -> None:
+    """Refuse a range of an axis that has no data, or an inset with too little to see."""
     low, high = (start if region[0] is None else region[0], end if region[1] is None else region[1])
-    hint = f"the curves go from {text(start)} to {text(end)}"
-    if low >= end or high <= start:
-        raise UserError("the region is outside the data", where="inset", hint=hint)
-    if high - low < _SMALLEST_REGION * end:
-        raise UserError("the region covers less than 1 % of the axis", where="inset", hint=hint)
+    hint = f"the curves go from {format_value(start, kind)} to {format_value(end, kind)}"
+    if low > end or high < start or (where == "inset" and (low >= end or high <= start)):
+        raise UserError("the region is outside the data", where=where, hint=hint)
+    if where == "inset" and high - low < _SMALLEST_REGION * end:
+        raise UserError("the region covers less than 1 % of the axis", where=where, hint=hint)
 
 
 def _limit(setter: Any, ends: tuple[float | None, float | None], factor: float) -> None:

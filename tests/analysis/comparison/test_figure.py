@@ -186,17 +186,28 @@ def test_an_inset_hides_neither_the_curves_nor_its_region() -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "message"),
+    ("style", "message"),
     [
-        ("2min:3min", "outside the data\n  the curves go from 0 s to 1 min 40 s"),
-        ("10s:10.5s", "less than 1 % of the axis"),
-        ("10s:90s,1%:2%", "no curve has a value in this region"),
+        ({"inset": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
+        ({"inset": "10s:10.5s"}, "less than 1 % of the axis"),
+        ({"inset": "10s:90s,1%:2%"}, "no curve has a value in this region"),
+        ({"xlim": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
+        ({"ylim": "2:3"}, "outside the data\n  the curves go from 10.0% to 90.0%"),
     ],
 )
-def test_insets_that_show_nothing(region: str, message: str) -> None:
+def test_regions_that_show_nothing(style: dict[str, Any], message: str) -> None:
     run = facts(server("fedavg"), 0, "a", (0.0, 100.0), (0.1, 0.9))
     with pytest.raises(UserError, match=message):
-        Comparison(((run,), (), None)).plot("accuracy", inset=region)
+        Comparison(((run,), (), None)).plot("accuracy", **style)
+
+
+def test_a_figure_shows_every_evaluation() -> None:
+    """One peak among a thousand evaluations, which a figure of fewer points would miss."""
+    times = tuple(float(second) for second in range(1000))
+    values = tuple(0.9 if second == 501 else 0.5 for second in times)
+    run = facts(server("fedavg"), 0, "a", times, values)
+    (line,) = Comparison(((run,), (), None)).plot("accuracy").axes[0].lines
+    assert max(line.get_ydata()) == pytest.approx(90.0)
 
 
 def test_insets_are_left_out_of_narrow_panels(
