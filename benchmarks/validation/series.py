@@ -160,7 +160,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--series", choices=["i", "ii"], default="i")
     parser.add_argument("--only", default="*", help="configurations whose name matches")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--seconds", type=float, help="length of a run; 40, or 58 for series ii")
     parser.add_argument(
         "--again", action="store_true", help="repeat runs at a host load above 70 %%"
     )
@@ -170,7 +170,11 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if options.do == "run-inside":
         run_missing(
-            options.only, options.repetitions, options.seconds, options.again, options.series
+            options.only,
+            options.repetitions,
+            options.seconds or SECONDS[options.series],
+            options.again,
+            options.series,
         )
         return 0
     if options.do == "run":
