@@ -1,4 +1,4 @@
-"""The 40 configurations of the validation: schedule x cohort and links x availability; and twelve with real training."""
+"""The 40 configurations of the validation: schedule x cohort and links x availability; twelve with real training."""
 
 from __future__ import annotations
 
