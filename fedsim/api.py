@@ -114,7 +114,7 @@ def load(path: PathLike) -> Run:
 
 
 def compare(
-    paths: Iterable[PathLike | Run] | PathLike | Run,
+    paths: Iterable[PathLike | Run | Sweep] | PathLike | Run | Sweep,
     *misplaced: object,
     targets: Iterable[str] = (),
     baseline: str | None = None,
@@ -122,7 +122,7 @@ def compare(
     """Compare runs: tables as pandas DataFrames, figures, and a page.
 
     Args:
-        paths: run folders, folders of sweeps, or runs; one or several.
+        paths: runs, sweeps, or their folders; one or several.
         targets: such as ``"accuracy=0.9"``; by default those of the scenarios.
         baseline: variant that times are relative to; the first when None.
 
@@ -137,8 +137,11 @@ def compare(
             hint="give all runs in one list; to write the page: fedsim.compare([...]).write(FOLDER)",
         )
     from fedsim.analysis.comparison import compare as compare_runs
+    from fedsim.sweeps import Sweep
 
-    return compare_runs(paths, targets=targets, baseline=baseline)
+    several = [paths] if isinstance(paths, str | os.PathLike | Run | Sweep) else paths
+    folders = [one.path if isinstance(one, Sweep) else one for one in several]
+    return compare_runs(folders, targets=targets, baseline=baseline)
 
 
 def sweep(

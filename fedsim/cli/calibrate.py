@@ -72,9 +72,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     for name, value in summary(result):
         console.print(f"{name}: {value}")
     for name, share in coverage.items():
-        console.print(
-            f"90 % band of the {name} holds {share:.0%} of the rounds left out of the fit"
-        )
+        console.print(f"The 90 % band for the {name} covers {share:.0%} of what the fit left out")
     for flag in result.flags:
         console.print(flag, style="yellow")
     console.print(f"bundle: {bundle}")

@@ -10,6 +10,7 @@ import click
 from fedsim.bundled import template_files, templates
 from fedsim.cli.options import completing, print_rows
 from fedsim.errors import UserError
+from fedsim.formatting import format_names
 
 
 def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -47,7 +48,7 @@ def command(folder: Path, template: str) -> None:
     existing = [name for name in files if (folder / name).exists()]
     if existing:
         raise UserError(
-            f"{', '.join(existing)} already there",
+            f"{format_names(existing)} already {'exist' if existing[1:] else 'exists'}",
             where=str(folder),
             hint=f"choose another folder: fedsim init my-project --template {template}",
         )

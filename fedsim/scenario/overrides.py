@@ -51,15 +51,16 @@ def from_python(overrides: Iterable[str]) -> list[Override]:
     """The overrides of the argument ``overrides`` of a Python function.
 
     Raises:
-        UserError: it is not a list of texts, or one of them cannot be read.
+        UserError: it is not a list of strings, or one of them cannot be read.
     """
-    if isinstance(overrides, str | Mapping):
+    given = overrides if isinstance(overrides, str | Mapping) else list(overrides)
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise UserError(
-            f"must be a list of texts, not {overrides!r}",
+            f"must be a list of strings, not {given!r}",
             where="argument overrides",
             hint='for example overrides=["training.optimizer.lr=0.05"]',
         )
-    return [Override.parse(text, 'argument overrides=["{}"]') for text in overrides]
+    return [Override.parse(text, 'argument overrides=["{}"]') for text in given]
 
 
 def apply_overrides(source: Source, overrides: Iterable[Override | str]) -> Source:

@@ -42,9 +42,9 @@ def test_messages_speak_of_the_argument_that_python_was_given() -> None:
     with pytest.raises(UserError) as caught:
         from_python(["a"])
     assert caught.value.hint == 'for example overrides=["training.optimizer.lr=0.05"]'
-    for given in ("a=1", {"a": 1}):
-        with pytest.raises(UserError, match="argument overrides: must be a list of texts"):
-            from_python(given)
+    for given in ("a=1", {"a": 1}, [("a", 1)]):
+        with pytest.raises(UserError, match="argument overrides: must be a list of strings"):
+            from_python(given)  # type: ignore[arg-type]
 
 
 def test_later_ones_win_and_missing_sections_are_created() -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import AliasChoices, Field
 
 from fedsim.errors import UserError
+from fedsim.formatting import format_names
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.arrays import as_tokens, test_marks
 from fedsim.tasks.reading.files import read_table, resolve
@@ -125,7 +126,7 @@ class Table(DatasetComponent):
         text = [name for name in features if frame[name].dtype.kind not in "fiub"]
         if text or not features:
             raise UserError(
-                f"columns {', '.join(text)} are not numbers"
+                f"not all values of {format_names([repr(name) for name in text])} are numbers"
                 if text
                 else "it has no feature column",
                 where=str(path),

@@ -315,10 +315,11 @@ class SupervisedTask(Task):
         reason = self.refusal_of_one_sample() if single.any() else None
         if reason is not None:
             client = int(np.argmax(single))
+            count = int(single.sum())
             raise UserError(
-                f"{int(single.sum()):,} clients have a mini-batch of one sample (client {client}: "
-                f"{self.samples[client]:,} samples in batches of {batch_size:,}), on which model {self.model.name} "
-                f"cannot be trained: {reason}",
+                f"{count:,} {'client has' if count == 1 else 'clients have'} a mini-batch of one sample "
+                f"(client {client}: {self.samples[client]:,} samples in batches of {batch_size:,}), on which "
+                f"model {self.model.name} cannot be trained: {reason}",
                 where="training.batch_size",
                 hint="use a different batch_size, fewer clients, or a different normalization, such as group norm",
             )

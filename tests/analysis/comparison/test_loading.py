@@ -12,6 +12,7 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder, Status
+from fedsim.sweeps import Sweep
 from tests.runs.synthetic_runs import build_run
 
 BOMB = "a: &a [0]\n" + "".join(
@@ -71,6 +72,14 @@ def test_entries_that_fedsim_never_writes_are_named(
         fedsim.compare(runs)
     assert caught.value.where == str(folder.info)
     assert caught.value.hint
+
+
+def test_a_sweep_is_compared_like_its_folder(sweep: Sweep) -> None:
+    by_folder = fedsim.compare(sweep.path)
+    for given in (sweep, [sweep]):
+        assert [group.label for group in fedsim.compare(given).groups] == [
+            group.label for group in by_folder.groups
+        ]
 
 
 def test_a_folder_as_second_argument_is_explained(runs: list[Path], tmp_path: Path) -> None:

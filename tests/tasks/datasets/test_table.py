@@ -54,7 +54,7 @@ def test_tables_become_data_sets(tmp_path: Path) -> None:
     [
         ("a,b\n1,x\n2,y\n", {"target": "c"}, "no column 'c'"),
         ("a,b\n1,x\n2,y\n", {"target": "b", "features": ["z"]}, "no column 'z'"),
-        ("a,b,c\n1,x,q\n2,y,r\n", {"target": "b"}, "columns c are not numbers"),
+        ("a,b,c\n1,x,q\n2,y,r\n", {"target": "b"}, "not all values of 'c' are numbers"),
         ("a,b\n1,x\n,y\n", {"target": "b"}, "1 cells are empty, the first in column 'a', row 1"),
         ("a,b\n1,x\n2,x\n", {"target": "b"}, "holds one class only"),
         ("a,b\n1,0.5\n2,1.5\n", {"target": "b"}, "holds 0.5 in row 0, which is a quantity"),
