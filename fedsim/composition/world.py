@@ -235,7 +235,7 @@ class World:
             raise UserError(
                 f"the trace bundle has {count} devices for {clients} clients",
                 where=bundle.where,
-                hint="use fewer clients, a larger bundle (fedsim traces sample), or devices.assign: sample",
+                hint="use fewer clients, a larger bundle (fedsim traces scale), or devices.assign: sample",
             )
         return np.arange(clients, dtype=np.int64)
 

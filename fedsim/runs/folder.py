@@ -351,7 +351,9 @@ class RunFolder:
             raise UserError(
                 "the folder has no run.json, so it is not a run of fedsim",
                 where=str(self.path),
-                hint="give the folder that 'fedsim run' printed",
+                hint="give a run in it, or continue the sweep with the 'fedsim sweep' that began it"
+                if (self.path / "sweep.json").exists()
+                else "give the folder that 'fedsim run' printed",
             ) from None
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or error
