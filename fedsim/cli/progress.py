@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from fedsim.errors import UserError
+
 if TYPE_CHECKING:
     from fedsim.runs.progress import Progress
 
@@ -47,6 +49,8 @@ def next_command(folder: Path, command: str) -> Iterator[None]:
     except KeyboardInterrupt:
         if folder.is_dir():
             click.echo(f"continue with: {command}", err=True)
+        raise
+    except UserError:
         raise
     except Exception as error:
         if (folder / "run.json").is_file():

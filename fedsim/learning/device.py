@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +18,6 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 # cuBLAS is deterministic only with a workspace of fixed size; the variable is read when CUDA starts.
 _CUBLAS_WORKSPACE = ":4096:8"
-
-# Parameters of glibc's mallopt (malloc.h), and the bytes that they are set to; larger thresholds of mmap are refused.
-_M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 128 << 20
-_M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +65,6 @@ class Execution:
             )
         if on_cuda:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _CUBLAS_WORKSPACE)
-        else:
-            keep_freed_memory()
         if isinstance(training.workers, RayWorkers):
             require_ray("training.workers")
         devices = _cuda_devices(training) if on_cuda else [torch.device("cpu")]
@@ -121,18 +113,6 @@ def _cuda_devices(training: Training) -> list[torch.device]:
 def multiplies_bfloat16() -> bool:
     """Whether this machine's CPU has instructions for bfloat16 products."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def keep_freed_memory() -> None:
-    """Have the C library keep up to 128 MB of freed memory per thread for the next allocation.
-
-    Otherwise the activations of every local step are returned to the system and requested again, page by page, which
-    takes up to a quarter of a step of a convolutional network. Without effect for C libraries other than glibc.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
 def make_reproducible() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import resource
-
 import pytest
 import torch
 
@@ -67,23 +64,6 @@ def test_bfloat16_on_a_cpu_is_float32_up_to_rounding(model: str) -> None:
     assert torch.equal(rounded, split)
     start = make_learner(task).server["model"]
     assert 0 < (rounded - exact).norm() < 0.05 * (exact - start).norm()
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
-def test_memory_of_a_step_serves_the_next_one() -> None:
-    """Freed memory of the size of a mini-batch's activations is not returned to the system between steps."""
-    Execution.of(make_training(device="cpu"))
-
-    def step() -> None:
-        activations = [torch.ones(5 << 20) for _ in range(3)]
-        del activations
-
-    step()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(3):
-        step()
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    assert faults * resource.getpagesize() < 20 << 20  # returned, it would be 3 x 60 MiB
 
 
 def test_threads_are_those_asked_for() -> None:

@@ -19,7 +19,6 @@ from fedsim.network.columns import (
 )
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.network.transported import with_transport
-from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NS_PER_S, NS_PER_US
 
@@ -106,6 +105,9 @@ def _ride(
     context: NetworkContext,
 ) -> Ride:
     """The series of each client in one direction; ``ratio`` is the factor on series for both directions."""
+    # Reading the parameters of a network must not import the reader of tables.
+    from fedsim.traces.intervals import device_periods
+
     bundle = context.traces
     devices = bundle.device_count
     number = np.full(devices, -1, np.int64)
