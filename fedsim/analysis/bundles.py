@@ -212,7 +212,6 @@ def _page(every: Sequence[BundleStatistics], panels: list[Panel]) -> str:
             title=f"Traces: {format_names(names)}",
             tiles=tiles,
             figures=figures,
-            titles={panel.id: panel.title for panel in panels},
             tables=tables,
             data=embedded({name: figure.document() for name, figure in drawn.items()}),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +111,7 @@ class Estimates:
             latency_s=latency_s,
         )
 
+    @cached_property
     def medians(self) -> FloatArray:
         """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
 

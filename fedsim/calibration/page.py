@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,12 +44,10 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
     """
     compared = [line_figure(panel) for panel in _distributions(calibration)]
     predicted = [line_figure(panel) for panel in _bands(calibration.predictions)]
-    tables = [
-        _quantiles(calibration),
-        _coverage(calibration.predictions),
-        _lateness(calibration.lateness),
-        _devices(calibration),
-    ]
+    late = calibration.lateness
+    tables = [_quantiles(calibration), _coverage(calibration.predictions), _devices(calibration)]
+    if late is not None:
+        tables.append(_lateness(late))
     figures = {figure.id: figure for figure in (*compared, *predicted, *tables)}
     page = (
         environment()
@@ -58,32 +55,32 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         .render(
             title="Calibration",
             tiles=[
-                Tile(sentence(name), *re.split(r", (?=varies|of )", value))
-                for name, value in summary(calibration)
+                Tile(sentence(name), value, note) for name, value, note in summary(calibration)
             ],
             flags=calibration.flags,
             compared=compared,
             predicted=predicted,
             figures=figures,
             has_scenario=bool(calibration.distributions),
-            late=_late_finding(calibration.lateness),
+            late="" if late is None else _late_finding(late),
             data=embedded({name: figure.document() for name, figure in figures.items()}),
         )
     )
     write_page(path, page)
 
 
-def summary(calibration: Calibration) -> list[tuple[str, str]]:
-    """The main numbers: name and value."""
+def summary(calibration: Calibration) -> list[tuple[str, str, str]]:
+    """The main numbers: name, value and a note, which may be empty."""
     estimates = calibration.estimates
-    (step_s, down, up, latency_s), errors = estimates.medians()
+    (step_s, down, up, latency_s), errors = estimates.medians
     rows = [
-        ("devices", format_count(len(estimates.clients))),
-        ("completed dispatches", format_count(float(estimates.dispatches.sum()))),
-        ("median step time", _seconds(step_s, errors[0])),
+        ("devices", format_count(len(estimates.clients)), ""),
+        ("completed dispatches", format_count(float(estimates.dispatches.sum())), ""),
+        ("median step time", _seconds(step_s, errors[0]), ""),
         (
             "variation of a dispatch's step time",
             _variation(estimates.jitter_cv, estimates.jitter_cv_error),
+            "",
         ),
     ]
     if estimates.knows_links:
@@ -95,21 +92,19 @@ def summary(calibration: Calibration) -> list[tuple[str, str]]:
             estimates.rate_cv_errors,
             strict=True,
         ):
-            rows.append(
-                (
-                    f"median rate {way}",
-                    f"{_rate(rate, error)}, varies by {_variation(cv, cv_error)}",
-                )
-            )
+            note = f"varies by {_variation(cv, cv_error)}"
+            rows.append((f"median rate {way}", _rate(rate, error), note))
         known = not estimates.latency_errors.any()
-        rows.append(("median one-way latency", _seconds(latency_s, 0.0 if known else errors[3])))
-        rows.append(("transport", describe(estimates.transport)))
+        latency = _seconds(latency_s, 0.0 if known else errors[3])
+        rows.append(("median one-way latency", latency, ""))
+        rows.append(("transport", describe(estimates.transport), ""))
     late = calibration.lateness
     if late is not None:
         rows.append(
             (
                 "late or in time",
-                f"{format_share(late.right)} predicted right, of {format_count(len(late.late))} dispatches",
+                f"{format_share(late.right)} predicted right",
+                f"of {format_count(len(late.late))} dispatches",
             )
         )
     return rows
@@ -122,7 +117,7 @@ def document(calibration: Calibration) -> dict[str, object]:
     def number(value: float) -> float | None:
         return float(value) if math.isfinite(value) else None
 
-    medians, errors = estimates.medians()
+    medians, errors = estimates.medians
     names = ("step_s", "down_bps", "up_bps", "latency_s")
     return {
         "medians": {
@@ -173,12 +168,12 @@ def _distributions(calibration: Calibration) -> Iterator[Panel]:
         every = np.concatenate([logged, simulated])
         if np.ptp(every) <= _CONSTANT * np.abs(every).max():
             continue
-        title = sentence(name.removesuffix(" (s)"))
+        title = _named(name)[0]
         x = places([logged, simulated], log=True, times=True)
         middle = [format_duration(float(np.median(values))) for values in (logged, simulated)]
         yield Panel(
-            title.lower().replace(" ", "-"),
-            title,
+            _id(title),
+            sentence(title),
             f"Median {middle[0]} in the log, {middle[1]} in the simulation.",
             x,
             "time",
@@ -196,9 +191,9 @@ def _bands(predictions: list[Prediction]) -> Iterator[Panel]:
     for each in predictions:
         if len(each.logged) < 2:
             continue
-        title, kind = _named(each)
+        title, kind = _named(each.name)
         yield Panel(
-            title.lower().replace(" ", "-"),
+            _id(title),
             sentence(title),
             f"{format_share(each.coverage)} of {len(each.logged)} logged values lie within their band.",
             np.arange(1.0, len(each.logged) + 1),
@@ -215,14 +210,20 @@ def _bands(predictions: list[Prediction]) -> Iterator[Panel]:
         )
 
 
-def _named(prediction: Prediction) -> tuple[str, Kind]:
-    name = prediction.name.removesuffix(" (s)")
-    return name, "number" if name == prediction.name else "time"
+def _named(quantity: str) -> tuple[str, Kind]:
+    """The name of a quantity without its unit, and how its values are written."""
+    name = quantity.removesuffix(" (s)")
+    return name, "number" if name == quantity else "time"
+
+
+def _id(title: str) -> str:
+    """The id of the figure with this title."""
+    return title.lower().replace(" ", "-")
 
 
 def _quantiles(calibration: Calibration) -> Figure:
     rows = [
-        (sentence(name.removesuffix(" (s)")), source, np.quantile(values, QUANTILES))
+        (sentence(_named(name)[0]), source, np.quantile(values, QUANTILES))
         for name, pair in calibration.distributions.items()
         for source, values in zip(("logged", "simulated"), pair, strict=True)
     ]
@@ -238,7 +239,7 @@ def _quantiles(calibration: Calibration) -> Figure:
 
 
 def _coverage(predictions: list[Prediction]) -> Figure:
-    named = [_named(each) for each in predictions]
+    named = [_named(each.name) for each in predictions]
 
     def written(each: Prediction, kind: Kind) -> str:
         low, high = float(np.mean(each.low)), float(np.mean(each.high))
@@ -270,9 +271,7 @@ def _coverage(predictions: list[Prediction]) -> Figure:
     )
 
 
-def _late_finding(late: Lateness | None) -> str:
-    if late is None:
-        return ""
+def _late_finding(late: Lateness) -> str:
     skill = "" if math.isnan(late.skill) else f" Brier skill score {format_number(late.skill)}."
     return (
         f"The likelier outcome is that of the log for {format_share(late.right)} of {format_count(len(late.late))}"
@@ -333,12 +332,11 @@ def _devices(calibration: Calibration) -> Figure:
     )
 
 
-def _lateness(late: Lateness | None) -> Figure:
+def _lateness(late: Lateness) -> Figure:
     """Of the dispatches by their predicted probability to be late, how many were."""
     edges = np.array(_PROBABILITIES)
-    group = np.zeros(0) if late is None else np.searchsorted(edges[1:-1], late.probability, "right")
-    rows = [] if late is None else [row for row in range(len(edges) - 1) if (group == row).any()]
-    probability, was = (np.zeros(0),) * 2 if late is None else (late.probability, late.late)
+    group = np.searchsorted(edges[1:-1], late.probability, "right")
+    rows = [row for row in range(len(edges) - 1) if (group == row).any()]
     return Figure(
         "lateness",
         "Who is late",
@@ -356,13 +354,13 @@ def _lateness(late: Lateness | None) -> Figure:
                 "mean",
                 "Mean predicted",
                 "share",
-                [float(probability[group == row].mean()) for row in rows],
+                [float(late.probability[group == row].mean()) for row in rows],
             ),
             Column(
                 "late",
                 "Late in the log",
                 "share",
-                [float(was[group == row].mean()) for row in rows],
+                [float(late.late[group == row].mean()) for row in rows],
             ),
         ),
     )

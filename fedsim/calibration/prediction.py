@@ -33,7 +33,7 @@ class Prediction:
     Attributes:
         name: the quantity.
         logged: the log's values.
-        low, middle, high: the 5 %, 50 % and 95 % quantiles of the predictions.
+        low, middle, high: the 5%, 50% and 95% quantiles of the predictions.
     """
 
     name: str

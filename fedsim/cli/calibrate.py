@@ -61,7 +61,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
             "bundle": str(bundle),
             "page": str(page),
             "scenario": str(calibrated) if result.scenario is not None else None,
-            "summary": dict(summary(result)),
+            "summary": {name: ", ".join(filter(None, texts)) for name, *texts in summary(result)},
             "coverage": coverage,
             "flags": list(result.flags),
             **document(result),
@@ -69,10 +69,10 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
         click.echo(json.dumps(content, indent=2))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for name, value in summary(result):
-        console.print(f"{name}: {value}")
+    for name, *texts in summary(result):
+        console.print(f"{name}: {', '.join(filter(None, texts))}")
     for name, share in coverage.items():
-        console.print(f"The 90 % band for the {name} covers {share:.0%} of what the fit left out")
+        console.print(f"The 90% band for the {name} covers {share:.0%} of what the fit left out")
     for flag in result.flags:
         console.print(flag, style="yellow")
     console.print(f"bundle: {bundle}")

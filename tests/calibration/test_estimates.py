@@ -91,7 +91,7 @@ def test_the_error_of_the_variation_is_that_of_repeated_logs() -> None:
     drawn = [found[0].perturbed(generator).jitter_cv for _ in range(200)]
     assert np.std(drawn) / found[0].jitter_cv == pytest.approx(found[0].jitter_cv_error, rel=0.2)
     spread = np.std([np.median(each.step_s) for each in found])
-    assert spread == pytest.approx(found[0].medians()[1, 0], rel=0.5)
+    assert spread == pytest.approx(found[0].medians[1, 0], rel=0.5)
 
 
 @pytest.mark.parametrize(("family", "fits"), [("lognormal", True), ("two", False)])

@@ -75,7 +75,13 @@ def line_figure(panel: Panel) -> Figure:
         Column(line.label, line.label, panel.values, shortened(line.values, 4))
         for line in panel.lines
     ]
-    extra = {"series": series, "unit": panel.unit, "log": panel.log, "names": list(panel.names)}
+    extra = {
+        "title": panel.title,
+        "series": series,
+        "unit": panel.unit,
+        "log": panel.log,
+        "names": list(panel.names),
+    }
     return Figure(panel.id, panel.finding, tuple(columns), extra)
 
 
