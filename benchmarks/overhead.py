@@ -2,7 +2,7 @@
 
     python benchmarks/overhead.py [--only NAME ...]
 
-Stated limit: 5 % of a run's processor time, from its start to its complete folder, without data and imports. Tensor
+Stated limit: 5% of a run's processor time, from its start to its complete folder, without data and imports. Tensor
 work is local training (with the drawing of batches), aggregation and evaluation; the rest is the time plane, the
 learning plane's bookkeeping, the logs, the figures and the report. There is one worker thread, so that one clock
 measures everything. In the case of a hundred clients at work, only about forty are online, so that every draw finds

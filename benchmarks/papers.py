@@ -322,7 +322,7 @@ def compass_weights(results: Results) -> str:
 
 
 def cnn_table(results: Results) -> str:
-    """The paper's CNN: seconds to 80, 85 and 90 %."""
+    """The paper's CNN: seconds to 80, 85 and 90%."""
     paper = {"normal": 2.82, "exponential": 4.32}
     rows = []
     for speeds in ("exponential", "normal"):
@@ -340,8 +340,8 @@ def cnn_table(results: Results) -> str:
                 best = spread([run.metrics["accuracy"].max() for run in runs])
                 ratio = f"{paper[speeds]:.2f}" if label == "FedAvg" else "1.00"
                 rows.append([speeds, label, str(len(runs)), *times, best, ratio])
-    header = ["speeds", "method, exponent", "seeds", "s to 80 %", "to 85 %", "to 90 %"]
-    return markdown([*header, "best accuracy", "paper, to 90 %, relative"], rows)
+    header = ["speeds", "method, exponent", "seeds", "s to 80%", "to 85%", "to 90%"]
+    return markdown([*header, "best accuracy", "paper, to 90%, relative"], rows)
 
 
 # -- Generalized FedAvg ------------------------------------------------------------------------------------------------
@@ -490,7 +490,7 @@ LGA_ROWS = {
     "Scaffold": 72,
     "FedDyn": 71,
 }
-"""Rows, and the paper's rounds to 65 % on Fashion-MNIST (table V)."""
+"""Rows, and the paper's rounds to 65% on Fashion-MNIST (table V)."""
 
 
 def lga_label(scenario: Scenario) -> str:
@@ -522,7 +522,7 @@ def lga_runs(results: Results, label: str, test: Callable[[Scenario], bool]) -> 
 
 
 def lga_table(results: Results) -> str:
-    """Rounds to 65 and 80 % with rho = 0.5, and to 65 % with rho = 0."""
+    """Rounds to 65 and 80% with rho = 0.5, and to 65% with rho = 0."""
     rows = []
     for label, paper in LGA_ROWS.items():
         half = lga_runs(results, label, lambda s: s["training"]["limited"]["share"] == 0.5)
@@ -538,12 +538,12 @@ def lga_table(results: Results) -> str:
                     spread([run.first("accuracy", 0.65, "round") for run in none], 2),
                 ]
             )
-    header = ["", "paper, to 65 %", "rounds to 65 %", "to 80 %", "accuracy after 200 rounds"]
-    return markdown([*header, "rho = 0: to 65 %"], rows) + footnote(results) if rows else ""
+    header = ["", "paper, to 65%", "rounds to 65%", "to 80%", "accuracy after 200 rounds"]
+    return markdown([*header, "rho = 0: to 65%"], rows) + footnote(results) if rows else ""
 
 
 def tau_table(results: Results) -> str:
-    """Rounds to 65 % by tau_max."""
+    """Rounds to 65% by tau_max."""
     labels = [label for label in LGA_ROWS if lga_runs(results, label, lambda s: True)]
     paper = {4: 60, 3: 54, 2: 41, 1: 29}
     rows = []
@@ -569,7 +569,7 @@ def tau_table(results: Results) -> str:
 
 
 def deadline_table(results: Results) -> str:
-    """Simulated time to 85 and 90 %, and the last accuracy, where partial work results from a deadline."""
+    """Simulated time to 85 and 90%, and the last accuracy, where partial work results from a deadline."""
 
     def label(scenario: Scenario) -> str:
         server = scenario["server"]
@@ -590,7 +590,7 @@ def deadline_table(results: Results) -> str:
                     spread([run.metrics["accuracy"].iloc[-1] for run in runs]),
                 ]
             )
-    header = ["", "seconds to 85 %", "seconds to 90 %", "accuracy after 2 h"]
+    header = ["", "seconds to 85%", "seconds to 90%", "accuracy after 2 h"]
     return markdown(header, rows) + footnote(results) if rows else ""
 
 
@@ -617,7 +617,7 @@ def fashion_table(results: Results) -> str:
                         spread([gradient_square(run) for run in runs], 2),
                     ]
                 )
-    header = ["setting", "", "paper", "seeds", "rounds to 65 %", "best accuracy"]
+    header = ["setting", "", "paper", "seeds", "rounds to 65%", "best accuracy"]
     return markdown([*header, "median of g squared"], rows)
 
 
@@ -745,7 +745,7 @@ def _lga_rounds(*labels: str) -> Callable[[Results], str]:
             runs = lga_runs(results, label, lambda s: s["training"]["limited"]["share"] == 0.5)
             rounds = spread([run.first("accuracy", 0.65, "round") for run in runs], 2)
             cells.append(f"{label} {rounds if rounds != '–' else 'never'}")
-        return "rounds to 65 %: " + "; ".join(cells)
+        return "rounds to 65%: " + "; ".join(cells)
 
     return figure
 
@@ -757,7 +757,7 @@ def _fashion(results: Results) -> str:
         rounds = number(run.first("accuracy", 0.65, "round"), 2)
         cells.append(f"{lga_label(run.scenario)} {rounds} (lr {setting['lr']:g})")
     squares = [gradient_square(run) for run in results.runs]
-    return f"rounds to 65 %: {', '.join(cells)}; g squared {spread([x for x in squares if np.isfinite(x)], 1)}"
+    return f"rounds to 65%: {', '.join(cells)}; g squared {spread([x for x in squares if np.isfinite(x)], 1)}"
 
 
 def _plateaus(m: int, method: str) -> Callable[[Results], str]:

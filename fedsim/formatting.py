@@ -63,7 +63,7 @@ def format_count(value: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """A share in percent with one decimal: ``12.3%``; below 0.1 % with one significant digit."""
+    """A share in percent with one decimal: ``12.3%``; below 0.1% with one significant digit."""
 
     def written(value: float) -> str:
         percent = 100.0 * value

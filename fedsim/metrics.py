@@ -63,7 +63,7 @@ class MetricDefinition:
         return UserError(
             f"{self.name} never reaches {value:g}; its values lie between {self.low:g} and {self.high:g}",
             where=where,
-            hint=f"write {value / 100:g} for {value:g} %" if percent else None,
+            hint=f"write {value / 100:g} for {value:g}%" if percent else None,
         )
 
     def reached(self, values: npt.ArrayLike, target: float) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""How often the 90 % bands of ``fedsim calibrate`` hold on the logs of real deployments.
+"""How often the 90% bands of ``fedsim calibrate`` hold on the logs of real deployments.
 
 ``python -m benchmarks.validation.coverage`` reads the first repetition of every configuration of series i,
 calibrates on the first fifth of its rounds with nothing but the scenario given, predicts the rest, and writes the table

@@ -46,9 +46,9 @@ at least 32 packets; with loss, the mean over at least {seeds} seeds.
 
 What differs from Linux:
 
-- `TcpCubic` of this version has no Reno-friendly region (RFC 9438, section 4.3). With 1 % loss it is slower than Linux
+- `TcpCubic` of this version has no Reno-friendly region (RFC 9438, section 4.3). With 1% loss it is slower than Linux
   and the model where that region applies, by factors at short round trips; with long ones, where it does not, faster.
-- `TcpLinuxReno` is up to a fifth faster at 1 % loss than Linux and the law (10 MB at 100 Mbit/s and 10 ms: 4.7 s; Linux
+- `TcpLinuxReno` is up to a fifth faster at 1% loss than Linux and the law (10 MB at 100 Mbit/s and 10 ms: 4.7 s; Linux
   6.0 s; model 5.7 s).
 - There is no RACK-TLP (RFC 8985): a lost retransmission costs a timeout, which doubles from loss to loss.
 - The sender fills its own queue, which TCP small queues prevent in Linux; at the end of slow start it overflows also

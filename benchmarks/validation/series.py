@@ -162,7 +162,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--seconds", type=float, help="length of a run; 40, or 58 for series ii")
     parser.add_argument(
-        "--again", action="store_true", help="repeat runs at a host load above 70 %%"
+        "--again", action="store_true", help="repeat runs at a host load above 70%%"
     )
     options = parser.parse_args(arguments)
     if options.do == "list":

@@ -105,7 +105,7 @@ class Case:
         return max(predicted_s(self, tcp(self)))
 
     def repetitions(self) -> int:
-        """Transfers with loss; enough that the rare second that a lost handshake costs adds an error of 10 %."""
+        """Transfers with loss; enough that the rare second that a lost handshake costs adds an error of 10%."""
         handshake = 1 - (1 - self.loss) ** 2
         return min(max(BATCH, math.ceil(handshake / (0.1 * self.expected_s()) ** 2)), MOST)
 
@@ -240,7 +240,7 @@ def measure(case: Case) -> list[list[float]]:
 
 
 def _enough(case: Case, durations_s: Sequence[float]) -> bool:
-    """Whether the mean of transfers with loss has a standard error of at most 10 %."""
+    """Whether the mean of transfers with loss has a standard error of at most 10%."""
     count = len(durations_s)
     if count < case.repetitions():
         return False

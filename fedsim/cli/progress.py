@@ -30,7 +30,7 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
     return (
         TextColumn("[bold]{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     )

@@ -60,7 +60,7 @@ def sections(statistics: BundleStatistics) -> dict[str, Rows]:
             "devices": f"{statistics.devices:,}",
             "with a usable trace": f"{statistics.valid_devices:,}",
             "device-days observed": format_number(statistics.device_days),
-            "days observed per device, 10 / 50 / 90 %": _spread(
+            "days observed per device, 10 / 50 / 90%": _spread(
                 statistics.observed_days, "{:.3g}".format
             ),
         }
@@ -86,8 +86,8 @@ def sections(statistics: BundleStatistics) -> dict[str, Rows]:
     if statistics.speed_bandwidth_rank_correlation is not None:
         correlation = f"{statistics.speed_bandwidth_rank_correlation:+.2f}"
         network["rank correlation of speed and rate"] = correlation
-    result["Compute (devices: 5 / 50 / 95 %)"] = compute
-    result["Network (devices: 5 / 50 / 95 %)"] = network
+    result["Compute (devices: 5 / 50 / 95%)"] = compute
+    result["Network (devices: 5 / 50 / 95%)"] = network
     return {title: rows for title, rows in result.items() if rows}
 
 
@@ -103,9 +103,9 @@ def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]
     hours, rhythm = online.by_hour, online.rhythm
     when = {
         "online, share of the time": format_share(online.online_share),
-        "share per device, 10 / 50 / 90 %": _spread(online.share, format_share),
+        "share per device, 10 / 50 / 90%": _spread(online.share, format_share),
         "devices never online": f"{online.never_online:,}",
-        "share online at a moment, 0 / 50 / 100 %": _spread(
+        "share online at a moment, 0 / 50 / 100%": _spread(
             online.moments, format_share, (0, 50, 100)
         ),
         f"by hour, 0 to 23 ({clock} clock)": _bars(hours),
@@ -127,11 +127,11 @@ def _availability(online: AvailabilityStatistics, clock: str) -> dict[str, Rows]
         when["by weekday (%)"] = "  ".join(known)
     lengths = {
         "sessions": f"{online.sessions_s.count:,}",
-        "sessions per device and day, 10 / 50 / 90 %": _spread(
+        "sessions per device and day, 10 / 50 / 90%": _spread(
             online.sessions_a_day, "{:.3g}".format
         ),
-        "session, 10 / 50 / 90 %": _spread(online.sessions_s, format_duration),
-        "gap, 10 / 50 / 90 %": _spread(online.gaps_s, format_duration),
+        "session, 10 / 50 / 90%": _spread(online.sessions_s, format_duration),
+        "gap, 10 / 50 / 90%": _spread(online.gaps_s, format_duration),
         "remaining time if picked online": _spread(online.remaining_s, format_duration),
     }
     for level in online.at_least:

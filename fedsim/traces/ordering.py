@@ -158,7 +158,7 @@ def polling_interval(length: Ints) -> int | None:
 
     The lengths of sessions in a polled source cluster at multiples of the polling interval (Skype: 30 min). The
     estimate is the tenth percentile; it is accepted if nine in ten of the lengths up to five intervals, and at least
-    50, lie within 5 % of an interval of a multiple (one in ten would by chance).
+    50, lie within 5% of an interval of a multiple (one in ten would by chance).
     """
     if len(length) < 50:
         return None

@@ -23,7 +23,7 @@ from benchmarks.validation.report import (
 
 ROOT = Path(__file__).parent.parent.parent
 TOLERANCE = (
-    0.15  # the goal of the full series is 1 %; here any work on the machine disturbs a single run
+    0.15  # the goal of the full series is 1%; here any work on the machine disturbs a single run
 )
 
 HAND_OUT_S = 0.1
@@ -101,7 +101,7 @@ def test_pairs_within_the_spread_of_the_repetitions_are_ties() -> None:
 def test_a_goal_that_is_missed_has_a_regime(
     name: str, round_error: float, parting: str, regime: str
 ) -> None:
-    """Goals: 1 % without shared links, 3 % with them, 5 % with training; deployments differ by 2 % themselves."""
+    """Goals: 1% without shared links, 3% with them, 5% with training; deployments differ by 2% themselves."""
     missed = replace(
         comparison(1.0, [1.0]), name=name, round_error=round_error, partings=[parting, parting, ""]
     )

@@ -56,7 +56,7 @@ def test_two_sizes_cannot_tell_latency_from_slow_start() -> None:
 
 
 def test_the_error_of_the_latency_is_that_of_least_squares() -> None:
-    """8 Mbit/s and 50 ms, rates that vary by 2 %: ``log rate = log 8 S - log (T - latency)`` is nearly linear."""
+    """8 Mbit/s and 50 ms, rates that vary by 2%: ``log rate = log 8 S - log (T - latency)`` is nearly linear."""
     generator = np.random.default_rng(3)
     sizes = np.array([1e5, 5e5, 2e6] * 2)
     fluid = Fluid(Parameters())

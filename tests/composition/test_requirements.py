@@ -210,7 +210,7 @@ def test_with_replacement_a_cohort_may_exceed_the_clients() -> None:
     [
         (
             {"accuracy": 80},
-            "accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80 %",
+            "accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80%",
         ),
         ({"accurcy": 0.8}, "no metric 'accurcy' to stop at\n  did you mean 'accuracy'"),
         ({"perplexity": 0.5}, "no metric 'perplexity'"),

@@ -75,7 +75,7 @@ def test_draws_are_uniform() -> None:
     moves = order.augmenter.moves(keys, torch.full_like(keys, 3), 100)
     cells = (moves.down + 2) * 10 + (moves.right + 2) * 2 + moves.mirrored
     counts = torch.bincount(cells, minlength=50).numpy()
-    assert ((counts - 100) ** 2 / 100).sum() < 97.0  # the 99.99 % point with 49 degrees of freedom
+    assert ((counts - 100) ** 2 / 100).sum() < 97.0  # the 99.99% point with 49 degrees of freedom
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_every_sample_is_equally_likely_to_come_first() -> None:
     firsts = np.bincount(
         np.searchsorted(np.sort(ROWS[38:108]), batches.rows[0, :, 0].numpy()), minlength=70
     )
-    assert ((firsts - 10) ** 2 / 10).sum() < 120  # the 99.99 % point with 69 degrees of freedom
+    assert ((firsts - 10) ** 2 / 10).sum() < 120  # the 99.99% point with 69 degrees of freedom
 
 
 def test_batches_with_replacement_are_the_documented_draws() -> None:

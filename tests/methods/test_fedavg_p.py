@@ -138,7 +138,7 @@ def test_sampling_plateau(m: int, K: int, gammas: list[float], plateaus: list[fl
     ],
 )
 def test_noise_plateau(m: int, K: int, gamma_u: float, eta_u: float, plateau: float) -> None:
-    """E|grad f|^2 of f_i = u^2 / 2 with unit noise, within 3 %: V / (1 - phi^2), see the card."""
+    """E|grad f|^2 of f_i = u^2 / 2 with unit noise, within 3%: V / (1 - phi^2), see the card."""
     q = 1 - gamma_u
     V = (eta_u * gamma_u) ** 2 * (1 - q ** (2 * K)) / ((1 - q**2) * m)
     phi = 1 - eta_u * (1 - q**K)

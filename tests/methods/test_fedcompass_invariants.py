@@ -198,7 +198,7 @@ def test_every_update_is_applied_once(step_s: list[float], seed: int, factor: fl
 
 
 def test_nobody_is_late_for_a_group_that_waits_for_ever() -> None:
-    """I12, with speeds that jump by 40 %; the same world has late updates where groups wait 1.2 times as long."""
+    """I12, with speeds that jump by 40%; the same world has late updates where groups wait 1.2 times as long."""
     late = {}
     for factor in (1.2, 1e6):
         book = simulate(
@@ -226,7 +226,7 @@ def test_nobody_is_late_for_a_group_that_waits_for_ever() -> None:
     ("factor", "fewest", "most"), [(1.0, 0.45, 0.51), (1.2, 0.0005, 0.01), (2.0, 0.0, 0.0)]
 )
 def test_late_updates_by_the_latest_time(factor: float, fewest: float, most: float) -> None:
-    """Section 9.4 of the card: with 5 % jitter 48 % of all updates are late for lambda 1, 0.4 % for 1.2, none for 2."""
+    """Section 9.4 of the card: with 5% jitter 48% of all updates are late for lambda 1, 0.4% for 1.2, none for 2."""
     late = updates = 0
     for seed in range(4):
         step_s = np.random.default_rng(seed).normal(1.0, 0.3, 5).clip(0.05)

@@ -572,7 +572,7 @@ def test_participation_terms(
 
 
 def test_participation_terms_of_groups_in_turn() -> None:
-    """Card, section 3: five groups in slots of 100 rounds (here of 20 and a fifth of P), offsets 0 and 50 %."""
+    """Card, section 3: five groups in slots of 100 rounds (here of 20 and a fifth of P), offsets 0 and 50%."""
     expected = {100: (4.0, 1.5), 300: (0.6667, 0.3889), 500: (0, 0), 700: (0.1224, 0.0714)}
     for offset, column in ((0, 0), (10, 1)):
         rounds = [[((t + offset) // 20) % 5] for t in range(140)]

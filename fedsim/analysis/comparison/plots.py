@@ -205,7 +205,7 @@ def _require_visible(where: str, region: Limits, start: float, end: float, kind:
     if low > end or high < start or (where == "inset" and (low >= end or high <= start)):
         raise UserError("the region is outside the data", where=where, hint=hint)
     if where == "inset" and high - low < _SMALLEST_REGION * end:
-        raise UserError("the region covers less than 1 % of the axis", where=where, hint=hint)
+        raise UserError("the region covers less than 1% of the axis", where=where, hint=hint)
 
 
 def _limit(setter: Any, ends: tuple[float | None, float | None], factor: float) -> None:

@@ -8,7 +8,7 @@
     labels: {fedcompass: FedCompass}  # optional: other names for variants and settings
     settings: [server.selection]      # optional: paths in the server section that name settings, not variants
     tables:
-      - title: Table 1, relative time to 90 % on MNIST
+      - title: Table 1, relative time to 90% on MNIST
         quantity: relative_time       # or time_s, compute_s, bytes, round, version, final, best
         target: accuracy=0.9          # final and best take a metric instead
         values:                       # variant: value; or setting: {variant: value}

@@ -210,7 +210,7 @@ class ComparisonTables:
         """One row per group and target.
 
         ``runs`` and ``reached`` count runs; ``time_s`` is the mean over those that reached the target, between
-        ``time_low_s`` and ``time_high_s`` (95 % bootstrap interval over seeds); ``time_median_s`` is when half of the
+        ``time_low_s`` and ``time_high_s`` (95% bootstrap interval over seeds); ``time_median_s`` is when half of the
         runs had; ``relative`` is the mean over that of the baseline in the setting, with its interval; ``version``,
         ``round``, ``bytes`` and ``compute_s`` are means at the same evaluations. All are NaN if fewer than half of
         the runs reached the target.
@@ -257,7 +257,7 @@ class ComparisonTables:
 
         Pairs with the baseline come first and have it as their second. ``quantity`` is ``final <metric>``
         or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
-        ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95 % bootstrap interval over
+        ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95% bootstrap interval over
         pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
         """
         rows = []

@@ -189,7 +189,7 @@ def test_an_inset_hides_neither_the_curves_nor_its_region() -> None:
     ("style", "message"),
     [
         ({"inset": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
-        ({"inset": "10s:10.5s"}, "less than 1 % of the axis"),
+        ({"inset": "10s:10.5s"}, "less than 1% of the axis"),
         ({"inset": "10s:90s,1%:2%"}, "no curve has a value in this region"),
         ({"xlim": "2min:3min"}, "outside the data\n  the curves go from 0 s to 1 min 40 s"),
         ({"ylim": "2:3"}, "outside the data\n  the curves go from 10.0% to 90.0%"),

@@ -36,7 +36,7 @@ def test_the_first_evaluation_that_reaches_the_target_counts() -> None:
 
 def test_a_target_in_percent_is_refused_as_in_a_scenario() -> None:
     run = facts(server("fedavg"), 0, "a", (0.0,), (0.1,))
-    with pytest.raises(UserError, match=r"accuracy never reaches 80; .*\n  write 0\.8 for 80 %"):
+    with pytest.raises(UserError, match=r"accuracy never reaches 80; .*\n  write 0\.8 for 80%"):
         Comparison(((run,), (), None), targets=[Target("accuracy", 80.0)])
 
 

@@ -81,7 +81,7 @@ def test_cubic_of_rfc_9438() -> None:
 
 
 def test_a_rare_loss_costs_its_probability_times_the_time_lost() -> None:
-    """One window of 10 segments at a loss of 0.1 %: a round trip more if any is lost, and 0.3 s if the last one is."""
+    """One window of 10 segments at a loss of 0.1%: a round trip more if any is lost, and 0.3 s if the last one is."""
     lossy = Connection(rtt_ns=100 * MS, rate_bps=1e12, back_bps=1e12, loss=0.001)
     course = tcp(connection="reuse").course(10_000, lossy)
     expected_s = (1 - 0.999**10) * 0.1 + 0.001 * 0.3
@@ -89,7 +89,7 @@ def test_a_rare_loss_costs_its_probability_times_the_time_lost() -> None:
 
 
 def test_a_frequent_loss_ends_slow_start_and_leads_to_the_steady_rate() -> None:
-    """At 1 %, the first loss is at segment -ln(1 - q) / 0.01; a window of 10 plus that many segments follows it."""
+    """At 1%, the first loss is at segment -ln(1 - q) / 0.01; a window of 10 plus that many segments follows it."""
     lossy = Connection(rtt_ns=100 * MS, rate_bps=1e9, back_bps=1e9, loss=0.01, back_loss=0.01)
     course = tcp().course(10_000_000, lossy)
     firsts = [math.log(1 - share) / math.log(0.99) for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
@@ -149,7 +149,7 @@ def test_a_link_as_fast_as_the_law_is_not_always_full(
 
 
 def test_the_mean_of_transfers_whose_segments_are_lost_at_random() -> None:
-    """1000 segments over reno, 1 % of them lost, on a fast link: segment after segment, in round trips."""
+    """1000 segments over reno, 1% of them lost, on a fast link: segment after segment, in round trips."""
     rng = np.random.default_rng(1)
     durations = []
     for first in rng.geometric(0.01, size=400):

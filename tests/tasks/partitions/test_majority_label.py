@@ -25,7 +25,7 @@ def test_majority_label_without_similarity_is_one_label_in_equal_parts() -> None
 
 
 def test_majority_label_mixes_as_the_paper_does() -> None:
-    # Card: N = 250, similarity 5 %: about 4.5 % of a client's samples are of other labels.
+    # Card: N = 250, similarity 5%: about 4.5% of a client's samples are of other labels.
     dataset = toy_dataset(samples=60000, shape=(1,))
     table = partition_table(dataset, split(dataset, "majority_label", clients=250))
     assert 1 - table.max(axis=1).sum() / table.sum() == pytest.approx(0.045, abs=0.004)

@@ -20,7 +20,7 @@ def test_compute_and_network_columns():
     assert bundle.numpy("compute", "sample_s") * np.exp(speed) == pytest.approx(0.00064)
     assert bundle.numpy("compute", "step_fixed_s") * np.exp(speed) == pytest.approx(0.010)
     ram = bundle.numpy("compute", "ram_bytes") / 1e9
-    # Real phones: 1 to 16 GB; 18 % with up to 3 GB, 41 % with 8 GB or more; Spearman's correlation with speed 0.79.
+    # Real phones: 1 to 16 GB; 18% with up to 3 GB, 41% with 8 GB or more; Spearman's correlation with speed 0.79.
     assert set(ram) == {1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0}
     assert [np.mean(ram <= 3), np.mean(ram >= 8)] == pytest.approx([0.181, 0.415], abs=0.012)
     assert spearmanr(ram, speed).statistic == pytest.approx(0.79, abs=0.03)

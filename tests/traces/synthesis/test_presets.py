@@ -18,7 +18,7 @@ def phones():
 
 
 # Mean share; sessions p10, p50, p90 (s); sessions a device-day: simulated figures of the calibration. 6,000 devices
-# have a standard error of 2 % in the mean share; the daily rhythm, which the calibration left out, moves p10 by 5 %.
+# have a standard error of 2% in the mean share; the daily rhythm, which the calibration left out, moves p10 by 5%.
 CALIBRATED = {
     "phone_idle_charging_wifi": (7, 0.109, (160, 1490, 11887), 1.76),
     "phone_mostly_on": (7, 0.737, (633, 6130, 60264), 2.5),
@@ -36,7 +36,7 @@ def test_presets_keep_the_calibrated_statistics(preset):
     assert len(lengths) / (6000 * days) == pytest.approx(a_day, rel=0.06)
 
 
-# The real traces themselves, at the distance that the calibration reports from them (its table: up to 25 % in p90).
+# The real traces themselves, at the distance that the calibration reports from them (its table: up to 25% in p90).
 REAL = {
     "phone_idle_charging_wifi": (7, 0.101, (157, 1446, 12830), 1.93, 0.15),
     "phone_mostly_on": (7, 0.747, (697, 6305, 48380), 2.7, 0.30),
@@ -70,7 +70,7 @@ def test_phones_follow_day_and_night(phones):
     wave = 2 * np.mean(counts * np.exp(2j * np.pi * np.arange(24) / 24))
     assert abs(wave) / counts.mean() == pytest.approx(0.33, abs=0.06)
     assert np.angle(wave) * 12 / np.pi == pytest.approx(3.9, abs=0.7)
-    # Real: 13.7 % at night over 6.5 % by day.
+    # Real: 13.7% at night over 6.5% by day.
     assert counts.max() / counts.min() == pytest.approx(2.1, abs=0.5)
 
 
