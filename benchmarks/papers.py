@@ -27,6 +27,8 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
+from benchmarks.tables import markdown
+
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = ROOT / "scenarios" / "papers"
 PAGES = [*sorted(SCENARIOS.glob("*/README.md")), ROOT / "docs" / "papers" / "index.md"]
@@ -186,16 +188,6 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
     if len(finite) > 1:
         text += f" ({number(min(finite), digits)} to {number(max(finite), digits)})"
     return text if len(finite) == len(values) else f"{text}, {len(finite)} of {len(values)}"
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; empty if it has no rows."""
-    lines = [" | ".join(["", *row, ""]).strip() for row in rows]
-    if not lines:
-        return ""
-    return "\n".join(
-        [" | ".join(["", *header, ""]).strip(), "|" + "---|" * len(header), *lines, ""]
-    )
 
 
 def footnote(results: Results) -> str:

@@ -137,11 +137,8 @@ def compare(
             hint="give all runs in one list; to write the page: fedsim.compare([...]).write(FOLDER)",
         )
     from fedsim.analysis.comparison import compare as compare_runs
-    from fedsim.sweeps import Sweep
 
-    several = [paths] if isinstance(paths, str | os.PathLike | Run | Sweep) else paths
-    folders = [one.path if isinstance(one, Sweep) else one for one in several]
-    return compare_runs(folders, targets=targets, baseline=baseline)
+    return compare_runs(paths, targets=targets, baseline=baseline)
 
 
 def sweep(

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.tables import markdown
 from benchmarks.validation.configurations import load
 from benchmarks.validation.page import replace_table
 from benchmarks.validation.report import measured
@@ -57,10 +58,7 @@ def table(counts: Mapping[str, Counts]) -> str:
     for name, each in counts.items():
         groups[group_of(name)].append(each)
     quantities = sorted({quantity for each in counts.values() for quantity in each})
-    lines = [
-        f"| schedule | links | availability | logs | {' | '.join(quantities)} |",
-        "|---|---|---|---|" + "---|" * len(quantities),
-    ]
+    rows = []
     for group, members in sorted(groups.items()):
         cells = []
         for quantity in quantities:
@@ -68,8 +66,8 @@ def table(counts: Mapping[str, Counts]) -> str:
                 sum(each.get(quantity, (0, 0))[part] for each in members) for part in (0, 1)
             )
             cells.append(f"{inside} of {number}" if number else "–")
-        lines.append(f"| {' | '.join(group)} | {len(members)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([*group, str(len(members)), *cells])
+    return markdown(["schedule", "links", "availability", "logs", *quantities], rows).rstrip()
 
 
 def main() -> None:

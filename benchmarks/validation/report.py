@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import markdown
 from benchmarks.validation.configurations import load
 from benchmarks.validation.deployment import Log, simulate
 from benchmarks.validation.page import DOCS, replace_table
@@ -133,28 +134,31 @@ class Comparison:
 def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
     """The simulation of a configuration against its deployments."""
     rounds, versions, pairs, equal, unmatched, partings = [], [], [], [], [], []
-    simulated, ours = Log(), {}
+    simulated = Log()
     goal = GOALS[_links(name)]
+    deployed = []
     for number, run in enumerate(runs):
         # A calibrated scenario differs from run to run.
         if not number or run["scenario"] != runs[0]["scenario"]:
             simulated = simulate(load(run["scenario"]))
-        theirs = Log(run["dispatches"], run["versions_s"])
+        fitted_until_s = run.get("fitted_until_s", 0.0)
         ours, real = (
-            _by_work(_after(run.get("fitted_until_s", 0.0), log)) for log in (simulated, theirs)
+            _by_work(row for row in rows if row["dispatched_s"] >= fitted_until_s)
+            for rows in (simulated.dispatches, run["dispatches"])
         )
         common = ours.keys() & real.keys()
         unmatched.append(1 - len(common) / len(ours.keys() | real.keys()))
         equal += [ours[key]["outcome"] == real[key]["outcome"] for key in common]
         pairs += _durations(ours, real)
         partings.append(parting(ours, real, goal))
-        fitted = sum(at_s < run.get("fitted_until_s", 0.0) for at_s in run["versions_s"])
+        fitted = sum(at_s < fitted_until_s for at_s in run["versions_s"])
+        deployed.append((real, run["versions_s"], fitted))
         rounds.append(round_error(name, simulated.versions_s, run["versions_s"], fitted))
         versions.append(version_error(simulated.versions_s, run["versions_s"], fitted))
     late = [sum(row["outcome"] == "late" for row in rows["dispatches"]) for rows in runs]
     conditions = [run["conditions"] for run in runs]
     arrivals = _relative_errors(pairs)
-    repeated = list(permutations(runs, 2))
+    repeated = list(permutations(deployed, 2))
     return Comparison(
         name,
         len(runs),
@@ -163,14 +167,17 @@ def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
         (len(simulated.versions_s), [len(run["versions_s"]) for run in runs]),
         float(np.median(arrivals)),
         float(np.quantile(arrivals, 0.95)),
-        _mean([judged(name, one["versions_s"], two["versions_s"]) for one, two in repeated]),
+        _mean(
+            [
+                judged(name, one_s, two_s, max(one_fitted, two_fitted))
+                for (_, one_s, one_fitted), (_, two_s, two_fitted) in repeated
+            ]
+        ),
         _median(
             [
                 error
-                for one, two in repeated
-                for error in _relative_errors(
-                    _durations(_by_work(one["dispatches"]), _by_work(two["dispatches"]))
-                )
+                for (one, *_), (two, *_) in repeated
+                for error in _relative_errors(_durations(one, two))
             ]
         ),
         statistics.mean(equal),
@@ -243,10 +250,10 @@ def version_error(simulated: Sequence[float], real: Sequence[float], fitted: int
     return statistics.mean(abs(ours / theirs - 1) for ours, theirs in both)
 
 
-def judged(name: str, simulated: Sequence[float], real: Sequence[float]) -> float:
+def judged(name: str, simulated: Sequence[float], real: Sequence[float], fitted: int = 0) -> float:
     """The error that the goal for rounds is held against."""
-    found = round_error(name, simulated, real)
-    return version_error(simulated, real) if math.isnan(found) else found
+    found = round_error(name, simulated, real, fitted)
+    return version_error(simulated, real, fitted) if math.isnan(found) else found
 
 
 def parting(ours: Work, real: Work, goal: float) -> str:
@@ -289,12 +296,7 @@ def _in_order(rows: Work, column: str) -> list[tuple[int, int]]:
     return sorted(known, key=lambda key: (round(rows[key][column], 3), key))
 
 
-def _after(start_s: float, log: Log) -> list[dict[str, Any]]:
-    """The dispatches from an instant on: those before it were fitted."""
-    return [row for row in log.dispatches if row["dispatched_s"] >= start_s]
-
-
-def _by_work(rows: Sequence[dict[str, Any]]) -> Work:
+def _by_work(rows: Iterable[dict[str, Any]]) -> Work:
     return {(row["client_id"], row["sequence"]): row for row in rows}
 
 
@@ -375,25 +377,15 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
         f" that both sides have; {statistics.mean(each.unmatched for each in comparisons):.2%} of all only one"
         " side has."
     )
-    table = [
-        (
+    table = (
+        [
             *("configuration", "runs", "rounds", "versions", "repeated", "arrivals", "repeated"),
             *("95th perc.", "same outcome", "on one side only", "versions made, simulated / real"),
             *("late, simulated / real", f"s to {RANKED_BY} updates, simulated / real"),
             *("misses", "regime"),
-        )
-    ]
-    conditions = [
-        (
-            "configuration",
-            "host load",
-            "latest packet of the relay (ms)",
-            "late end of a sleep (ms)",
-        )
-    ]
-    for each in comparisons:
-        table.append(
-            (
+        ],
+        [
+            [
                 *(each.name, str(each.repetitions), _percent(each.round_error)),
                 *(_percent(each.version_error), _percent(each.round_spread)),
                 *(_percent(each.arrival_error), _percent(each.arrival_spread)),
@@ -401,16 +393,25 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
                 *(f"{each.unmatched:.1%}", f"{each.versions[0]} / {_range(each.versions[1])}"),
                 *(f"{each.late[0]} / {each.late[1]:g}", each.time_to_updates_text),
                 *(", ".join(each.misses) or "-", each.regime or "-"),
-            )
-        )
-        conditions.append(
-            (
+            ]
+            for each in comparisons
+        ],
+    )
+    conditions = (
+        [
+            *("configuration", "host load"),
+            *("latest packet of the relay (ms)", "late end of a sleep (ms)"),
+        ],
+        [
+            [
                 *(each.name, f"{each.host_load:.0%}"),
                 *(f"{each.relay_late_ms:.0f}", f"{each.jitter_ms:.1f}"),
-            )
-        )
+            ]
+            for each in comparisons
+        ],
+    )
     largest = "Conditions, each the largest of the repetitions:"
-    return "\n".join([*lines, "", *_markdown(table), "", largest, "", *_markdown(conditions)])
+    return "\n".join([*lines, "", markdown(*table), largest, "", markdown(*conditions)]).rstrip()
 
 
 def _summary(links: str, chosen: Sequence[Comparison]) -> str:
@@ -451,11 +452,6 @@ def _percent(share: float) -> str:
 def _range(counts: Sequence[int]) -> str:
     low, high = min(counts), max(counts)
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
 
 
 def draw(comparisons: Sequence[Comparison]) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import markdown
 from benchmarks.validation.netns import Link, Net, inside, tcp_socket, unavailable
 from benchmarks.validation.page import replace_table
 from benchmarks.validation.relay import raise_priority
@@ -400,11 +401,7 @@ def comparisons(path: Path) -> list[Comparison]:
 
 def table(title: str, conditions: str, rows: Sequence[Comparison], series: Sequence[str]) -> str:
     """The committed page: summary of these series, then one line per case."""
-    lines = [f"# {title}\n", f"{conditions}\n", "## Summary\n"]
-    lines += [
-        "| series | model | cases | median error | 95th percentile | worst | goal |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    summary = []
     for name in series:
         chosen = [row for row in rows if row.case.series == name]
         for model in ("tcp", "fluid"):
@@ -412,17 +409,12 @@ def table(title: str, conditions: str, rows: Sequence[Comparison], series: Seque
             pairs = list(zip(chosen, durations, strict=True))
             flows = [abs(error) for row, predicted in pairs for error in row.errors(predicted)]
             if len(flows) == len(chosen) > 0:
-                lines.append(f"| {name} | {model} | {_spread(flows)} | {_verdict(name, flows)} |")
+                summary.append([name, model, *_spread(flows), _verdict(name, flows)])
             elif chosen:
                 makespan = [abs(row.makespan_error(predicted)) for row, predicted in pairs]
                 for part, errors in ((f"{name}, makespan", makespan), (f"{name}, flows", flows)):
-                    verdict = _verdict(part, errors)
-                    lines.append(f"| {part} | {model} | {_spread(errors)} | {verdict} |")
-    lines += ["", "## Cases\n"]
-    lines += [
-        "| series | control | Mbit/s | RTT ms | loss % | flows | bytes | measured s | tcp | fluid |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+                    summary.append([part, model, *_spread(errors), _verdict(part, errors)])
+    listed = []
     for row in sorted(rows, key=lambda row: row.case.key):
         case = row.case
         worst = [max(row.errors(model), key=abs) for model in (row.tcp_s, row.fluid_s)]
@@ -432,11 +424,22 @@ def table(title: str, conditions: str, rows: Sequence[Comparison], series: Seque
         sizes = f"{min(case.size_bytes)}"
         if min(case.size_bytes) < max(case.size_bytes):
             sizes += f" to {max(case.size_bytes)}"
-        lines.append(
-            f"| {case.series} | {case.congestion} | {case.rate_bps / 1e6:g} | {rtt} | {case.loss * 100:g}"
-            f" | {len(case.size_bytes)} | {sizes} | {max(row.measured_s):.3f} | {worst[0]:+.1%} | {worst[1]:+.1%} |"
+        listed.append(
+            [
+                *(case.series, case.congestion, f"{case.rate_bps / 1e6:g}", rtt),
+                *(f"{case.loss * 100:g}", str(len(case.size_bytes)), sizes),
+                *(f"{max(row.measured_s):.3f}", f"{worst[0]:+.1%}", f"{worst[1]:+.1%}"),
+            ]
         )
-    return "\n".join(lines) + "\n"
+    parts = [
+        f"# {title}\n",
+        f"{conditions}\n",
+        "## Summary\n",
+        markdown(_SUMMARY, summary),
+        "## Cases\n",
+        markdown(_CASES, listed),
+    ]
+    return "\n".join(parts)
 
 
 def write(text: str, path: Path, mark: str) -> None:
@@ -447,6 +450,9 @@ def write(text: str, path: Path, mark: str) -> None:
     print(summary)
 
 
+_SUMMARY = ["series", "model", "cases", "median error", "95th percentile", "worst", "goal"]
+_CASES = ["series", "control", "Mbit/s", "RTT ms", "loss %", "flows", "bytes", "measured s"]
+_CASES += ["tcp", "fluid"]
 _CONDITIONS = """\
 Errors are predicted over measured time, minus one; of several flows, the error of the worst. Written by
 `python -m benchmarks.validation.tcp_oracle table` from `tcp_measured.jsonl`. Held-out series have parameters between
@@ -476,9 +482,9 @@ def _verdict(name: str, errors: Sequence[float]) -> str:
     )
 
 
-def _spread(errors: Sequence[float]) -> str:
-    shares = (f"{np.quantile(errors, share):.1%}" for share in (0.5, 0.95, 1.0))
-    return " | ".join((str(len(errors)), *shares))
+def _spread(errors: Sequence[float]) -> list[str]:
+    """How many errors there are, their median, their 95th percentile and the worst."""
+    return [str(len(errors)), *(f"{np.quantile(errors, share):.1%}" for share in (0.5, 0.95, 1.0))]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -23,6 +23,7 @@ from fedsim.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, w
 from fedsim.errors import UserError
 from fedsim.locks import LOCK_NAMES, locked
 from fedsim.runs.schema import STREAMED, TABLES
+from fedsim.runs.sweep import is_sweep
 from fedsim.scenario import own_code
 
 INFO_FORMAT = 2
@@ -352,7 +353,7 @@ class RunFolder:
                 "the folder has no run.json, so it is not a run of fedsim",
                 where=str(self.path),
                 hint="give a run in it, or continue the sweep with the 'fedsim sweep' that began it"
-                if (self.path / "sweep.json").exists()
+                if is_sweep(self.path)
                 else "give the folder that 'fedsim run' printed",
             ) from None
         except (OSError, ValueError) as error:

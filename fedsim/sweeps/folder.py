@@ -52,6 +52,9 @@ class Sweep:
         self.path = Path(path)
         self.record = read_sweep(self.path)
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     @functools.cached_property
     def index(self) -> pd.DataFrame:
         """One row per run: ``run``, ``seed``, one column per varied path, ``status``, ``error``, and its summary."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,9 @@ def compare(
         UserError: a folder holds no run, no run is complete, there is no such baseline, or a target cannot be reached.
     """
     listed = (
-        [paths] if isinstance(paths, str | Path | Run) or not isinstance(paths, Iterable) else paths
+        [paths]
+        if isinstance(paths, str | os.PathLike | Run) or not isinstance(paths, Iterable)
+        else paths
     )
     parsed = [item if isinstance(item, Target) else Target.parse(item) for item in targets]
     return Comparison(load(listed, on_progress), targets=parsed, baseline=baseline, labels=labels)
