@@ -25,7 +25,9 @@ _NAMES = {
     "outcome": ("outcome",),
 }
 _REQUIRED = ("client", "start_s", "end_s")
+_NUMBERS = ("steps", "bytes_down", "bytes_up", "round")
 _INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
+_TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 COLUMNS = ", ".join(names[0] for names in _NAMES.values())
 
 
@@ -66,8 +68,13 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
+        if name in ("client", "start_s") and column.isna().any():
+            row = int(column.isna().to_numpy().argmax())
+            raise UserError(f"row {row + 1} has no {spelling}", where=where)
         if name in _INSTANTS:
-            column = _seconds(column, name, where)
+            column = _seconds(column, spelling or name, where)
+        elif name in _NUMBERS:
+            column = _numbers(column, spelling or name, where)
         log[name] = column
     log["client"] = log["client"].astype(str)
     origin_s = log["start_s"].min()
@@ -88,18 +95,34 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
 
 def _seconds(column: pd.Series, name: str, where: str) -> pd.Series:
     """Instants in seconds, from numbers or timestamps."""
-    if pd.api.types.is_numeric_dtype(column):
-        return column.astype(float)
-    try:
-        instants = pd.to_datetime(column, utc=True, format="ISO8601")
-    except (ValueError, TypeError) as error:
-        raise UserError(
-            f"the column {name.removesuffix('_s')} holds values that are not times: {error}",
-            where=where,
-            hint="give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z",
-        ) from None
+    instants = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
+    if not pd.api.types.is_datetime64_any_dtype(column):
+        numbers = pd.to_numeric(column, errors="coerce")
+        if numbers.count() >= instants.count():
+            return _numbers(column, name, where, _TIMES)
+    _require_known(column, instants, name, where, _TIMES)
     seconds: pd.Series = (instants - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     return seconds
+
+
+def _numbers(
+    column: pd.Series, name: str, where: str, hint: str = "give a number, or leave it empty"
+) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce").astype(float)
+    _require_known(column, numbers, name, where, hint)
+    return numbers
+
+
+def _require_known(
+    column: pd.Series, values: pd.Series, name: str, where: str, hint: str
+) -> None:
+    """Refuse a cell that could not be read; an empty one is unknown."""
+    unread = (column.notna() & values.isna()).to_numpy()
+    if unread.any():
+        row = int(unread.argmax())
+        raise UserError(
+            f"row {row + 1}, column {name}: cannot read '{column.iloc[row]}'", where=where, hint=hint
+        )
 
 
 def clients_in_order(log: pd.DataFrame) -> list[str]:

@@ -148,9 +148,22 @@ def _finish(bundle: TraceBundle, output: Path, force: bool, as_json: bool) -> No
     click.echo(f"written to {output} ({size / 1e6:,.2f} MB)")
 
 
+_KINDS = {
+    "zero_length": "intervals without length, dropped",
+    "reversed": "intervals that end before they start, dropped",
+    "out_of_order": "out of order, sorted",
+    "outside_window": "intervals outside the window, dropped",
+    "cut_at_window": "intervals cut at the window",
+    "overlapping": "merged with the interval that they overlap",
+    "touching": "merged with the interval that they touch",
+}
+"""What the counts of :func:`fedsim.traces.ordering.normalize` mean; the names of others say it."""
+
+
 def _print_counts(counts: dict[str, int]) -> None:
     for kind, count in counts.items():
-        click.echo(f"  {kind.replace('_', ' ')}: {count:,}")
+        if count:
+            click.echo(f"  {_KINDS.get(kind, kind.replace('_', ' '))}: {count:,}")
 
 
 def _print_names(parts: Mapping[str, Any], as_json: bool) -> None:

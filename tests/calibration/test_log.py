@@ -11,6 +11,15 @@ from fedsim.calibration.log import read_log
 from fedsim.errors import UserError
 
 
+def test_timestamps_of_a_parquet_file_are_instants(tmp_path: Path) -> None:
+    start = pd.to_datetime(["2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z"])
+    table = {"client": ["a", "b"], "start": start, "end": [start[1], pd.NaT]}
+    pd.DataFrame(table).to_parquet(tmp_path / "log.parquet")
+    log = read_log(tmp_path / "log.parquet")
+    assert list(log["start_s"]) == [0.0, 5.0]
+    assert list(log["end_s"].dropna()) == [5.0]
+
+
 def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("client,start,end\na,100,103.5\nb,101,102\n")
     (tmp_path / "b.csv").write_text(
@@ -28,7 +37,15 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
     [
         ("client,start\na,1\n", "no column end"),
         ("client,start,end\na,2,1\n", "ends before it starts"),
-        ("client,start,end\na,1,soon\n", "not times"),
+        ("client,start,end\na,1,soon\n", "row 1, column end: cannot read 'soon'"),
+        ("client,start,end\na,1,2\na,2,x\na,3,4\n", "row 2, column end: cannot read 'x'"),
+        (
+            "client,start,end\na,2026-01-01T00:00:00Z,2026-01-01T00:00:03Z\nb,2026-01-01,7 o'clock\n",
+            "row 2, column end: cannot read '7 o'clock'",
+        ),
+        ("client,start,end\na,1,2\nb,,4\n", "row 2 has no start"),
+        ("client,start,end\na,1,2\n,3,4\n", "row 2 has no client"),
+        ("client,start,end,steps\na,1,2,many\n", "row 1, column steps: cannot read 'many'"),
         ("client,start,end\na,1,\n", "no dispatch of the log ended"),
     ],
 )

@@ -74,7 +74,8 @@ class Csv(Importer):
         time_unit: Literal["us", "ms", "s", "min", "h", "d"] | None = None
         """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps."""
         time_zone: str | None = None
-        """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``."""
+        """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. Of an
+        hour that its clocks repeat, the first is meant."""
         compute_unit: Literal["us", "ms", "s"] | None = None
         """Unit of ``sample_time`` and ``step_time``."""
         rate_unit: (
@@ -213,6 +214,11 @@ class _Table:
             caveats.append(
                 "no window was given (option window): it is assumed to end with the last interval"
             )
+        backwards = rows[end_us < start_us]
+        if len(backwards):
+            caveats.append(
+                f"intervals that end before they start were dropped, the first at {self.location(int(backwards[0]))}"
+            )
         if horizon_us <= 0:
             raise UserError(
                 "has no interval after time 0 and no window",
@@ -341,7 +347,13 @@ class _Clock:
                     where=where,
                     hint="write 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin",
                 )
-            moment = moment.replace(tzinfo=self.zone)
+            naive, moment = moment, moment.replace(tzinfo=self.zone)
+            if moment.astimezone(UTC).astimezone(self.zone).replace(tzinfo=None) != naive:
+                raise UserError(
+                    f"{name} is '{cell}', a local time that the clocks of {self.params.time_zone} skip",
+                    where=where,
+                    hint="write the offset from UTC: 2024-05-01T08:00:00+02:00",
+                )
         # Differences of two times in the same zone would ignore daylight saving time.
         return moment.astimezone(UTC)
 

@@ -208,6 +208,10 @@ def test_an_epoch_of_ones_own_and_fractions_of_a_second(tmp_path: Path) -> None:
         ("2024-05-01T25:00:00Z", "2024-05-02T00:00:00Z", {}, "start is '2024-05-01T25"),
         ("2024-05-01T00:00:00Z", "", {}, "a start without an end"),
         ("2024-05-01T00:00:00", "2024-05-01T01:00:00", {}, "has no offset"),
+        (
+            *("2024-03-31T02:30:00", "2024-03-31T04:00:00", {"time_zone": "Europe/Berlin"}),
+            "a local time that the clocks of Europe/Berlin skip",
+        ),
     ],
 )
 def test_bad_timestamps_are_named(
@@ -217,6 +221,16 @@ def test_bad_timestamps_are_named(
     message = refused("csv", path, **options)
     assert says in message
     assert "a.csv:2" in message
+
+
+def test_intervals_that_end_before_they_start_are_named(tmp_path: Path) -> None:
+    text = "device,start,end\na,0,5\na,9,7\nb,3,2\n"
+    bundle = import_("csv", put(tmp_path / "a.csv", text), time_unit="s", window=10.0)
+    assert intervals(bundle) == {"a": [(0, 5 * US)]}
+    assert bundle.manifest.counts["reversed"] == 2
+    (caveat,) = bundle.manifest.caveats
+    assert caveat.startswith("intervals that end before they start were dropped, the first at ")
+    assert caveat.endswith("a.csv:3")
 
 
 @pytest.mark.parametrize("options", [{"time_zone": "Mars/Olympus"}, {"epoch": "yesterday"}])
