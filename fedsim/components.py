@@ -162,7 +162,7 @@ def load_user_component(
     path_text, _, class_name = reference.rpartition(":")
     path = (folder / path_text).resolve()
     if not path.is_file():
-        raise UserError(f"no such file: {path}", hint="paths are relative to the scenario file")
+        raise UserError(f"no such file: {path}", hint=f"paths are relative to {folder.resolve()}")
     module_name = f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if module_name not in sys.modules:
         announce_user_code(path)

@@ -290,7 +290,10 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
     if kind == "extra_forbidden":
         known = list(fields_by_key(model))
         moved = f"did you mean '{model.elsewhere[key]}'? " if key in model.elsewhere else ""
-        hint = f"{moved or nearest(key, [*known, _NAME])}known keys: {', '.join(known) or 'none'}"
+        near = moved or nearest(key, [*known, _NAME])
+        if f"'{_NAME}'" in near and _NAME not in known:
+            known.insert(0, _NAME)
+        hint = f"{near}known keys: {', '.join(known) or 'none'}"
         return mistake(kind, "unknown key", hint)
     if kind == "string_pattern_mismatch":
         return mistake(kind, f"{item['input']!r} does not fit", meaning)

@@ -110,7 +110,8 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
         "kind": "section" if rows[1:] else "key",
         "name": part,
         "written_in": part.rpartition(".")[0],
-        "description": rows[0].meaning,
+        # That of a single key is among the parameters.
+        "description": rows[0].meaning if rows[1:] else "",
         "parameters": [vars(row) for row in rows[1:] or rows],
         "paper": "",
         "links": [],

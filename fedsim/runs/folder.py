@@ -167,7 +167,7 @@ class RunFolder:
         """
         if not (self.path.is_symlink() or self.path.exists()):
             return
-        hint = "choose another output folder with -o"
+        hint = "choose another output folder with -o (in Python: output)"
         if not self.path.is_dir():
             raise UserError("a file with this name exists", where=str(self.path), hint=hint)
         if all(_is_left_over(item.name) for item in self.path.iterdir()):
@@ -179,7 +179,7 @@ class RunFolder:
             return
         if not overwrite:
             if self.info.exists():
-                hint += ", or replace the run with --overwrite"
+                hint += ", or replace the run with --overwrite (overwrite=True)"
                 if self._is_complete:
                     hint += f"; the run is complete, see {self.report}"
                 else:

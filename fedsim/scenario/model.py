@@ -140,7 +140,7 @@ class Stop(Parameters):
     """When the run ends: at the first of these limits that is met."""
 
     simulated_time: Duration | None = None
-    """Simulated seconds."""
+    """Simulated time of the run."""
     rounds: int | None = Field(default=None, ge=1)
     """Rounds; server versions if the schedule has no rounds."""
     dispatches: int | None = Field(default=None, ge=1)
@@ -149,7 +149,7 @@ class Stop(Parameters):
     """Client updates received by the server."""
     stalled_after: int | None = Field(default=None, ge=1)
     """Number of consecutive dispatches without an aggregated update after which the run fails, because it may never
-    end. The default is 100 per client, and at least 100,000."""
+    end. If null, 100 per client, but at least 100,000."""
     target: dict[str, float] = {}
     """A metric and the value at which the run ends, such as ``{accuracy: 0.8}``; ``loss`` and ``perplexity`` must fall
     to the value."""

@@ -68,7 +68,7 @@ def test_what_a_method_returns_is_checked(
     if "local_update" in result.stderr:
         assert (
             "expected: LocalUpdate({'delta': (3, 2)}, loss of shape (3,), memory with any of {'last': (3, 2)}), "
-            "one row per dispatch\n  see docs/adding_a_method.md"
+            "one row per dispatch\n  a method to start from: fedsim init --template own-method"
         ) in result.stderr or "Memory(3)" in wrong
     if "aggregate: " in result.stderr:
         assert "expected: the server's tensors, with {'model': (2,)}\n" in result.stderr
