@@ -75,9 +75,11 @@ def latex(comparison: ComparisonTables) -> str:
     settings = comparison.grouping.settings
     labels = list(dict.fromkeys(group.label for group in comparison.groups))
     if comparison.goals:
+        has_intervals = comparison.targets["time_low_s"].notna().any()
+        interval = " with its 95% bootstrap interval" if has_intervals else ""
         caption = (
-            "Mean time to target over seeds with its 95% bootstrap interval, and relative to "
-            f"{comparison.baseline}; a dash if fewer than half of the seeds reached it."
+            f"Mean time to target over seeds{interval}, and relative to {comparison.baseline}; a dash if fewer than"
+            " half of the seeds reached it."
         )
         unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
         heads = [f"{comparison.title(goal)} ({unit[1]})" for goal in comparison.goals]

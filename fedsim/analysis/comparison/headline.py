@@ -75,7 +75,7 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
         text += ", tied at the resolution of the evaluations"
     if math.isnan(first.speedup):
         return text
-    return f"{text}: {format_number(first.speedup)} times as fast as {comparison.baseline}"
+    return f"{text}: {format_number(float(f'{first.speedup:.3g}'))} times as fast as {comparison.baseline}"
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:

@@ -280,7 +280,7 @@ def _plain(value: float) -> str:
 
 
 def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool:
-    """Enlarge a region in the corner that hides the least; return False if no curve has a value in it."""
+    """Enlarge a region where that hides the least; return False if no curve has a value in it."""
     (left, right), up = inset
     begin, end = axes.get_xlim()
     begin = begin if left is None else max(begin, left / scale)
@@ -310,10 +310,15 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
         np.column_stack([np.broadcast_to(across, drawn.shape).ravel(), drawn.ravel()])
     )
     region = to_axes.transform([(begin, low), (end, high)])
+    # In a corner, or elsewhere if that hides less.
+    most_right, most_up = (0.98 - share for share in _INSET)
+    corners = itertools.product((most_right, 0.02), (0.02, most_up))
+    others = itertools.product(np.linspace(most_right, 0.02, 9), np.linspace(0.02, most_up, 9))
     corner = min(
-        itertools.product((0.98 - _INSET[0], 0.02), (0.02, 0.98 - _INSET[1])),
-        key=lambda corner: _hidden(np.asarray(corner), region, covered),
+        [*corners, *others], key=lambda corner: _hidden(np.asarray(corner), region, covered)
     )
+    if _hidden(np.asarray(corner), region, covered)[1]:
+        _log.warning("the inset hides parts of curves; choose a larger --height, or another region")
     frame = Rectangle(corner, *_INSET, transform=axes.transAxes, color="white", zorder=4)
     axes.add_patch(frame)
     # Room for the labels of the ticks, in inches.
@@ -354,7 +359,7 @@ def _values(axes: Any, x: Any) -> Any:
 
 
 def _hidden(corner: Any, region: Any, covered: Any) -> tuple[float, int]:
-    """The area of the region and the number of curve points that an inset in a corner would hide."""
+    """The area of the region and the number of curve points that an inset would hide with its lower left corner here."""
     end = corner + _INSET
     sides = np.minimum(end, region[1]) - np.maximum(corner, region[0])
     inside = ((covered >= corner) & (covered <= end)).all(axis=1)

@@ -54,10 +54,15 @@ const fedsim = (() => {
     let found = marks;
     if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, Math.min(84, Math.max(56, pixels / 4))) : ticks(kind, low, high, pixels / 36);
     if (!found) {
-      found = ROUND[scale](kind).filter((mark) => low <= mark && mark <= high);
-      if (found.length < 3) found = ticks(kind, low, high, pixels / (horizontal ? 84 : 36)).filter(SCALES[scale].holds);
-      let last = -Infinity;
-      found = found.filter((mark) => at(mark) - last >= (horizontal ? 74 : 20) && ((last = at(mark)), true));
+      const room = horizontal ? 74 : 20, count = pixels / (horizontal ? 84 : 36);
+      const spaced = (all) => {
+        let last = -Infinity;
+        return all.filter((mark) => low <= mark && mark <= high && SCALES[scale].holds(mark)
+          && at(mark) - last >= room && ((last = at(mark)), true));
+      };
+      // Narrow ranges have few round marks, or few with room beside each other.
+      const candidates = [ROUND[scale](kind), kind === "time" ? TIME_STEPS : [], ticks(kind, low, high, count), ticks(kind, low, high, 3 * count)].map(spaced);
+      found = candidates.find((each) => each.length > 2) ?? candidates.reduce((best, each) => (each.length > best.length ? each : best));
     }
     const places = found.map(to), texts = found.map(label);
     // A last label that would leave the figure ends where the axis ends.
