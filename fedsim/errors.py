@@ -67,7 +67,7 @@ def raise_all(errors: Iterable[UserError]) -> None:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'? "`` if a known word is similar to ``word``, else an empty string."""
-    close = difflib.get_close_matches(word, [str(item) for item in known], n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, [str(item) for item in known], n=1, cutoff=0.65)
     return f"did you mean '{close[0]}'? " if close else ""
 
 

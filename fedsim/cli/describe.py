@@ -15,7 +15,7 @@ import click
 from fedsim import bundled
 from fedsim.bundled import references
 from fedsim.catalog import CATALOG
-from fedsim.cli.options import completing, json_option, print_parameters, user_code_option
+from fedsim.cli.options import completing, echo_text, json_option, print_parameters, user_code_option
 from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
 from fedsim.parameters import without_markup
@@ -201,7 +201,7 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
         click.echo()
     click.secho(f"{described['name']} ({_in_words(described['kind'])})", bold=True)
     if described["description"]:
-        click.echo(described["description"])
+        echo_text(described["description"])
     print_parameters(described["parameters"])
     if described["paper"]:
         click.secho("\npaper", bold=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -111,4 +113,14 @@ def print_parameters(
             given = ""
         click.echo(f"  {row['key']}: {row['kind']}{given}")
         if row["meaning"]:
-            click.echo(f"      {row['meaning']}")
+            echo_text(row["meaning"], "      ")
+
+
+def echo_text(text: str, indent: str = "") -> None:
+    """Print prose with its paragraphs, wrapped to the width of a terminal; elsewhere each line stays whole."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        text = click.wrap_text(text, width, indent, indent, preserve_paragraphs=True)
+    else:
+        text = indent + text
+    click.echo(text)
