@@ -767,7 +767,7 @@ STEPS = "partial_personalization/steps_small"
 CLAIMS: dict[str, tuple[Claim, ...]] = {
     "FedCompass": (
         Claim(
-            "exponential speeds: a fifth of FedAvg's time to 90 % (paper's CNN)",
+            "exponential speeds: a fifth of FedAvg's time to 90% (paper's CNN)",
             "confirmed with the code's weights (s + 1)^+0.5",
             "fedcompass/cnn_long",
             _compass_ratio("FedAvg", "FedCompass, +0.5", "exponential", 0.9),
