@@ -306,7 +306,7 @@ def _time_to_updates(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def concordances(comparisons: Sequence[Comparison]) -> list[int]:
-    """1 or -1 for each pair of configurations that the deployments tell apart: whether the simulation agrees.
+    """1 or -1 for each pair of configurations that the deployments distinguish: whether the simulation agrees.
 
     A pair whose deployments overlap is a tie, and does not count.
     """
@@ -433,8 +433,7 @@ def _summary(links: str, chosen: Sequence[Comparison]) -> str:
             error = statistics.mean(each.judged[1] for each in found)
             spread = _mean([each.round_spread for each in found if each.repetitions > 1])
             parts.append(
-                f"{schedule}, {what}: {error:.2%}, {_verdict(error, goal)} (between two deployments:"
-                f" {spread:.2%})"
+                f"{schedule}, {what}: {error:.2%}, {_verdict(error, goal)} (between two deployments: {spread:.2%})"
             )
     met = sum(not each.misses for each in chosen)
     parts.append(f"{met} of {len(chosen)} configurations meet both goals")
