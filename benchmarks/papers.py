@@ -194,8 +194,8 @@ def footnote(results: Results) -> str:
     """Seeds, runs and CPU time of a sweep, below its table."""
     cpu = results.cpu_minutes
     spent = "" if np.isnan(cpu) else f", {number(cpu, 2)} minutes of CPU time"
-    seeds = "1 seed" if results.seeds == 1 else f"{results.seeds} seeds"
-    return f"\n{seeds} of {SEEDS} finished, {len(results.runs)} runs{spent}; mean and range over seeds.\n"
+    finished = f"{results.seeds} of {SEEDS} seeds finished"
+    return f"\n{finished}, {len(results.runs)} runs{spent}; mean and range over seeds.\n"
 
 
 # -- FedCompass --------------------------------------------------------------------------------------------------------
@@ -780,25 +780,25 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         ),
         Claim(
             "normal speeds: a third of FedAvg's time",
-            "confirmed, by less",
+            "confirmed, but by less",
             COMPASS,
             _compass_ratio("FedAvg", "FedCompass, +0.5", "normal", 0.8),
         ),
         Claim(
             "ahead of FedAsync",
-            "conditional: on MNIST, not in the small size at equal signs",
+            "conditional: on MNIST, but not in the small size with equal signs",
             COMPASS,
             _compass_ratio("FedAsync, +0.5", "FedCompass, +0.5", "exponential", 0.8),
         ),
         Claim(
             "ahead of FedBuff",
-            "conditional: on MNIST, not in the small size at equal signs",
+            "conditional: on MNIST, but not in the small size with equal signs",
             COMPASS,
             _compass_ratio("FedBuff, +0.5", "FedCompass, +0.5", "exponential", 0.8),
         ),
         Claim(
-            "ahead of FedAT, by more than of FedAsync",
-            "open: no code of the authors' FedAT was found",
+            "further ahead of FedAT than of FedAsync",
+            "open: we found no code for the authors' FedAT",
             COMPASS,
             _compass_ratio("FedAT", "FedCompass, +0.5", "exponential", 0.8),
         ),
@@ -819,14 +819,14 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     ),
     "FedLGA": (
         Claim(
-            "fewer rounds than FedAvg as printed",
+            "fewer rounds than FedAvg, in the printed form",
             "refuted in the small size (diverges)",
             DRAWN,
             _lga_rounds("FedLGA", "FedAvg"),
         ),
         Claim(
             "the same at the paper's size",
-            "refuted for the mean gradient: inert",
+            "refuted for the mean gradient (inert)",
             "fedlga/fashion_long",
             _fashion,
         ),
@@ -838,7 +838,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         ),
         Claim(
             "fewer rounds than Scaffold and FedDyn",
-            "refuted in the small size, and with one seed at the paper's",
+            "refuted in the small size, and at the paper's with one seed",
             DRAWN,
             _lga_rounds("FedLGA, sign -1", "Scaffold", "FedDyn"),
         ),
@@ -846,13 +846,13 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     "FedSUM": (
         Claim(
             "faster than methods without control variates under every pattern",
-            "confirmed, but for fixed blocks (case 3), where the gain is small",
+            "confirmed, except for fixed blocks (case 3), where the gain is small",
             PATTERN,
             _rounds(PATTERNS[0], "FedSUM", "FedAvg", "MIFA", "FedVARP", "FedAU", "FedAWE"),
         ),
         Claim(
             "faster than SCAFFOLD",
-            "open: as fast here",
+            "open: about as fast here",
             PATTERN,
             _rounds("case 3", "FedSUM", "SCAFFOLD"),
         ),
@@ -872,39 +872,39 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             "bounds on the delay tau",
             "confirmed",
             "fedsum/convex_small",
-            "tau_max 41 (P1) under the bound 198",
+            "tau_max 41 (P1), below the bound of 198",
             2,
         ),
     ),
     "Generalized FedAvg": (
         Claim(
-            "amplified before plain",
+            "amplified beats plain",
             "confirmed",
             WAITING,
             _waiting("amplified, P = 100", "plain"),
         ),
         Claim(
-            "amplified before waiting",
-            "conditional: at the rate of the code, not with large steps",
+            "amplified beats waiting",
+            "conditional: at the rate of the code, but not against waiting with large steps",
             WAITING,
             _waiting(
                 "amplified, P = 100", "wait-minibatch (the code)", "waiting, one step (section 5)"
             ),
         ),
         Claim(
-            "waiting before plain",
+            "waiting beats plain",
             "conditional: in the form of section 5",
             WAITING,
             _waiting("waiting, one step (section 5)", "plain"),
         ),
         Claim(
-            "wait-full no better than wait-minibatch",
+            "wait-full is no better than wait-minibatch",
             "confirmed",
             WAITING,
             _waiting("wait-full (the code)", "wait-minibatch (the code)"),
         ),
         Claim(
-            "an interval of one cycle is best, longer is worse",
+            "an interval of one cycle is best, a longer one is worse",
             "confirmed",
             "generalized_fedavg/window_small",
             "f - f*: 0.0172 (P = 1), 0.0008 (100), 0.0198 (180)",
@@ -913,40 +913,40 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     ),
     "FedAvg-P, Scaffold-P": (
         Claim(
-            "R1: a smaller gamma has a lower plateau",
+            "R1: a smaller gamma lowers the plateau",
             "confirmed",
             "partial_personalization/gamma_small",
             "G_u: 5.1e-7 (0.004), 1.2e-6 (0.02), 5.5e-6 (0.1)",
             1,
         ),
         Claim(
-            "R2: more clients per round, a lower plateau",
+            "R2: more clients per round lower the plateau",
             "confirmed",
             "partial_personalization/clients_small",
             "G_u: 5.2e-5 (m = 2), 8.3e-6 (5), 1.7e-6 (9)",
             1,
         ),
         Claim(
-            "R3: more local steps, a faster descent per round",
+            "R3: more local steps speed up the descent per round",
             "confirmed",
             "partial_personalization/gamma_small",
             "345, 70, 20 rounds (K = 5, 25, 100)",
             1,
         ),
         Claim(
-            "R4: m < n, more local steps raise the plateau of FedAvg-P",
+            "R4: with m < n, more local steps raise the plateau of FedAvg-P",
             "confirmed",
             STEPS,
             _plateaus(9, "fedavg_p"),
         ),
         Claim(
-            "R5: m < n, that of Scaffold-P does not depend on K",
+            "R5: with m < n, the plateau of Scaffold-P does not depend on K",
             "confirmed for the most part",
             STEPS,
             _plateaus(9, "scaffold_p"),
         ),
         Claim(
-            "R6: m = n, that of FedAvg-P does not depend on K",
+            "R6: with m = n, the plateau of FedAvg-P does not depend on K",
             "confirmed with noise",
             STEPS,
             _plateaus(10, "fedavg_p"),

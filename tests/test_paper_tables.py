@@ -72,7 +72,7 @@ def test_a_table_is_written_from_finished_runs_alone(tmp_path: Path) -> None:
     text = page.read_text()
     assert "| FedSUM | 7.5 (5.0 to 10) | – |" in text
     assert "| FedAvg | – | – |" in text
-    assert "2 seeds of 3 finished, 3 runs" in text
+    assert "2 of 3 seeds finished, 3 runs" in text
     assert text.startswith("before\n<!-- table")
     assert text.endswith("<!-- end -->\nafter\n")
     # Without runs the old table stays.

@@ -306,7 +306,7 @@ def _time_to_updates(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def concordances(comparisons: Sequence[Comparison]) -> list[int]:
-    """1 or -1 for each pair of configurations that the deployments tell apart: whether the simulation agrees.
+    """1 or -1 for each pair of configurations that the deployments distinguish: whether the simulation agrees.
 
     A pair whose deployments overlap is a tie, and does not count.
     """
@@ -369,13 +369,13 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
         if pairs:
             lines.append(
                 f"- Series {series}: ranking of {len(ranked)} configurations by the time until {RANKED_BY} updates:"
-                f" Kendall's tau {tau:.3f} over {pairs} pairs that the deployments tell apart (goal 0.95); among the"
-                f" schedules on the same clients and links {statistics.mean(within):.3f} over {len(within)} pairs."
+                f" Kendall's tau {tau:.3f} over {pairs} pairs that the deployments distinguish (goal 0.95); among"
+                f" schedules with the same clients and links, {statistics.mean(within):.3f} over {len(within)} pairs."
             )
     lines.append(
-        f"- Same outcome of a dispatch: {statistics.mean(each.outcomes_equal for each in comparisons):.2%} of those"
-        f" that both sides have; {statistics.mean(each.unmatched for each in comparisons):.2%} of all only one"
-        " side has."
+        f"- Dispatches with the same outcome: {statistics.mean(each.outcomes_equal for each in comparisons):.2%} of"
+        f" those on both sides. {statistics.mean(each.unmatched for each in comparisons):.2%} of all dispatches are"
+        " on one side only."
     )
     table = (
         [
@@ -400,7 +400,7 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
     conditions = (
         [
             *("configuration", "host load"),
-            *("latest packet of the relay (ms)", "late end of a sleep (ms)"),
+            *("largest delay at the relay (ms)", "sleep overrun (ms)"),
         ],
         [
             [
@@ -410,7 +410,7 @@ def results_text(comparisons: Sequence[Comparison]) -> str:
             for each in comparisons
         ],
     )
-    largest = "Conditions, each the largest of the repetitions:"
+    largest = "Conditions (largest value over the repetitions):"
     return "\n".join([*lines, "", markdown(*table), largest, "", markdown(*conditions)]).rstrip()
 
 
@@ -426,15 +426,14 @@ def _summary(links: str, chosen: Sequence[Comparison]) -> str:
         ("sync", "durations of rounds"),
         ("buffered", "durations of rounds"),
         ("compass", "durations of rounds"),
-        ("async", "instants of versions"),
+        ("async", "times of versions"),
     ):
         found = [each for each in chosen if _schedule(each.name) == schedule]
         if found:
             error = statistics.mean(each.judged[1] for each in found)
             spread = _mean([each.round_spread for each in found if each.repetitions > 1])
             parts.append(
-                f"{schedule}, {what}: {error:.2%}, {_verdict(error, goal)} (one deployment as the prediction of the"
-                f" next: {spread:.2%})"
+                f"{schedule}, {what}: {error:.2%}, {_verdict(error, goal)} (between two deployments: {spread:.2%})"
             )
     met = sum(not each.misses for each in chosen)
     parts.append(f"{met} of {len(chosen)} configurations meet both goals")
