@@ -131,11 +131,11 @@ class Commands(Suggesting):
             # Its author needs the lines of the file, but none of fedsim's above them.
             traceback.print_exception(type(error), error, users)
             file = users.tb_frame.f_code.co_filename
-            show([UserError("your own part failed with the lines above", where=file)])
+            show([UserError("your own code failed with the error above", where=file)])
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
-        text = f"internal error: {kind}{error}\nThis is a defect of fedsim; please report it with the lines above."
+        text = f"internal error: {kind}{error}\nThis is a bug in fedsim; please report it with the lines above."
         if show is _show:
             click.echo(text, err=True)
         else:

@@ -17,7 +17,7 @@ from fedsim.cli.options import complete_scenario, json_option
     "--scenario",
     type=click.Path(path_type=Path),
     shell_complete=complete_scenario,
-    help="What the run did; it is then simulated on the calibrated devices. A run folder brings its own.",
+    help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
 @click.option(
     "-o",

@@ -31,7 +31,7 @@ from fedsim.scenario.model import Scenario
     help="Describe only the part of this kind, if several share a name.",
 )
 @click.option(
-    "--bibtex", is_flag=True, help="Write the BibTeX entries of its papers, and nothing else."
+    "--bibtex", is_flag=True, help="Write only the BibTeX entries of its papers."
 )
 @user_code_option
 @json_option

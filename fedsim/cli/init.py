@@ -28,7 +28,7 @@ def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     show_default=True,
     metavar="NAME",
     shell_complete=completing(templates),
-    help="What to start from; --list names them all.",
+    help="Template to start from; --list shows all of them.",
 )
 @click.option(
     "--list",

@@ -20,8 +20,8 @@ from fedsim.cli.progress import following, next_command
     "overrides",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Go on with another training.workers, training.threads, training.memory, training.cuda_graphs or logging, such"
-    " as -s training.threads=2; may be repeated.",
+    help="Resume with a different training.workers, training.threads, training.memory, training.cuda_graphs or logging,"
+    " such as -s training.threads=2; may be repeated.",
 )
 @user_code_option
 @live_option

@@ -59,14 +59,14 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
             try:
                 notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
             except NotOnDisk as error:
-                note = f"{error.where}: {error.message}, so what depends on it was not checked"
+                note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
                 notes[f"note: {note}"] = None
     if as_json:
         click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes)}, indent=2))
         return
     for note in notes:
         click.echo(note)
-    click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
+    click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid")
 
 
 @contextlib.contextmanager

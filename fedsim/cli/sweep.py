@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     type=click.Choice(["local", "ray"]),
     default="local",
     show_default=True,
-    help="Processes of this machine, or a Ray cluster (needs the extra 'ray').",
+    help="Processes on this machine, or a Ray cluster (needs the extra 'ray').",
 )
 @click.option("--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port.")
 @json_option
@@ -102,7 +102,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     done = outcome.ran - len(outcome.failures)
     parts = [f"{done} {'run' if done == 1 else 'runs'} done"]
     if outcome.skipped:
-        parts.append(f"{outcome.skipped} had been complete")
+        parts.append(f"{outcome.skipped} already complete")
     if outcome.failures:
         parts.append(f"{len(outcome.failures)} failed")
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")

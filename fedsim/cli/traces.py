@@ -316,9 +316,9 @@ def _importer(
         names = recognize(paths)
         if len(names) != 1:
             raise UserError(
-                f"the format is not clear: it may be {' or '.join(names)}"
+                f"the format is ambiguous: it may be {' or '.join(names)}"
                 if names
-                else "the file is in none of the known formats",
+                else "the file is not in any known format",
                 where=str(paths[0]),
                 hint=f"name the format with --format; formats: {', '.join(CATALOG.parts('importer'))}",
             )
@@ -390,7 +390,7 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Problems listed per kind.",
+    help="Most problems to list per kind.",
 )
 @json_option
 def validate(bundle: Path, limit: int, as_json: bool) -> int:
@@ -435,7 +435,7 @@ def _warn(bundle: TraceBundle) -> None:
 @click.option(
     "--plot",
     type=path_type,
-    help="Draw the distributions into this file: an interactive page .html, or .png, .svg, .pdf.",
+    help="Plot the distributions to this file: an interactive .html page, or .png, .svg or .pdf.",
 )
 @force_option
 @json_option
@@ -450,7 +450,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     from fedsim.traces.statistics import describe
 
     if plot is not None and plot.exists() and not force:
-        raise UserError("the output exists already", where=str(plot), hint="use --force")
+        raise UserError("the output already exists", where=str(plot), hint="use --force")
     with _progress("measuring"):
         loaded = [TraceBundle.read(path) for path in bundles]
         described = [describe(bundle) for bundle in loaded]
@@ -511,8 +511,8 @@ def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
 
 @command.command()
 @bundle_argument
-@click.option("--compute", type=path_type, help="Bundle of the compute columns.")
-@click.option("--network", type=path_type, help="Bundle of the network columns.")
+@click.option("--compute", type=path_type, help="Bundle with the compute columns.")
+@click.option("--network", type=path_type, help="Bundle with the network columns.")
 @_correlation_option(
     "--compute-correlation",
     "Rank correlation between a device's share of time online and its speed.",

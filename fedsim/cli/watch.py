@@ -25,7 +25,7 @@ _BEING_WORKED_ON = (WAITING, Status.RUNNING)
 
 @click.command(name="watch")
 @click.argument("folder", metavar="RUN|SWEEP", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Show the present state and exit.")
+@click.option("--once", is_flag=True, help="Show the current state and exit.")
 def command(folder: Path, once: bool) -> None:
     """Follow a run or a sweep by its folder, until it has ended.
 

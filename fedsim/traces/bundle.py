@@ -377,7 +377,7 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if not overwrite:
         raise UserError(
-            "the output exists already",
+            "the output already exists",
             where=str(path),
             hint="name another folder, or use --force to replace the trace bundle",
         )
