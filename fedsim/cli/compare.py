@@ -103,7 +103,7 @@ def command(
 ) -> None:
     """Compare RUN... (run folders, or the folder of a sweep) on one page.
 
-    Runs that differ in their seed alone form a group; groups are named after what sets their scenarios apart. Writes a
+    Runs that differ only in their seed form a group, named after the values that set its scenario apart. Writes a
     page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens
     with the metric, axes and ranges of the figure.
     """

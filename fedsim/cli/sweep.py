@@ -63,7 +63,7 @@ def command(
     Complete runs are skipped, killed runs are resumed, and failed runs are tried again: after an interruption, repeat
     the same command. 'fedsim compare' reads the folder.
 
-    Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a defect of fedsim.
+    Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a bug in fedsim.
     """
     from fedsim.sweeps.local import prepare
 

@@ -273,8 +273,8 @@ def import_(
 ) -> None:
     """Make a trace bundle from FILES in another FORMAT.
 
-    Without arguments, list the formats; with a FORMAT alone, describe it and its parameters. FORMAT may be omitted if
-    the files show what they are, or follow the option --format. What the importer dropped or merged is printed and
+    Without arguments, list the formats; with only a FORMAT, describe it and its parameters. FORMAT may be omitted if
+    it is clear from the files, or follow the option --format. What the importer dropped or merged is printed and
     kept in the manifest.
     """
     from fedsim.catalog import CATALOG
@@ -443,7 +443,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     """Describe one trace bundle, or several BUNDLES side by side.
 
     Shows when devices are online by hour and weekday, how long sessions and gaps are and which distributions fit
-    them, how long a device that is online stays, and how speeds and link rates are spread.
+    them, how long a device stays online, and how speeds and link rates are spread.
     """
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.inspection import as_data, write_text
@@ -496,7 +496,7 @@ def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
 def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
     """Draw a population of any size from a trace BUNDLE, with replacement.
 
-    Copies of one device are shifted by whole days, so that they do not move in step and keep their hours of the day.
+    Copies of one device are shifted by whole days, so that they do not move in step but keep their time of day.
     """
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.combine import scale as draw
@@ -532,7 +532,7 @@ def join(
 ) -> TraceBundle:
     """Give the devices of a trace BUNDLE the compute or network columns of other bundles.
 
-    Each device gets those of a device drawn at random, whatever their ids. If files describe the same devices,
+    Each device gets the columns of a device drawn at random, regardless of ids. If files describe the same devices,
     import them together instead: fedsim traces import csv sessions.csv links.csv.
     """
     from fedsim.traces.bundle import TraceBundle

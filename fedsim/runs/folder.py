@@ -223,7 +223,7 @@ class RunFolder:
         began = self.info.exists() and self.has_begun
         command = f"continue with: fedsim resume {self.path}" if began else "run the scenario again"
         return UserError(
-            "the disk is full, or a quota or a limit on the size of files is reached",
+            "the disk is full, or a quota or file size limit has been reached",
             where=str(self.path),
             hint=f"free space, then {command}",
         )
@@ -350,7 +350,7 @@ class RunFolder:
             info = json.loads(self.info.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(
-                "the folder has no run.json, so it is not a run of fedsim",
+                "the folder has no run.json, so it is not a fedsim run",
                 where=str(self.path),
                 hint="give a run in it, or continue the sweep with the 'fedsim sweep' that began it"
                 if is_sweep(self.path)

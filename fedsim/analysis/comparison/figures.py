@@ -63,7 +63,7 @@ _PAIRS: Columns = (
     ("seeds", "seeds", "count"),
     ("difference", "first − second", "text"),
     ("range", "95% interval", "text"),
-    ("better", "seeds first is better", "count"),
+    ("better", "seeds favoring first", "count"),
     ("same", "seeds equal", "count"),
 )
 _TARGET: Columns = (

@@ -90,7 +90,7 @@
     drawings.push(() => {
       named(name);
       const shown = series().filter((s) => !s.hidden);
-      if (diagonal) shown.push({ label: "if all were equal", plain: true, color: "muted", dash: [1, 2], values: x.values });
+      if (diagonal) shown.push({ label: "if all contributed equally", plain: true, color: "muted", dash: [1, 2], values: x.values });
       curves(host(name), finding(name), { x, y: { kind: "share", label: y, zero: true }, series: shown, ylim: [0, 1] });
       files(name, () => ({ columns: [x, ...series().map((s) => ({ key: s.label, label: s.label, kind: "share", values: s.values }))] }));
     });
