@@ -204,7 +204,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     step = _by_client(client, compute_s / steps, count)
     if step.cv:
         flags.append(
-            "The step times of a client's dispatches are assumed to vary lognormally, by the same share for all clients."
+            "A client's step times are assumed to vary lognormally, by the same share for all clients."
         )
     flags += _fit_flags("step times", "lognormal", step, client, compute_s / steps)
     dispatches = np.bincount(client, minlength=count)
@@ -221,8 +221,8 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     online = _online(log, clients)
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
-        "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is not"
-        " estimated."
+        "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
+        " not estimated."
         if not online
         else f"Availability rests on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients count as"
         " offline from a dropped dispatch to their next one: they may have been back earlier, and away at other times."

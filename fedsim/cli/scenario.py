@@ -39,8 +39,8 @@ def command() -> None:
 def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
-    Everything that 'fedsim run' refuses before its first event is refused here with the same message. Nothing is downloaded: a
-    data set that is not on the disk is named, and whatever depends on it is not checked.
+    Everything that 'fedsim run' refuses before its first event is refused here with the same message. Nothing is
+    downloaded: a data set that is not on the disk is named, and whatever depends on it is not checked.
     """
     from fedsim.composition.checking import check as check_run
     from fedsim.composition.shared import Shared

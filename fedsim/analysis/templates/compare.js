@@ -57,7 +57,7 @@
       const focus = asked && view.ylim ? view.ylim : late(x, shown, byId("bands").checked);
       byId("focus").parentElement.style.display = focus ? "" : "none";
       const used = focus && byId("focus").checked ? focus : null;
-      byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not in the figure; clear “late range” to see them.` : "";
+      byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not shown; clear “late range” to see them.` : "";
       curves(host("curves"), finding("curves"), {
         x: { ...axis, values: x }, y: metric, series: shown, bands: byId("bands").checked, smooth: Number(byId("smooth").value),
         scales: { y: byId("scale").value, x: asked ? view.xscale : undefined }, xlim: asked ? view.xlim : null, ylim: used,
