@@ -55,7 +55,7 @@ def next_command(folder: Path, command: str) -> Iterator[None]:
     except Exception as error:
         if (folder / "run.json").is_file():
             error.add_note(
-                f"after correcting the cause, give the same command again: {same_command()}"
+                f"after fixing the cause, run the same command again: {same_command()}"
             )
         raise
 

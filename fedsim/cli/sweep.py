@@ -107,7 +107,7 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
         parts.append(f"{len(outcome.failures)} failed")
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
     if outcome.failures:
-        click.echo(f"after correcting the cause, try the failed runs again: {same_command()}")
+        click.echo(f"after fixing the cause, retry the failed runs: {same_command()}")
     click.echo(f"compare them with: fedsim compare {path}")
 
 

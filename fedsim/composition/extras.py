@@ -93,7 +93,7 @@ class Trackers:
                 raise UserError(
                     f"the tracker {part.name} cannot be started: {type(error).__name__}: {error}",
                     where=f"logging.{number}",
-                    hint="correct the cause, or leave the tracker out",
+                    hint="fix the cause, or leave the tracker out",
                 ) from error
 
     def log(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:

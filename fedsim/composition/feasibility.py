@@ -142,7 +142,7 @@ class Feasibility:
         crashing = int(np.count_nonzero(survives < _RARELY))
         if crashing:
             yield UserError(
-                f"for {crashing} of {self._count} clients, fewer than 1 in 1,000 dispatches end before a crash",
+                f"for {crashing} of {self._count} clients, fewer than 1 in 1,000 dispatches finish before a crash",
                 where="devices.failures.crash_rate",
                 hint="it is the number of crashes per hour of computing",
             )

@@ -146,7 +146,7 @@ class TraceBundle:
                 hint=f"its tables are: {', '.join(TABLES)}",
             )
         if "devices" not in self.tables:
-            raise self.error("a trace bundle needs the table devices")
+            raise self.error("a trace bundle needs a devices table")
         self.tables = {name: self.tables[name] for name in TABLES if name in self.tables}
 
     @property

@@ -489,7 +489,7 @@ def test_a_run_that_is_none(command: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     assert_refused(invoke(command, tmp_path), "run.json: cannot be read")
     (tmp_path / "run.json").write_text(json.dumps({"format": 10**6}))
-    assert_refused(invoke(command, tmp_path), "later fedsim")
+    assert_refused(invoke(command, tmp_path), "later version of fedsim")
 
 
 def test_a_run_whose_table_was_cut_off(run: Callable[..., Result], tmp_path: Path) -> None:
