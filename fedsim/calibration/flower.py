@@ -44,7 +44,7 @@ def as_timing(
         log = log.assign(steps=1.0)
     if log["round"].nunique() < 2:
         flags.append(
-            "The Flower app's log has no rounds, and its ServerApp is otherwise unknown: nothing is"
+            "The Flower app's log has no rounds, and its ServerApp's behavior is unknown: nothing is"
             " simulated, and the scenario's latency is not used."
         )
         return None, log, flags

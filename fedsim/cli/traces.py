@@ -274,7 +274,7 @@ def import_(
     """Make a trace bundle from FILES in another FORMAT.
 
     Without arguments, list the formats; with only a FORMAT, describe it and its parameters. FORMAT may be omitted if
-    it is clear from the files, or follow the option --format. What the importer dropped or merged is printed and
+    it is clear from the files, or be given with the option --format. What the importer dropped or merged is printed and
     kept in the manifest.
     """
     from fedsim.catalog import CATALOG
@@ -390,7 +390,7 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Most problems to list per kind.",
+    help="Maximum number of problems listed per kind.",
 )
 @json_option
 def validate(bundle: Path, limit: int, as_json: bool) -> int:
@@ -443,7 +443,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     """Describe one trace bundle, or several BUNDLES side by side.
 
     Shows when devices are online by hour and weekday, how long sessions and gaps are and which distributions fit
-    them, how long a device stays online, and how speeds and link rates are spread.
+    them, how much longer an online device stays online, and how speeds and link rates are spread.
     """
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.inspection import as_data, write_text

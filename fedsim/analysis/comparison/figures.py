@@ -340,8 +340,8 @@ def work(comparison: ComparisonTables) -> Figure:
     else:
         who = findings.leader(frame, "lost_steps", format_share)
         finding = (
-            f"{who + ' lost the most' if who else 'All lost the same share'}: {format_share(most)} of the local steps went "
-            "into updates that never entered the model."
+            f"{who + ' lost the most' if who else 'All lost the same share'}: {format_share(most)} of the local steps "
+            "went into updates that never entered the model."
         )
     return Figure("work", finding, _table(comparison, frame, _WORK))
 
