@@ -25,7 +25,7 @@ from fedsim.cli.options import complete_scenario, json_option
     "bundle",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Folder of the new trace bundle; its page and scenario go beside it.",
+    help="Folder of the new trace bundle; its page and scenario are written beside it.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
 @json_option
@@ -72,7 +72,9 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     for name, *texts in summary(result):
         console.print(f"{name}: {', '.join(filter(None, texts))}")
     for name, share in coverage.items():
-        console.print(f"The 90% band for the {name} covers {share:.0%} of what the fit left out")
+        console.print(
+            f"The 90% band for the {name} covers {share:.0%} of the values left out of the fit"
+        )
     for flag in result.flags:
         console.print(flag, style="yellow")
     console.print(f"bundle: {bundle}")

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     help="A target value, such as accuracy=0.9; may be repeated. By default, the scenarios' targets.",
 )
 @click.option(
-    "--baseline", metavar="LABEL", help="Reference variant for relative times; the first by default."
+    "--baseline",
+    metavar="LABEL",
+    help="Reference variant for relative times; the first by default.",
 )
 @click.option(
     "--metric",

@@ -17,7 +17,7 @@ from fedsim.cli.summary import print_summary
     "--devices",
     type=click.Path(path_type=Path),
     metavar="YAML",
-    help="File with the sections task, devices and stop; 10 nodes that are always online by default.",
+    help="Devices file with the sections task, devices and stop; by default, 10 nodes that are always online.",
 )
 @click.option(
     "--run-config",

@@ -37,7 +37,7 @@ def print_summary(run: Run) -> None:
     if refused := run.info.get("offline_messages"):
         table.add_row("messages to offline nodes", f"{refused:,}")
     if errors := run.info.get("client_errors"):
-        table.add_row("errors of the ClientApp", f"{errors:,}")
+        table.add_row("ClientApp errors", f"{errors:,}")
     for name, value in metrics.items():
         metric = run.metric_definition(name)
         table.add_row(metric.label, metric.format(value))

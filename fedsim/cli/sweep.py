@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "-j",
     "--jobs",
     type=click.IntRange(min=1),
-    help="Runs at a time, one core each; all cores by default. 1 runs in this process.",
+    help="Concurrent runs, one core each; by default one per core. With 1, runs execute in this process.",
 )
 @click.option(
     "--engine",

@@ -475,7 +475,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 @seed_option
 @makes_bundle
 def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
-    """Draw some of a trace BUNDLE's usable devices, without replacement."""
+    """Draw a sample of a trace BUNDLE's usable devices, without replacement."""
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.combine import sample as draw
 

@@ -286,7 +286,9 @@ class Sources:
             RuntimeError,
         ) as error:
             raise UserError(
-                f"is not a complete zip archive: {error}", where=str(path), hint="copy the file again"
+                f"is not a complete zip archive: {error}",
+                where=str(path),
+                hint="copy the file again",
             ) from error
 
     def _source(self, name: str, where: str, content: IO[bytes], *, bounded: bool) -> SourceFile:
