@@ -145,7 +145,7 @@ VERSION = importlib.metadata.version("flwr")
 if VERSION.rpartition(".")[0] not in SUPPORTED:
     warnings.warn(
         f"fedsim has not been tested with Flower {VERSION}, only with "
-        f"{', '.join(SUPPORTED)}; if something fails, install one of these versions",
+        f"{', '.join(SUPPORTED)}; if something fails, install a tested version",
         stacklevel=2,
     )
 
