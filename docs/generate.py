@@ -184,7 +184,7 @@ def commands_page() -> str:
     lines = [
         NOTICE,
         "# Commands\n",
-        "Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, "
+        "Exit codes: 0 done, 2 a mistake in the input, 1 a bug in fedsim, 130 interrupted, "
         "128 + n ended by signal n.\n",
     ]
     with click.Context(cli, info_name="fedsim", **cli.context_settings) as context:

@@ -79,7 +79,7 @@ class Catalog:
         expected = getattr(base, "Params", None)
         if expected is not None and not issubclass(component.Params, expected):
             raise UserError(
-                f"the Params of {user_class.__name__} are not those of a {kind}",
+                f"the Params of {user_class.__name__} do not derive from those of a {kind}",
                 hint=f"derive them from {expected.__module__}.{expected.__name__}",
             )
         return component

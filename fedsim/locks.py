@@ -44,7 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         raise UserError(
-            f"another fedsim process works in this folder: {_owner(owner_path)}",
+            f"another fedsim process is using this folder: {_owner(owner_path)}",
             where=str(folder),
             hint="wait for it to end, or choose another folder with -o",
         ) from None
@@ -96,4 +96,4 @@ def _owner(path: Path) -> str:
         owner = json.loads(path.read_text(encoding="utf-8"))
         return f"process {int(owner['pid'])} on {owner['host']!r}, since {owner['since']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "it has not said which one it is"
+        return "its id is unknown"

@@ -131,7 +131,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
 
     yield from spreads(
         "share",
-        "Time online of a device",
+        "Time online per device",
         "share of its time",
         "share",
         [(n, "share", a.share) for n, a in online],
@@ -155,7 +155,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
     label = {
         "relative_speed": "speed relative to the reference",
         "sample_s": "time per sample",
-    }.get(column, column or "figure of compute")
+    }.get(column, column or "compute figure")
     yield from spreads(
         "compute", "Speed of devices", label, "time" if column == "sample_s" else "number", compute
     )

@@ -87,7 +87,7 @@ def tiles(run: Run) -> list[Tile]:
         learning_s = run.info.get("wall_learning_s")
         notes = [f"{format_duration(learning_s)} in the learning plane"] if learning_s else []
         if resumed := resumptions(run):
-            notes.append(f"before and after it was {resumed}")
+            notes.append(f"in total, {resumed}")
         note = "; ".join(notes)
         shown.append(Tile("Wall time", format_duration(wall_s), note))
     updates = len(run.aggregations)

@@ -73,6 +73,6 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     """Open a run folder.
 
     Raises:
-        UserError: the folder is not there or is not a run of fedsim.
+        UserError: the folder is not there or is not a fedsim run.
     """
     return Run(RunFolder(path))

@@ -88,8 +88,8 @@ def calibrate(
     flags += estimates.flags
     if shares_links:
         flags.append(
-            "The scenario's links are shared: a log shows rates that include the sharing, so the links stay as the"
-            " scenario has them."
+            "The scenario's links are shared: the rates in a log include the effect of sharing, so the links stay as"
+            " the scenario has them."
         )
     to_bundle(estimates, bundle.name, str(path), horizon_s(log)).write(bundle, overwrite=overwrite)
     data, distributions = None, {}

@@ -204,7 +204,7 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
     step = _by_client(client, compute_s / steps, count)
     if step.cv:
         flags.append(
-            "The step times of a client's dispatches are taken to vary lognormally, by the same share for all clients."
+            "A client's step times are assumed to vary lognormally, by the same share for all clients."
         )
     flags += _fit_flags("step times", "lognormal", step, client, compute_s / steps)
     dispatches = np.bincount(client, minlength=count)
@@ -215,14 +215,14 @@ def estimate(log: pd.DataFrame, clients: Sequence[str], assumptions: Assumptions
         )
     if (dispatches == 1).any():
         flags.append(
-            f"{int((dispatches == 1).sum())} clients have one completed dispatch; their spread is that of"
+            f"{int((dispatches == 1).sum())} clients have only one completed dispatch; their spread is that of"
             " the others."
         )
     online = _online(log, clients)
     absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
     flags.append(
-        "A log shows when clients worked, not when they could have: without dropped dispatches, availability is not"
-        " estimated."
+        "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
+        " not estimated."
         if not online
         else f"Availability rests on {len(absent)} dropped dispatches of {absent.nunique()} clients. Clients count as"
         " offline from a dropped dispatch to their next one: they may have been back earlier, and away at other times."
@@ -329,8 +329,8 @@ def _fit_flags(
     if p >= _LEAST_P:
         return []
     return [
-        f"The logged {name} do not vary as a {family} distribution that is the same for all clients, which is what the"
-        f" simulation draws (Kolmogorov-Smirnov test, p = {p:.2g}): means hold, extremes may not."
+        f"The logged {name} do not follow one {family} distribution for all clients, as the simulation assumes"
+        f" (Kolmogorov-Smirnov test, p = {p:.2g}): means are reliable, extremes may not be."
     ]
 
 

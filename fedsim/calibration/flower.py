@@ -38,13 +38,13 @@ def as_timing(
     flags = []
     if len(steps) and steps.nunique() > 1:
         flags.append(
-            f"The messages have {steps.min():.0f} to {steps.max():.0f} units of work, so a local step of the"
+            f"The messages have {steps.min():.0f} to {steps.max():.0f} units of work, so a local step in the"
             " calibration is the whole work of a message."
         )
         log = log.assign(steps=1.0)
     if log["round"].nunique() < 2:
         flags.append(
-            "The log of the Flower app has no rounds, and what its ServerApp does otherwise is not known: nothing is"
+            "The Flower app's log has no rounds, and its ServerApp's behavior is unknown: nothing is"
             " simulated, and the scenario's latency is not used."
         )
         return None, log, flags
@@ -60,8 +60,8 @@ def as_timing(
         )
     if held:
         flags.append(
-            f"{held} rounds last until the timeout although none of their replies is late: a message of theirs waited"
-            " for a node at work, and the log has it in a later round. The simulation closes such rounds earlier."
+            f"{held} rounds last until the timeout although none of their replies is late: one of their messages waited"
+            " for a busy node, and the log lists it in a later round. The simulation closes such rounds earlier."
         )
     every = scenario.resolved()
     devices = dict(every["devices"])

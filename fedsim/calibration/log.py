@@ -64,7 +64,7 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
             raise UserError(
                 f"the log has no column {name.removesuffix('_s')}",
                 where=where,
-                hint=f"it needs client, start and end, and is better with the others of: {COLUMNS}",
+                hint=f"it needs client, start and end, and benefits from the others: {COLUMNS}",
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)

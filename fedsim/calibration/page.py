@@ -103,7 +103,7 @@ def summary(calibration: Calibration) -> list[tuple[str, str, str]]:
         rows.append(
             (
                 "late or in time",
-                f"{format_share(late.right)} predicted right",
+                f"{format_share(late.right)} predicted correctly",
                 f"of {format_count(len(late.late))} dispatches",
             )
         )
@@ -274,8 +274,8 @@ def _coverage(predictions: list[Prediction]) -> Figure:
 def _late_finding(late: Lateness) -> str:
     skill = "" if math.isnan(late.skill) else f" Brier skill score {format_number(late.skill)}."
     return (
-        f"The likelier outcome is that of the log for {format_share(late.right)} of {format_count(len(late.late))}"
-        f" dispatches; the commoner outcome, predicted for all, would be for {format_share(late.commonest)}.{skill}"
+        f"The more likely outcome matches the log for {format_share(late.right)} of {format_count(len(late.late))}"
+        f" dispatches; always predicting the more common one would match {format_share(late.commonest)}.{skill}"
     )
 
 
@@ -339,7 +339,7 @@ def _lateness(late: Lateness) -> Figure:
     rows = [row for row in range(len(edges) - 1) if (group == row).any()]
     return Figure(
         "lateness",
-        "Who is late",
+        "Predicted and actual lateness",
         (
             Column(
                 "predicted",

@@ -135,7 +135,7 @@ def identify(
         if each is not transport and _CLEARLY * spreads[each] <= spreads[best]
     ]
     flags = (
-        f"The transfers fit {' and '.join(alike)} about as well as {describe(transport)}, which is taken.",
+        f"The transfers fit {' and '.join(alike)} about as well as {describe(transport)}; the latter is used.",
     )
     errors = np.zeros(len(links))
     if latency_s is None:

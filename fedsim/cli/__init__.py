@@ -78,7 +78,7 @@ class Commands(Suggesting):
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
         """Run a command line and exit.
 
-        Exit codes: 0 done, 2 a mistake in the input, 1 a defect of fedsim, 130 interrupted, 128 + n ended by signal n.
+        Exit codes: 0 done, 2 a mistake in the input, 1 a bug in fedsim, 130 interrupted, 128 + n ended by signal n.
         """
         sys.exit(self._exit_code(args, settings))
 
@@ -131,11 +131,11 @@ class Commands(Suggesting):
             # Its author needs the lines of the file, but none of fedsim's above them.
             traceback.print_exception(type(error), error, users)
             file = users.tb_frame.f_code.co_filename
-            show([UserError("your own part failed with the lines above", where=file)])
+            show([UserError("your own code failed with the error above", where=file)])
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
-        text = f"internal error: {kind}{error}\nThis is a defect of fedsim; please report it with the lines above."
+        text = f"internal error: {kind}{error}\nThis is a bug in fedsim; please report it with the lines above."
         if show is _show:
             click.echo(text, err=True)
         else:

@@ -17,7 +17,7 @@ from fedsim.cli.options import complete_scenario, json_option
     "--scenario",
     type=click.Path(path_type=Path),
     shell_complete=complete_scenario,
-    help="What the run did; it is then simulated on the calibrated devices. A run folder brings its own.",
+    help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
 @click.option(
     "-o",
@@ -25,7 +25,7 @@ from fedsim.cli.options import complete_scenario, json_option
     "bundle",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Folder of the new trace bundle; its page and scenario go beside it.",
+    help="Folder of the new trace bundle; its page and scenario are written beside it.",
 )
 @click.option("--force", is_flag=True, help="Replace the output if fedsim wrote it.")
 @json_option
@@ -33,7 +33,7 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     """Estimate devices from LOG and write them as a trace bundle.
 
     LOG is a CSV or Parquet file with one row per dispatch, or a run folder. It needs the columns client, start and end
-    (seconds or ISO 8601 timestamps), and is better with downloaded and computed (the ends of the download and of the
+    (seconds or ISO 8601 timestamps), and benefits from downloaded and computed (the ends of the download and of the
     local steps), steps, bytes_down, bytes_up, round and outcome.
 
     Writes the bundle, a page (BUNDLE.html) that compares simulation and log, and with a scenario the calibrated
@@ -72,7 +72,9 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     for name, *texts in summary(result):
         console.print(f"{name}: {', '.join(filter(None, texts))}")
     for name, share in coverage.items():
-        console.print(f"The 90% band for the {name} covers {share:.0%} of what the fit left out")
+        console.print(
+            f"The 90% band for the {name} covers {share:.0%} of the values left out of the fit"
+        )
     for flag in result.flags:
         console.print(flag, style="yellow")
     console.print(f"bundle: {bundle}")

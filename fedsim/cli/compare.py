@@ -28,24 +28,26 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of page, tables and figure; 'comparison' in the first RUN's folder, or beside it, by default.",
+    help="Folder for the page, tables and figure; by default 'comparison' in the first RUN's folder, or beside it.",
 )
 @click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="METRIC=VALUE",
-    help="A value to be reached, such as accuracy=0.9; may be repeated. By default those the scenarios state.",
+    help="A target value, such as accuracy=0.9; may be repeated. By default, the scenarios' targets.",
 )
 @click.option(
-    "--baseline", metavar="LABEL", help="Variant that times are relative to; the first by default."
+    "--baseline",
+    metavar="LABEL",
+    help="Reference variant for relative times; the first by default.",
 )
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Metric of the figure; repeat it for one panel each. The first metric by default.",
+    help="Metric of the figure; repeat the option for one panel per metric. The first metric by default.",
 )
 @click.option(
     "--against",
@@ -63,32 +65,32 @@ if TYPE_CHECKING:
     "--ylim",
     multiple=True,
     metavar="[METRIC=]LOW:HIGH",
-    help="Range of the vertical axis, such as 85%:95%: of the first metric, or of the one it names, such as "
+    help="Range of the vertical axis: 85%:95% applies to the first metric; name another, such as "
     "loss=0:1; may be repeated.",
 )
 @click.option(
     "--log",
     type=click.Choice(["x", "y", "xy", "logit"]),
-    help="Logarithmic axes; logit spreads shares near 0 and 1 on the vertical axis.",
+    help="Logarithmic axes; logit spreads out shares near 0 and 1 on the vertical axis.",
 )
 @click.option(
     "--width",
     metavar="LENGTH|VENUE",
     help="Width of the figure: 84mm, 3.25in, or a venue's column and fonts: acm, iclr, icml, ieee, lncs, mlsys, "
-    "nature, neurips, usenix; with -text, such as ieee-text, the width of its text.",
+    "nature, neurips, usenix; add -text, as in ieee-text, for the full text width.",
 )
 @click.option("--height", metavar="LENGTH", help="Height of the figure.")
 @click.option(
     "--labels",
     multiple=True,
     metavar="OLD=NEW",
-    help="Another name for a variant or a setting, whose present name is written in full: "
+    help="A new name for a variant or a setting; write its full current name first: "
     "'fedavg, deadline=25s=FedAvg 25 s'; may be repeated.",
 )
 @click.option(
     "--inset",
     metavar="X[,Y]",
-    help="Ranges of a part of the first metric's panels to enlarge in their corners, such as 1d:2d or 1d:2d,90%:94%.",
+    help="Region of the first metric's panels to enlarge in a corner, such as 1d:2d or 1d:2d,90%:94%.",
 )
 @json_option
 def command(
@@ -103,7 +105,7 @@ def command(
 ) -> None:
     """Compare RUN... (run folders, or the folder of a sweep) on one page.
 
-    Runs that differ in their seed alone form a group; groups are named after what sets their scenarios apart. Writes a
+    Runs that differ only in their seed form a group, named after the values that set its scenario apart. Writes a
     page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens
     with the metric, axes and ranges of the figure.
     """
@@ -128,7 +130,7 @@ def _renaming(text: str) -> tuple[str, str]:
     old, sign, new = text.rpartition("=")
     if not (old and sign and new):
         raise UserError(
-            "write the present name, '=' and the new one",
+            "write the current name, '=' and the new name",
             where=f"--labels {text}",
             hint="for example --labels fedavg=FedAvg, or --labels 'fedavg, deadline=25s=FedAvg 25 s'",
         )
@@ -215,7 +217,7 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
         keys = ", ".join(path.removeprefix(f"{section}.") for path in inside)
         console.print(f"  {section}: {keys}", highlight=False)
     if len(paths) > KEYS_SHOWN:
-        more = f"  and {len(paths) - KEYS_SHOWN:,} more; the page has all with their values"
+        more = f"  and {len(paths) - KEYS_SHOWN:,} more; the page shows all of them with their values"
         console.print(more, highlight=False)
 
 

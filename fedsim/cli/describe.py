@@ -30,9 +30,7 @@ from fedsim.scenario.model import Scenario
     shell_complete=completing(lambda: CATALOG.kinds),
     help="Describe only the part of this kind, if several share a name.",
 )
-@click.option(
-    "--bibtex", is_flag=True, help="Write the BibTeX entries of its papers, and nothing else."
-)
+@click.option("--bibtex", is_flag=True, help="Write only the BibTeX entries of its papers.")
 @user_code_option
 @json_option
 def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:

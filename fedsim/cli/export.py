@@ -26,7 +26,7 @@ import click
 def command(run: Path, format_: str, output: Path | None) -> None:
     """Write RUN, a run folder, for other tools.
 
-    The run may still be going on, or may have been killed: what has reached the disk is written.
+    The run may still be in progress, or may have been killed: everything that has reached the disk is written.
     """
     from fedsim.analysis.export import export
     from fedsim.analysis.run import load_run

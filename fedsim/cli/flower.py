@@ -17,7 +17,7 @@ from fedsim.cli.summary import print_summary
     "--devices",
     type=click.Path(path_type=Path),
     metavar="YAML",
-    help="File with the sections task, devices and stop; 10 nodes that are always online by default.",
+    help="Devices file with the sections task, devices and stop; by default, 10 nodes that are always online.",
 )
 @click.option(
     "--run-config",
@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Run APP (the folder of a Flower app) in simulated time and write a run folder with tables and report.
 
-    The app stays as it is. Its messages take the time that the devices need: the download of their bytes, the work that
-    the ClientApp does, and the upload of its reply. In the ServerApp, time.time, time.sleep and datetime.now mean
+    The app needs no changes. Its messages take the time that the devices need: the download of their bytes, the work
+    that the ClientApp does, and the upload of its reply. In the ServerApp, time.time, time.sleep and datetime.now mean
     simulated time. Needs the extra 'flower': pip install "fedsim-des[flower]".
     """
     from fedsim.flower.running import App, execute

@@ -28,7 +28,7 @@ def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     show_default=True,
     metavar="NAME",
     shell_complete=completing(templates),
-    help="What to start from; --list names them all.",
+    help="Template to start from; --list shows all of them.",
 )
 @click.option(
     "--list",
@@ -41,7 +41,7 @@ def _list(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def command(folder: Path, template: str) -> None:
     """Write a commented project into DIR (the working directory by default).
 
-    A project is a scenario.yaml, a README.md with the commands to try, and the files of Python or data that the
+    A project is a scenario.yaml, a README.md with the commands to try, and the Python or data files that the
     template needs. No existing file is replaced.
     """
     files = template_files(template)

@@ -38,7 +38,7 @@ def show(name: str, as_json: bool) -> None:
     """
     if is_user_reference(name):
         raise UserError(
-            f"{name} is code of a user, which this command does not run",
+            f"{name} is user code, which this command does not run",
             hint=f"if you trust it: fedsim describe {name}",
         )
     described = describe(name)

@@ -108,7 +108,7 @@ def print_parameters(
     click.secho(f"\n{title}" if rows else "\nno parameters", bold=True)
     for row in rows:
         default = row["default"]
-        given = ", must be given" if default is None else f", default {default or 'see below'}"
+        given = ", required" if default is None else f", default {default or 'see below'}"
         if default == "null" and not shows_null:
             given = ""
         click.echo(f"  {row['key']}: {row['kind']}{given}")

@@ -54,9 +54,7 @@ def next_command(folder: Path, command: str) -> Iterator[None]:
         raise
     except Exception as error:
         if (folder / "run.json").is_file():
-            error.add_note(
-                f"after correcting the cause, give the same command again: {same_command()}"
-            )
+            error.add_note(f"after fixing the cause, run the same command again: {same_command()}")
         raise
 
 

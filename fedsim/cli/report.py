@@ -18,7 +18,7 @@ import click
 def command(run: Path, output: Path | None) -> None:
     """Write the report page of RUN, a run folder.
 
-    The run may still be going on, or may have been killed: the page then shows what has reached the disk.
+    The run may still be in progress, or may have been killed: the page then shows what has reached the disk.
     """
     from fedsim.analysis.run import load_run
 

@@ -20,8 +20,8 @@ from fedsim.cli.progress import following, next_command
     "overrides",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Go on with another training.workers, training.threads, training.memory, training.cuda_graphs or logging, such"
-    " as -s training.threads=2; may be repeated.",
+    help="Resume with a different training.workers, training.threads, training.memory, training.cuda_graphs or logging,"
+    " such as -s training.threads=2; may be repeated.",
 )
 @user_code_option
 @live_option
@@ -29,11 +29,11 @@ from fedsim.cli.progress import following, next_command
 def command(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.
 
-    The result is the one the run would have had, bit for bit, also with other workers (-s). A complete run is left as
+    The result is bit for bit that of an uninterrupted run, even with different workers (-s). A complete run is left as
     it is.
 
-    Training goes on from the last checkpoint. One is written every 30 seconds of wall time, and when the run is stopped
-    by Ctrl-C, SIGTERM or SIGHUP; so a killed run computes at most about its last 30 seconds again.
+    Training continues from the last checkpoint. One is written every 30 seconds of wall time, and when the run is
+    stopped by Ctrl-C, SIGTERM or SIGHUP; so a killed run repeats at most about its last 30 seconds.
     """
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import resume

@@ -39,8 +39,8 @@ def command() -> None:
 def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
 
-    Whatever 'fedsim run' refuses before its first event is refused here with the same message. Nothing is downloaded: a
-    data set that is not on the disk is named, and what depends on it is not checked.
+    Everything that 'fedsim run' refuses before its first event is refused here with the same message. Nothing is
+    downloaded: a data set that is not on the disk is named, and whatever depends on it is not checked.
     """
     from fedsim.composition.checking import check as check_run
     from fedsim.composition.shared import Shared
@@ -59,14 +59,14 @@ def check(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
             try:
                 notes |= {f"warning: {warning}": None for warning in check_run(run, shared)}
             except NotOnDisk as error:
-                note = f"{error.where}: {error.message}, so what depends on it was not checked"
+                note = f"{error.where}: {error.message}, so anything that depends on it was not checked"
                 notes[f"note: {note}"] = None
     if as_json:
         click.echo(json.dumps({"scenario": str(scenario), "notes": list(notes)}, indent=2))
         return
     for note in notes:
         click.echo(note)
-    click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is in order")
+    click.echo(f"{scenario}: scenario '{loaded.scenario.name}' is valid")
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ def show(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 
 @command.command()
 def schema() -> None:
-    """Write the JSON Schema of scenarios, for editors: completion and checks while typing."""
+    """Write the JSON Schema of scenarios, for completion and checks in editors."""
     click.echo(json.dumps(json_schema(CATALOG), indent=2))
 
 

@@ -37,7 +37,7 @@ def print_summary(run: Run) -> None:
     if refused := run.info.get("offline_messages"):
         table.add_row("messages to offline nodes", f"{refused:,}")
     if errors := run.info.get("client_errors"):
-        table.add_row("errors of the ClientApp", f"{errors:,}")
+        table.add_row("ClientApp errors", f"{errors:,}")
     for name, value in metrics.items():
         metric = run.metric_definition(name)
         table.add_row(metric.label, metric.format(value))
@@ -52,7 +52,7 @@ def print_summary(run: Run) -> None:
     if met_at_start:
         console.print(
             "[yellow]the initial model already reaches the target,[/yellow] so the run ended before its first update;"
-            " choose another stop.target, or leave it out",
+            " choose a different stop.target, or leave it out",
             soft_wrap=True,
             highlight=False,
         )
@@ -66,8 +66,8 @@ def print_summary(run: Run) -> None:
         cause = (
             f"the ClientApp failed on {errors:,} messages; the first tracebacks are in the log above"
             if errors
-            else "see what became of the dispatches, and compare "
-            f"{knobs} and the stop with how long a dispatch takes"
+            else "see the outcomes of the dispatches, and compare "
+            f"{knobs} and stop with the duration of a dispatch"
         )
         console.print(
             f"[yellow]no update reached the model:[/yellow] {cause}",

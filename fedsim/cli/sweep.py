@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     "-j",
     "--jobs",
     type=click.IntRange(min=1),
-    help="Runs at a time, one core each; all cores by default. 1 runs in this process.",
+    help="Concurrent runs, one core each; by default one per core. With 1, runs execute in this process.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
     default="local",
     show_default=True,
-    help="Processes of this machine, or a Ray cluster (needs the extra 'ray').",
+    help="Processes on this machine, or a Ray cluster (needs the extra 'ray').",
 )
 @click.option("--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port.")
 @json_option
@@ -63,7 +63,7 @@ def command(
     Complete runs are skipped, killed runs are resumed, and failed runs are tried again: after an interruption, repeat
     the same command. 'fedsim compare' reads the folder.
 
-    Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a defect of fedsim.
+    Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a bug in fedsim.
     """
     from fedsim.sweeps.local import prepare
 
@@ -102,12 +102,12 @@ def _print(outcome: SweepOutcome, as_json: bool) -> None:
     done = outcome.ran - len(outcome.failures)
     parts = [f"{done} {'run' if done == 1 else 'runs'} done"]
     if outcome.skipped:
-        parts.append(f"{outcome.skipped} had been complete")
+        parts.append(f"{outcome.skipped} already complete")
     if outcome.failures:
         parts.append(f"{len(outcome.failures)} failed")
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
     if outcome.failures:
-        click.echo(f"after correcting the cause, try the failed runs again: {same_command()}")
+        click.echo(f"after fixing the cause, retry the failed runs: {same_command()}")
     click.echo(f"compare them with: fedsim compare {path}")
 
 

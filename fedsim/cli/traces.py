@@ -273,8 +273,8 @@ def import_(
 ) -> None:
     """Make a trace bundle from FILES in another FORMAT.
 
-    Without arguments, list the formats; with a FORMAT alone, describe it and its parameters. FORMAT may be omitted if
-    the files show what they are, or follow the option --format. What the importer dropped or merged is printed and
+    Without arguments, list the formats; with only a FORMAT, describe it and its parameters. FORMAT may be omitted if
+    it is clear from the files, or be given with the option --format. What the importer dropped or merged is printed and
     kept in the manifest.
     """
     from fedsim.catalog import CATALOG
@@ -316,9 +316,9 @@ def _importer(
         names = recognize(paths)
         if len(names) != 1:
             raise UserError(
-                f"the format is not clear: it may be {' or '.join(names)}"
+                f"the format is ambiguous: it may be {' or '.join(names)}"
                 if names
-                else "the file is in none of the known formats",
+                else "the file is not in any known format",
                 where=str(paths[0]),
                 hint=f"name the format with --format; formats: {', '.join(CATALOG.parts('importer'))}",
             )
@@ -390,7 +390,7 @@ def _describe_format(importer: type[Importer], as_json: bool) -> None:
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Problems listed per kind.",
+    help="Maximum number of problems listed per kind.",
 )
 @json_option
 def validate(bundle: Path, limit: int, as_json: bool) -> int:
@@ -435,7 +435,7 @@ def _warn(bundle: TraceBundle) -> None:
 @click.option(
     "--plot",
     type=path_type,
-    help="Draw the distributions into this file: an interactive page .html, or .png, .svg, .pdf.",
+    help="Plot the distributions to this file: an interactive .html page, or .png, .svg or .pdf.",
 )
 @force_option
 @json_option
@@ -443,14 +443,14 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
     """Describe one trace bundle, or several BUNDLES side by side.
 
     Shows when devices are online by hour and weekday, how long sessions and gaps are and which distributions fit
-    them, how long a device that is online stays, and how speeds and link rates are spread.
+    them, how much longer an online device stays online, and how speeds and link rates are spread.
     """
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.inspection import as_data, write_text
     from fedsim.traces.statistics import describe
 
     if plot is not None and plot.exists() and not force:
-        raise UserError("the output exists already", where=str(plot), hint="use --force")
+        raise UserError("the output already exists", where=str(plot), hint="use --force")
     with _progress("measuring"):
         loaded = [TraceBundle.read(path) for path in bundles]
         described = [describe(bundle) for bundle in loaded]
@@ -475,7 +475,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 @seed_option
 @makes_bundle
 def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
-    """Draw some of a trace BUNDLE's usable devices, without replacement."""
+    """Draw a sample of a trace BUNDLE's usable devices, without replacement."""
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.combine import sample as draw
 
@@ -496,7 +496,7 @@ def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
 def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
     """Draw a population of any size from a trace BUNDLE, with replacement.
 
-    Copies of one device are shifted by whole days, so that they do not move in step and keep their hours of the day.
+    Copies of one device are shifted by whole days, so that they do not move in step but keep their time of day.
     """
     from fedsim.traces.bundle import TraceBundle
     from fedsim.traces.combine import scale as draw
@@ -511,8 +511,8 @@ def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
 
 @command.command()
 @bundle_argument
-@click.option("--compute", type=path_type, help="Bundle of the compute columns.")
-@click.option("--network", type=path_type, help="Bundle of the network columns.")
+@click.option("--compute", type=path_type, help="Bundle with the compute columns.")
+@click.option("--network", type=path_type, help="Bundle with the network columns.")
 @_correlation_option(
     "--compute-correlation",
     "Rank correlation between a device's share of time online and its speed.",
@@ -532,7 +532,7 @@ def join(
 ) -> TraceBundle:
     """Give the devices of a trace BUNDLE the compute or network columns of other bundles.
 
-    Each device gets those of a device drawn at random, whatever their ids. If files describe the same devices,
+    Each device gets the columns of a device drawn at random, regardless of ids. If files describe the same devices,
     import them together instead: fedsim traces import csv sessions.csv links.csv.
     """
     from fedsim.traces.bundle import TraceBundle

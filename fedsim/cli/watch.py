@@ -25,9 +25,9 @@ _BEING_WORKED_ON = (WAITING, Status.RUNNING)
 
 @click.command(name="watch")
 @click.argument("folder", metavar="RUN|SWEEP", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Show the present state and exit.")
+@click.option("--once", is_flag=True, help="Show the current state and exit.")
 def command(folder: Path, once: bool) -> None:
-    """Follow a run or a sweep by its folder, until it has ended.
+    """Follow a run or a sweep through its folder until it ends.
 
     Only the folder is read, so the run may be in another terminal or, on a shared file system, on another machine. The
     display is a few seconds old, because rows reach the disk in batches. Ctrl-C stops watching, not the run.

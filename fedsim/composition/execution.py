@@ -135,13 +135,13 @@ def execute(
     began = time.perf_counter()
     if loaded.scenario.sweep is not None:
         raise UserError(
-            "this scenario describes many runs",
+            "this scenario describes a sweep of many runs",
             where=f"{loaded.path or 'scenario'}: sweep",
             hint="use fedsim sweep, or leave the section out",
         )
     if timeline is not None and timing_only:
         raise UserError(
-            "there is nothing to do: --timeline takes the time from a run, --timing-only leaves out the rest"
+            "there is nothing to do: --timeline takes time from a run, and --timing-only skips training"
         )
     # Mistakes in the scenario are found before the folder is created.
     with loaded.locating_errors():
@@ -395,8 +395,8 @@ class _Execution:
         if self._learner is None:
             return "simulating time again from the start"
         if self._reached is None:
-            return "there is no checkpoint: going on from the start"
-        text = f"going on from the checkpoint at version {self._reached['version']:,}"
+            return "there is no checkpoint: starting from the beginning"
+        text = f"resuming from the checkpoint at version {self._reached['version']:,}"
         if "simulated_s" not in self._reached:
             return text  # It was written by an earlier version of fedsim.
         simulated = format_duration(self._reached["simulated_s"])

@@ -93,7 +93,7 @@ class Trackers:
                 raise UserError(
                     f"the tracker {part.name} cannot be started: {type(error).__name__}: {error}",
                     where=f"logging.{number}",
-                    hint="correct the cause, or leave the tracker out",
+                    hint="fix the cause, or leave the tracker out",
                 ) from error
 
     def log(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
@@ -121,7 +121,7 @@ class Trackers:
 
 def _warn(tracker: Tracker, error: Exception) -> None:
     _LOGGER.warning(
-        "the tracker %s failed and logs no more; the run goes on: %s: %s",
+        "the tracker %s failed and logs nothing more; the run continues: %s: %s",
         tracker.name or type(tracker).__name__,
         type(error).__name__,
         error,

@@ -92,7 +92,7 @@ class Feasibility:
         concurrency = getattr(self._schedule, "concurrency", None)
         if concurrency is not None and concurrency > clients:
             yield UserError(
-                f"{concurrency} clients cannot be busy at a time: there are {clients}",
+                f"{concurrency} clients cannot be busy at once: there are only {clients}",
                 where="server.schedule.concurrency",
                 hint=f"set at most {clients}, or leave it out to keep all clients busy",
             )
@@ -119,9 +119,9 @@ class Feasibility:
             wanted = math.ceil(cohort * getattr(self._schedule, "over_selection", 1.0) - 1e-9)
             if wanted > self._count:
                 yield UserError(
-                    f"{wanted} clients are wanted at a time, but {self._available}",
+                    f"{wanted} clients should work at once, but {self._available}",
                     where="server.selection.cohort",
-                    hint="rounds have fewer clients than the scenario asks for",
+                    hint="rounds will have fewer clients than the scenario requests",
                 )
         late = int(np.count_nonzero(self._late))
         if late > least_share * self._count and not (late == self._count and self._is_certain):
@@ -142,7 +142,7 @@ class Feasibility:
         crashing = int(np.count_nonzero(survives < _RARELY))
         if crashing:
             yield UserError(
-                f"for {crashing} of {self._count} clients, fewer than 1 in 1,000 dispatches end before a crash",
+                f"for {crashing} of {self._count} clients, fewer than 1 in 1,000 dispatches finish before a crash",
                 where="devices.failures.crash_rate",
                 hint="it is the number of crashes per hour of computing",
             )
@@ -165,7 +165,7 @@ class Feasibility:
         if present[tier] < 1:
             yield UserError(
                 f"tier {tier + 1} of {len(present)} (1 is the fastest) has {format_number(present[tier])} clients "
-                "online on average, so it often has nobody to work",
+                "online on average, so it often has no available client",
                 where="server.schedule",
                 hint="form fewer tiers (tiers, or a larger speed_ratio), or use a trace with more clients online",
             )

@@ -151,7 +151,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     )
     require(
         not assembly.rules.keeps_lost_work,
-        "the method's clients keep what they learned in lost work, which a recorded run does not contain",
+        "the method's clients keep the results of lost work, which a recorded run does not contain",
     )
     ineligible = int(np.count_nonzero(~assembly.population.eligible))
     require(

@@ -91,8 +91,8 @@ def population_doubts(method: Method, availability: AvailabilityIndex) -> list[U
             f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
             "online, so each version moves the model little",
             where="server.method",
-            hint="average over the received updates, as fedavg, fedbuff with scale: mean and fedat with "
-            "silent_tiers: skip do, or use a trace with more clients online",
+            hint="use a method that averages over the received updates, such as fedavg, fedbuff (scale: mean) or fedat "
+            "(silent_tiers: skip), or a trace with more clients online",
         )
     ]
 
@@ -108,7 +108,7 @@ def _needs_of_method(method: Method, schedule: Any) -> tuple[_Need, ...]:
         ),
         _Need(
             method.prologue() is not None and not schedule.begins_with_prologue,
-            f"{title} begins with work by all clients, which the {schedule.name} schedule does not dispatch",
+            f"{title} begins with a round of all clients, which the {schedule.name} schedule does not dispatch",
             "server.schedule",
             "use the sync schedule",
         ),
@@ -166,7 +166,7 @@ def _needs_of_selection(
     selection = server.selection.type
     yield _Need(
         selection.needs_training and not learns,
-        f"the {selection.name} selection follows training losses or accuracies, but this run simulates time alone",
+        f"the {selection.name} selection follows training losses or accuracies, but this run only simulates time",
         "server.selection",
         "choose another selection, or run without --timing-only on a task that learns",
     )

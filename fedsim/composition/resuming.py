@@ -44,7 +44,7 @@ def load_original(
     if info["format"] < INFO_FORMAT:
         version = info["versions"]["fedsim-des"]
         raise UserError(
-            f"the run was begun by fedsim {version}, which simulates time differently",
+            f"the run was started by fedsim {version}, which simulates time differently",
             where=str(folder.path),
             hint=f"finish it with that version (pip install fedsim-des=={version}), or run its scenario again: "
             f"fedsim run {folder.scenario} -o NEW_FOLDER",

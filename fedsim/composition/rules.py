@@ -163,7 +163,7 @@ def _check_model_fits(model_bytes: int) -> None:
         raise UserError(
             f"the model takes {format_bytes(model_bytes)}, but this machine has {format_bytes(memory_bytes)} of memory",
             where="task.model",
-            hint="make it smaller, or simulate time alone (fedsim run --timing-only)",
+            hint="make it smaller, or simulate only time (fedsim run --timing-only)",
         )
 
 

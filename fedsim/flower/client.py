@@ -82,7 +82,7 @@ def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
         raise UserError(
             f"cannot load the app\n{apps_traceback(error).rstrip()}",
             where=f"{folder or Path.cwd()}: {reference}",
-            hint="install what the app needs into the environment of fedsim, or correct its pyproject.toml",
+            hint="install the app's dependencies in fedsim's environment, or correct its pyproject.toml",
         ) from error
     if not isinstance(app, kind):
         raise UserError(

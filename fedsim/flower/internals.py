@@ -144,8 +144,8 @@ __all__ = [
 VERSION = importlib.metadata.version("flwr")
 if VERSION.rpartition(".")[0] not in SUPPORTED:
     warnings.warn(
-        f"Flower {VERSION} is not among the versions that the bridge is tested with "
-        f"({', '.join(SUPPORTED)}); install one of them if something fails",
+        f"fedsim has not been tested with Flower {VERSION}, only with "
+        f"{', '.join(SUPPORTED)}; if something fails, install a tested version",
         stacklevel=2,
     )
 

@@ -266,8 +266,8 @@ def _notes(errors: int) -> list[str]:
         return []
     count = "1 message" if errors == 1 else f"{errors:,} messages"
     return [
-        f"The ClientApp failed on {count}; Flower answers each with an error reply, which brings no update, "
-        "so that such a dispatch counts as discarded. The output of the command has the first tracebacks."
+        f"The ClientApp failed on {count}; Flower answers each with an error reply, which contains no update, "
+        "so the dispatch counts as discarded. The first tracebacks are in the command's output."
     ]
 
 
@@ -363,7 +363,7 @@ def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
             raise UserError(
                 f"the ClientApp {what}"
                 + ("" if params.unit == "step" else " num-examples and trains no PyTorch model")
-                + ", so that its training would take no time",
+                + ", so its training would take no time",
                 where="devices.compute.unit",
                 hint="give seconds per example with -s devices.compute.unit=example, measure with "
                 "-s devices.compute.unit=host_seconds, or declare devices.compute.work",

@@ -51,7 +51,7 @@ def load_devices(
     source = apply_overrides(source, overrides)
     data = source.data = {} if source.data is None else source.data
     if not isinstance(data, dict):
-        raise UserError("a file of devices is a mapping of sections", where=source.label)
+        raise UserError("a devices file is a mapping of sections", where=source.label)
     for section, value in data.items():
         keys = _SECTIONS.get(section, ())
         others = [] if keys is None else [key for key in value or () if key not in keys]
@@ -60,7 +60,7 @@ def load_devices(
             raise UserError(
                 f"'{'.'.join(path)}' has no effect on a Flower app, which decides that itself",
                 where=source.key_place(path),
-                hint="remove it; a file of devices may have the sections name, seed, task, devices, stop, "
+                hint="remove it; a devices file may have the sections name, seed, task, devices, stop, "
                 "training.batch_size, server.failure_detection and server.aggregation_time",
             )
     data.setdefault("name", name)

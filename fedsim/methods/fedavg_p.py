@@ -61,7 +61,7 @@ class FedAvgP(SplitMethod):
             self.collect = ("change",)
         if params.keep_v_on_drop and not self.only_synchronous:
             self.only_synchronous = (
-                "with keep_v_on_drop, a client's dispatches must end in their order"
+                "with keep_v_on_drop, a client's dispatches must end in the order in which they began"
             )
 
     def memories(self) -> Mapping[str, Memory]:

@@ -223,7 +223,7 @@ class RunFolder:
         began = self.info.exists() and self.has_begun
         command = f"continue with: fedsim resume {self.path}" if began else "run the scenario again"
         return UserError(
-            "the disk is full, or a quota or a limit on the size of files is reached",
+            "the disk is full, or a quota or file size limit has been reached",
             where=str(self.path),
             hint=f"free space, then {command}",
         )
@@ -350,9 +350,9 @@ class RunFolder:
             info = json.loads(self.info.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(
-                "the folder has no run.json, so it is not a run of fedsim",
+                "the folder has no run.json, so it is not a fedsim run",
                 where=str(self.path),
-                hint="give a run in it, or continue the sweep with the 'fedsim sweep' that began it"
+                hint="give a run in it, or continue the sweep with the 'fedsim sweep' command that started it"
                 if is_sweep(self.path)
                 else "give the folder that 'fedsim run' printed",
             ) from None
@@ -363,7 +363,7 @@ class RunFolder:
             raise self.damaged(self.info, "is not the description of a run")
         if info["format"] > INFO_FORMAT:
             raise UserError(
-                f"was written by a later fedsim (format {info['format']})",
+                f"was written by a later version of fedsim (format {info['format']})",
                 where=str(self.info),
                 hint="update fedsim: pip install --upgrade fedsim-des",
             )

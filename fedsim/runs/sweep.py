@@ -98,7 +98,7 @@ def read_sweep(folder: Path) -> SweepRecord:
         written = document["format"]
         if written > SWEEP_FORMAT:
             raise UserError(
-                f"was written by a later fedsim (format {written})",
+                f"was written by a later version of fedsim (format {written})",
                 where=str(path),
                 hint="update fedsim: pip install --upgrade fedsim-des",
             )
@@ -112,7 +112,7 @@ def read_sweep(folder: Path) -> SweepRecord:
         return SweepRecord(document["name"], document["scenario"], runs, verifiable, files)
     except FileNotFoundError:
         raise UserError(
-            f"the folder holds no {SWEEP_FILE}, so it is not that of a sweep",
+            f"the folder holds no {SWEEP_FILE}, so it is not a sweep folder",
             where=str(folder),
             hint="give the folder that `fedsim sweep` printed",
         ) from None

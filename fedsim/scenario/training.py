@@ -165,7 +165,7 @@ class Training(Parameters):
     def _workers_can_be(self) -> Training:
         if self.workers.name != "threads" and self.executor == "plain":
             raise ValueError(
-                f"executor plain trains one client after another; there is nothing for workers: {self.workers.name}"
+                f"executor: plain trains one client at a time, so it cannot use workers: {self.workers.name}"
             )
         if self.workers.name == "devices" and self.device == "cpu":
             raise ValueError("workers: devices are CUDA devices, but device is cpu")

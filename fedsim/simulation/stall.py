@@ -14,12 +14,12 @@ DISPATCHES_PER_CLIENT = 100
 _FIXES = {
     Outcome.DROPPED: (
         "devices.availability",
-        "the clients go offline, or decline, before they are done: give them less work or more time",
+        "the clients go offline or decline before they finish: give them less work or more time",
     ),
     Outcome.CUT: ("server.schedule", "give the schedule a longer timeout or deadline"),
     Outcome.LATE: ("server.schedule", "give the schedule a longer deadline"),
     Outcome.DISCARDED: ("server.schedule", "lower min_updates, or raise max_staleness"),
-    Outcome.UNFINISHED: ("server.schedule", "let a version need fewer updates (buffer_size)"),
+    Outcome.UNFINISHED: ("server.schedule", "require fewer updates per version (buffer_size)"),
 }
 """Where the cause is and what to do, by the most frequent outcome; unfinished is an update that still waits."""
 

@@ -110,7 +110,7 @@ def claimed(path: Path) -> Iterator[None]:
     # Hidden files are the lock, and temporary files of a killed sweep.
     if taken and (not path.is_dir() or any(item.name[0] != "." for item in path.iterdir())):
         raise UserError(
-            "exists and is not the folder of a sweep",
+            "exists and is not a sweep folder",
             where=str(path),
             hint="choose another folder with -o",
         )

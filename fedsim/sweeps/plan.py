@@ -64,7 +64,7 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
                 where=loaded.source.key_place(
                     ("sweep", "grid" if path in sweep.grid else "zip", path)
                 ),
-                hint="list seeds under sweep.seeds; the name is that of the whole sweep",
+                hint="list seeds under sweep.seeds; the name applies to the whole sweep",
             )
     seeds = sweep.seeds or [loaded.scenario.seed]
     keys = short_names([*sweep.grid, *sweep.zip])

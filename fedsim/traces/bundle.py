@@ -146,7 +146,7 @@ class TraceBundle:
                 hint=f"its tables are: {', '.join(TABLES)}",
             )
         if "devices" not in self.tables:
-            raise self.error("a trace bundle needs the table devices")
+            raise self.error("a trace bundle needs a devices table")
         self.tables = {name: self.tables[name] for name in TABLES if name in self.tables}
 
     @property
@@ -377,7 +377,7 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if not overwrite:
         raise UserError(
-            "the output exists already",
+            "the output already exists",
             where=str(path),
             hint="name another folder, or use --force to replace the trace bundle",
         )

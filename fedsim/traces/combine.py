@@ -156,7 +156,7 @@ def join(
             source = compute or availability
             speeds = device_speeds(source)
             if speeds is None:
-                raise UserError("a network correlation needs a table compute", where=source.where)
+                raise UserError("a network correlation needs a compute table", where=source.where)
             speeds = speeds[rows]
         link_rows = _paired(
             network, "network", speeds, network_correlation, len(ids), seed, _NETWORK

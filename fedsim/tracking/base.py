@@ -75,9 +75,9 @@ class Moment:
 
 
 class Tracker(Component, ABC):
-    """Sends the metrics of a run somewhere, while it goes on.
+    """Sends the metrics of a run to a tracking tool while the run is in progress.
 
-    Errors of a tracker do not end a run: it is reported and not called again.
+    An error in a tracker does not end the run: it is reported, and the tracker is not called again.
 
     Attributes:
         package: module that must be installed.

@@ -17,8 +17,8 @@ class MlflowParams(Parameters):
     """Parameters of the MLflow tracker."""
 
     uri: str | None = None
-    """Tracking server, such as ``http://localhost:5000``; the environment variable ``MLFLOW_TRACKING_URI``, else
-    MLflow's own default, when not given. A database (``sqlite:///mlflow.db``) needs all of MLflow
+    """Tracking server, such as ``http://localhost:5000``; if not given, the environment variable
+    ``MLFLOW_TRACKING_URI``, or else MLflow's own default. A database (``sqlite:///mlflow.db``) needs all of MLflow
     (``pip install mlflow``), a folder the environment variable ``MLFLOW_ALLOW_FILE_STORE=true``."""
     experiment: str = "fedsim"
     """Experiment; it is created if it does not exist."""
@@ -27,7 +27,7 @@ class MlflowParams(Parameters):
 class Mlflow(Tracker):
     """MLflow: metrics live, every value of the scenario as a parameter.
 
-    The step is the server version, and the relative time of a metric is simulated time. A resumed run goes on in the
+    The step is the server version, and the relative time of a metric is simulated time. A resumed run continues in the
     same MLflow run. For a server, ``mlflow-skinny`` is enough.
     """
 

@@ -15,7 +15,7 @@ class TensorboardParams(Parameters):
     """Parameters of the TensorBoard tracker."""
 
     folder: Path | None = None
-    """Folder for the event files of many runs, one folder each; ``tracking`` in the run folder when not given."""
+    """Folder for the event files of many runs, one folder each; ``tracking`` in the run folder by default."""
 
 
 class Tensorboard(Tracker):

@@ -16,20 +16,20 @@ class WandbParams(Parameters):
     project: str = "fedsim"
     """Project."""
     entity: str | None = None
-    """User or team; the default of your account when not given."""
+    """User or team; by default that of your account."""
     group: str | None = None
     """Group of the run; the scenario's name when not given, so that the seeds of a scenario belong together."""
     tags: list[str] = []
     """Tags."""
     mode: Literal["online", "offline", "disabled"] | None = None
-    """As of ``wandb.init``; the environment variable ``WANDB_MODE``, else online, when not given. What was logged
+    """As in ``wandb.init``; if not given, the environment variable ``WANDB_MODE``, or else online. What was logged
     offline goes to the server with ``wandb sync``."""
 
 
 class Wandb(Tracker):
     """Weights & Biases: metrics over simulated hours, live, with the scenario as the configuration of the run.
 
-    Log in once with ``wandb login``. A resumed run goes on in the same W&B run.
+    Log in once with ``wandb login``. A resumed run continues in the same W&B run.
     """
 
     name = "wandb"

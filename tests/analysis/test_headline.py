@@ -34,7 +34,7 @@ def test_headline_of_other_runs(tmp_path: Path) -> None:
     assert "was not reached so far, in 30 min" in headline(halted)
     values = {tile.label: tile for tile in tiles(halted)}
     assert values["Accuracy so far"].note.startswith("interrupted at 30 min; ")
-    assert values["Wall time"].note.endswith("before and after it was resumed 2 times")
+    assert values["Wall time"].note.endswith("in total, resumed 2 times")
     short.folder.scenario.write_text("name: no-target\n")
     short.folder.update_info(files={})
     assert headline(load_run(short.path)).endswith("accuracy after 30 min")

@@ -102,8 +102,8 @@ def test_a_family_that_does_not_fit_is_flagged(family: str, fits: bool) -> None:
     if family == "two":
         factor[::11] *= 4
     flags = _estimates(2 * factor).flags
-    assert any("taken to vary lognormally" in flag for flag in flags)
-    assert any("step times do not vary as a lognormal" in flag for flag in flags) is not fits
+    assert any("assumed to vary lognormally" in flag for flag in flags)
+    assert any("step times do not follow one lognormal" in flag for flag in flags) is not fits
 
 
 def test_the_test_of_a_family_rejects_as_often_as_it_says() -> None:

@@ -51,7 +51,7 @@ def test_two_sizes_cannot_tell_latency_from_slow_start() -> None:
     assert found.latency_s == pytest.approx([0.05])
     assert found.transport.name == "fluid"
     assert found.flags == (
-        "The transfers fit tcp (connection: reuse) and tcp about as well as fluid, which is taken.",
+        "The transfers fit tcp (connection: reuse) and tcp about as well as fluid; the latter is used.",
     )
 
 

@@ -483,13 +483,13 @@ def test_a_folder_for_a_scenario(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["resume", "report"])
 def test_a_run_that_is_none(command: str, tmp_path: Path) -> None:
     assert_refused(invoke(command, tmp_path / "nowhere"), "nowhere: no such run folder")
-    assert_refused(invoke(command, tmp_path), "not a run of fedsim")
+    assert_refused(invoke(command, tmp_path), "not a fedsim run")
     (tmp_path / "sweep.json").write_text("{}")
     assert_refused(invoke(command, tmp_path), "continue the sweep with the 'fedsim sweep'")
     (tmp_path / "run.json").write_text("{")
     assert_refused(invoke(command, tmp_path), "run.json: cannot be read")
     (tmp_path / "run.json").write_text(json.dumps({"format": 10**6}))
-    assert_refused(invoke(command, tmp_path), "later fedsim")
+    assert_refused(invoke(command, tmp_path), "later version of fedsim")
 
 
 def test_a_run_whose_table_was_cut_off(run: Callable[..., Result], tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_options_of_the_command(sweep: Sweep, tmp_path: Path) -> None:
 
 def test_mistakes_in_options(sweep: Sweep, tmp_path: Path) -> None:
     for words, message in (
-        (["--labels", "fedavg"], "write the present name"),
+        (["--labels", "fedavg"], "write the current name"),
         (["--labels", "nobody=A"], "no variant or setting 'nobody'"),
         (["--metric", "beauty"], "no run measured 'beauty'"),
         (["--width", "huge"], "is not a length"),

@@ -58,7 +58,7 @@ def test_a_signal_leaves_a_run_that_resumes_to_the_same_bits(tmp_path: Path, num
     resuming = CliRunner().invoke(cli, ["resume", str(path)])
     assert resuming.exit_code == 0, resuming.output
     assert re.search(
-        r"going on from the checkpoint at version \d+, simulated [\d.]+ .*% of the run",
+        r"resuming from the checkpoint at version \d+, simulated [\d.]+ .*% of the run",
         resuming.output,
     )
     assert "resumed once" in resuming.output

@@ -54,7 +54,7 @@ def test_lists_of_populations_and_formats():
 
 def test_an_output_that_exists_is_refused_and_replaced_with_force(tmp_path):
     make(tmp_path / "b")
-    assert "exists already" in make_error(tmp_path / "b")
+    assert "already exists" in make_error(tmp_path / "b")
     make(tmp_path / "b", "--force", "--seed", 5)
     assert TraceBundle.read(tmp_path / "b").manifest.seed == 5
 
@@ -85,7 +85,7 @@ def make_error(path):
         (["export", "avt", "{}/none", "-o", "{}/x"], "no such trace bundle"),
         (["validate", "{}/none"], "no such trace bundle"),
         (["inspect", "{}/none"], "no such trace bundle"),
-        (["inspect", "{}/b", "--plot", "{}/b/manifest.json"], "exists already"),
+        (["inspect", "{}/b", "--plot", "{}/b/manifest.json"], "already exists"),
         (["inspect", "{}/b", "--plot", "{}/p.doc"], "cannot draw"),
         (["sample", "{}/b", "-n", "13", "-o", "{}/x"], "fewer than 13"),
         (["join", "{}/b", "-o", "{}/x"], "give --compute"),

@@ -118,7 +118,7 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
     command = [sys.executable, "-c", program, str(path), str(limit)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.stderr == ""
-    assert result.stdout.startswith(f"{path}: the disk is full, or a quota or a limit")
+    assert result.stdout.startswith(f"{path}: the disk is full, or a quota or file size limit")
     begun = RunFolder(path).has_begun
     assert ("fedsim resume" in result.stdout) == begun
     if begun:

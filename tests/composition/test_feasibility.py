@@ -66,7 +66,7 @@ PHONES = {"name": "trace", "trace": "builtin:phones_week"}
         (world(server={"selection": {"cohort": 4}}), "a cohort of 4 cannot be drawn: there are 3"),
         (
             world(server={"schedule": {"name": "async", "concurrency": 4}}),
-            "4 clients cannot be busy at a time: there are 3",
+            "4 clients cannot be busy at once: there are only 3",
         ),
         (world(devices={"memory": "1kB"}), "none of the 3 clients .*: 3 have less memory than"),
         (
@@ -98,7 +98,7 @@ def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> N
         ),
         (
             world(server=sync(over_selection=2) | {"selection": {"cohort": 2}}),
-            ["4 clients are wanted at a time, but there are 3"],
+            ["4 clients should work at once, but there are 3"],
         ),
         (world(devices={"failures": {"upload_loss": 1}}), ["every upload is lost"]),
         # exp(-1e3 x 20 / 3600) is above 1 in 1,000; exp(-1e3 x 40 / 3600) is below.

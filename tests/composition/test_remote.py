@@ -173,7 +173,7 @@ def test_a_resumed_run_survives_a_missing_cluster(
     ("training", "message"),
     [
         ({"workers": {"name": "devices"}, "device": "cpu"}, "devices are CUDA devices"),
-        ({"workers": {"name": "ray"}, "executor": "plain"}, "one client after another"),
+        ({"workers": {"name": "ray"}, "executor": "plain"}, "one client at a time"),
     ],
 )
 def test_workers_that_cannot_be(training: dict[str, Any], message: str) -> None:

@@ -171,7 +171,7 @@ def timing(**sections: Any) -> dict[str, Any]:
         ),
         (
             timing(server={"schedule": {"name": "buffered", "concurrency": 4}}),
-            "4 clients cannot be busy at a time",
+            "4 clients cannot be busy at once",
         ),
         (
             timing(server={"schedule": {"name": "buffered"}}, stop={"arrivals": 9}),

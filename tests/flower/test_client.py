@@ -32,7 +32,7 @@ def test_errors_of_clientapps(
     assert "failed on 16 messages" in found.path.joinpath("report.html").read_text()
     print_summary(found)
     printed = capsys.readouterr().out
-    assert "errors of the ClientApp" in printed
+    assert "ClientApp errors" in printed
     assert "no update reached the model: the ClientApp failed on 16 messages" in printed
     shown = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(shown) == 5

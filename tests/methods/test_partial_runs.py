@@ -197,10 +197,10 @@ def test_a_prologue_can_wait_for_clients_that_are_offline(
 def test_a_prologue_needs_a_schedule_that_hands_it_out(links: Path, tmp_path: Path) -> None:
     for schedule in ("async", "buffered"):
         server = {"method": {"name": "scaffold_p"}, "schedule": {"name": schedule}}
-        with pytest.raises(UserError, match="begins with work by all clients"):
+        with pytest.raises(UserError, match="begins with a round of all clients"):
             fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
     server = {"method": {"name": "scaffold_p"}, "schedule": {"name": "window"}}
-    with pytest.raises(UserError, match="begins with work by all clients"):
+    with pytest.raises(UserError, match="begins with a round of all clients"):
         fedsim.run(two_links(links, {}, server=server), tmp_path / "run")
 
 

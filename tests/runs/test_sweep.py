@@ -30,7 +30,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_the_file_is_no_sweep(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not that of a sweep"):
+    with pytest.raises(UserError, match="not a sweep folder"):
         read_sweep(tmp_path)
 
 
@@ -45,7 +45,7 @@ def test_a_change_is_noticed(tmp_path: Path) -> None:
 def test_a_later_format_asks_for_an_update(tmp_path: Path) -> None:
     RECORD.write(tmp_path)
     rewrite(tmp_path, format=SWEEP_FORMAT + 1)
-    with pytest.raises(UserError, match="written by a later fedsim") as caught:
+    with pytest.raises(UserError, match="written by a later version of fedsim") as caught:
         read_sweep(tmp_path)
     assert "update fedsim" in str(caught.value.hint)
 

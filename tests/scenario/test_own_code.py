@@ -21,7 +21,7 @@ def test_an_exception_in_ones_own_file_is_no_defect_of_fedsim(tmp_path: Path) ->
     assert "has no attribute 'modle'" in result.stderr
     assert "line 13, in local_update" in result.stderr
     assert "fedsim/cli" not in result.stderr
-    assert result.stderr.endswith("your own part failed with the lines above\n")
+    assert result.stderr.endswith("your own code failed with the error above\n")
 
 
 def test_a_sweep_tells_an_exception_in_ones_own_file_as_the_users(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
 def test_folders_that_are_taken(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(UserError, match="not the folder of a sweep"):
+    with pytest.raises(UserError, match="not a sweep folder"):
         fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
     (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
     (tmp_path / "sweep" / "sweep.json").write_text(

@@ -41,7 +41,7 @@ def test_read_only_some_tables(tmp_path):
 
 def test_write_refuses_what_exists_and_replaces_only_bundles(tmp_path):
     build().write(tmp_path / "b")
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         build().write(tmp_path / "b")
     build(name="new").write(tmp_path / "b", overwrite=True)
     assert TraceBundle.read(tmp_path / "b").manifest.name == "new"
@@ -191,7 +191,7 @@ def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path):
     (tmp_path / "b").symlink_to(tmp_path / "b")
     with pytest.raises(UserError, match="symbolic link leads nowhere"):
         TraceBundle.read(tmp_path / "b")
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         build().write(tmp_path / "b")
     with pytest.raises(UserError, match="will not be replaced"):
         build().write(tmp_path / "b", overwrite=True)

@@ -164,7 +164,7 @@ def test_join_refuses_what_is_not_there(phones):
         join(phones, compute=bare)
     with pytest.raises(UserError, match="outside -1 to 1"):
         join(phones, compute=phones, compute_correlation=1.5)
-    with pytest.raises(UserError, match="needs a table compute"):
+    with pytest.raises(UserError, match="needs a compute table"):
         join(bare, network=phones, network_correlation=0.5)
     unknown = bundle_of(
         {"a": [], "b": []},

@@ -63,7 +63,7 @@ _PAIRS: Columns = (
     ("seeds", "seeds", "count"),
     ("difference", "first − second", "text"),
     ("range", "95% interval", "text"),
-    ("better", "seeds first is better", "count"),
+    ("better", "seeds favoring first", "count"),
     ("same", "seeds equal", "count"),
 )
 _TARGET: Columns = (
@@ -169,7 +169,7 @@ def _target_finding(
     comparison: ComparisonTables, frame: pd.DataFrame, first: findings.First | None
 ) -> str:
     if first is None:
-        return "None reached it in half of its runs."
+        return "No variant reached it in at least half of its runs."
     groups, missed = len(frame), int(frame["time_s"].isna().sum())
     after = when(first)
     if len(first.labels) == groups > 1:
@@ -180,7 +180,7 @@ def _target_finding(
         setting = f" in {first.setting}" if first.setting else ""
         finding = f"{first.labels[0]} was first{setting}, {after}."
     if missed:
-        finding += f" {format_count(missed)} of {format_count(groups)} did not reach it in half of their runs."
+        finding += f" {format_count(missed)} of {format_count(groups)} did not reach it in at least half of their runs."
     if frame["relative"].isna().all():
         finding += (
             f" The baseline {comparison.baseline} is one of them, so there are no relative times."
@@ -340,8 +340,8 @@ def work(comparison: ComparisonTables) -> Figure:
     else:
         who = findings.leader(frame, "lost_steps", format_share)
         finding = (
-            f"{who + ' lost most' if who else 'All lost the same share'}: {format_share(most)} of the local steps went "
-            "into updates that never entered the model."
+            f"{who + ' lost the most' if who else 'All lost the same share'}: {format_share(most)} of the local steps "
+            "went into updates that never entered the model."
         )
     return Figure("work", finding, _table(comparison, frame, _WORK))
 
@@ -356,7 +356,7 @@ def participation(comparison: ComparisonTables) -> Figure:
         even = (
             f"{who} had the most even participation"
             if who
-            else "Participation was equally even in all"
+            else "Participation was equally even in all variants"
         )
         finding = f"{even} (Gini coefficient {written(frame['gini'].min())})."
     return Figure("participation", finding, _table(comparison, frame, _PARTICIPATION))

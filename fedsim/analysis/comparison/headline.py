@@ -53,7 +53,7 @@ def _reached(comparison: ComparisonTables, target: Target) -> str:
 
 def _first(comparison: ComparisonTables, target: Target) -> str:
     title, settings = comparison.title(target), comparison.grouping.settings
-    missed = f"None reached {title} in half of its runs"
+    missed = f"No variant reached {title} in at least half of its runs"
     if len(settings) > 1:
         best = findings.winners(comparison, target)
         if best is None:

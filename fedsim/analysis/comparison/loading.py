@@ -77,7 +77,7 @@ def load(
         if left_out:
             first = left_out[0]
             remedy = (
-                "correct the cause and run it again"
+                "fix the cause and run it again"
                 if first.has_failed
                 else f"finish it: fedsim resume {first.path}"
             )

@@ -29,8 +29,8 @@ def participation(run: Run) -> Figure | None:
     never = int((counts == 0).sum())
     return Figure(
         "participation",
-        f"{format_count(len(counts) - never)} of {format_count(len(counts))} clients gave at least one update; "
-        f"the most active gave {format_count(counts.max(initial=0))}.",
+        f"{format_count(len(counts) - never)} of {format_count(len(counts))} clients contributed at least one update; "
+        f"the most active contributed {format_count(counts.max(initial=0))}.",
         histogram(counts, integer_bins(counts), "count", "clients", "updates from"),
         {"never": never},
     )
@@ -47,7 +47,7 @@ def inequality(run: Run) -> Figure | None:
     top = float(1.0 - curve[number - max(round(0.1 * number), 1)])
     coefficient = statistics.gini(counts)
     finding = (
-        f"The most active tenth of the clients gave {format_share(top)} of the updates "
+        f"The most active tenth of the clients contributed {format_share(top)} of the updates "
         f"(Gini coefficient {coefficient:.2f})."
     )
     return Figure(
@@ -55,8 +55,8 @@ def inequality(run: Run) -> Figure | None:
         finding,
         (
             Column("clients", "share of clients, least active first", "share", rows / number),
-            Column("updates", "share of updates they gave", "share", curve[rows]),
-            Column("equal", "if all were equal", "share", rows / number),
+            Column("updates", "share of updates they contributed", "share", curve[rows]),
+            Column("equal", "if all contributed equally", "share", rows / number),
         ),
         {"gini": coefficient},
     )
@@ -100,7 +100,7 @@ def delay(run: Run) -> Figure | None:
     rows = thin(updates)
     never = int((statistics.participation_counts(run.dispatches, population(run)) == 0).sum())
     absent = (
-        f". {format_count(never)} clients never participated; they count, but are not in the curve"
+        f". {format_count(never)} clients never participated; they are counted, but not drawn"
         if never
         else ""
     )

@@ -184,7 +184,7 @@ def online(run: Run) -> Figure | None:
     return Figure(
         "online",
         f"{finding} At most {format_count(peak)} clients were working at once; "
-        f"on average between two points of the curve, at most {format_number(mean)}.",
+        f"the curve shows means and peaks at {format_number(mean)}.",
         (
             Column("time_s", "simulated time", "time", times),
             *columns,

@@ -513,7 +513,7 @@ const fedsim = (() => {
         const line = add(body, "tr");
         for (const each of shown) add(line, "td", { class: each.kind === "text" ? "" : "number" }, show(each.kind, each.values[row]));
       }
-      if (count > SHOWN) add(details, "p", { class: "hint" }, `The first ${SHOWN} of ${show("count", count)} rows are listed; the CSV file has all.`);
+      if (count > SHOWN) add(details, "p", { class: "hint" }, `The first ${SHOWN} of ${show("count", count)} rows are listed; the CSV file has all of them.`);
     };
     details.ontoggle = build;
     build();

@@ -57,7 +57,7 @@
       const focus = asked && view.ylim ? view.ylim : late(x, shown, byId("bands").checked);
       byId("focus").parentElement.style.display = focus ? "" : "none";
       const used = focus && byId("focus").checked ? focus : null;
-      byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not in the figure; clear “late range” to see them.` : "";
+      byId("clipped").textContent = used && focus !== view.ylim ? `Values outside ${fedsim.show(metric.kind, used[0])} to ${fedsim.show(metric.kind, used[1])} are not shown; clear “late range” to see them.` : "";
       curves(host("curves"), finding("curves"), {
         x: { ...axis, values: x }, y: metric, series: shown, bands: byId("bands").checked, smooth: Number(byId("smooth").value),
         scales: { y: byId("scale").value, x: asked ? view.xscale : undefined }, xlim: asked ? view.xlim : null, ylim: used,
@@ -90,7 +90,7 @@
     drawings.push(() => {
       named(name);
       const shown = series().filter((s) => !s.hidden);
-      if (diagonal) shown.push({ label: "if all were equal", plain: true, color: "muted", dash: [1, 2], values: x.values });
+      if (diagonal) shown.push({ label: "if all contributed equally", plain: true, color: "muted", dash: [1, 2], values: x.values });
       curves(host(name), finding(name), { x, y: { kind: "share", label: y, zero: true }, series: shown, ylim: [0, 1] });
       files(name, () => ({ columns: [x, ...series().map((s) => ({ key: s.label, label: s.label, kind: "share", values: s.values }))] }));
     });

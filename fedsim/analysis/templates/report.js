@@ -68,7 +68,7 @@
   if (host("inequality")) {
     lines("inequality", { ...column("inequality", "clients"), label: "share of clients" }, { kind: "share", label: "share of updates", zero: true }, [
       { label: "this run", color: "series", values: column("inequality", "updates").values, fill: true },
-      { label: "if all were equal", color: "muted", values: column("inequality", "equal").values, dash: [3, 2], silent: true, plain: true },
+      { label: "if all contributed equally", color: "muted", values: column("inequality", "equal").values, dash: [3, 2], silent: true, plain: true },
     ]);
   }
   if (host("delay")) {

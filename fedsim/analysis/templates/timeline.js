@@ -257,7 +257,7 @@
   }
   const ACTIONS = { in: closer, out: zoomOut, earlier: () => pan(-0.5), later: () => pan(0.5), whole: () => look(0, Infinity) };
   for (const button of document.querySelectorAll("[data-view]")) button.addEventListener("click", () => ACTIONS[button.dataset.view]());
-  const HINT = "Drag to move, Ctrl and the wheel to zoom, or use the brush; point to a dispatch to read it.";
+  const HINT = "Drag to move, Ctrl and the wheel to zoom, or use the brush; point to a dispatch to see its details.";
   function say(text, aloud) {
     readout.textContent = text || HINT;
     if (aloud) fedsim.live.textContent = text;

@@ -189,7 +189,7 @@ class RemoteWorkers(Workers):
                 return count or free // each
             time.sleep(_LOOK_S)
         raise UserError(
-            f"{count or 1} processes need {(count or 1) * each} {unit}s, and the cluster has {free} free",
+            f"{count or 1} processes need {(count or 1) * each} {unit}s, but the cluster has only {free} free",
             where=f"{_WHERE}.count",
             hint="request fewer, or leave it out to use all free resources",
         )

@@ -52,18 +52,18 @@ class Compass(Continuous):
     """The Compass scheduler of FedCompass.
 
     Every client participates all the time. Its first update measures its speed and makes a version by itself. From then
-    on, whenever a client needs work it joins the group of clients for whose expected arrival it has time for most local
-    steps within bounds, or opens a group that others will be able to join. A group's updates make one version when the
-    last member has arrived or when the group's latest time has come; a member that comes later goes into the next
-    version that any group makes, and is given work at once. A client that goes offline leaves its group, and gets work
+    on, whenever a client needs work, it joins the group whose expected arrival leaves it time for the most local steps
+    within bounds, or opens a group that others can join later. A group's updates make one version when the last member
+    has arrived, or at the group's latest time; an update that arrives later goes into the next version that any group
+    makes, and its client gets new work at once. A client that goes offline leaves its group, and gets work
     when it checks in again.
 
-    At one instant updates are handled one after the other, in order of dispatching, each to its end, and then the
-    latest times of groups, in order of creation: an update that arrives at the latest time is in time. Members of a
-    group are given work fastest first, of equals in order of arrival.
+    At one instant, updates are handled one after another, each completely, in order of dispatching, and then the latest
+    times of groups, in order of creation: an update that arrives exactly at the latest time is in time. Members of a
+    group get work fastest first, and in order of arrival if equally fast.
 
     Each update is marked with the number of its group, from 1; 0 is a client's first update. Every version passes to
-    the method ``group`` (0 where it is made by a first update), and for the record ``target_s`` (expected arrival) and
+    the method ``group`` (0 if a first update made it), and for the record ``target_s`` (expected arrival) and
     ``open_groups`` (those still waiting). An update whose mark is not ``group`` is late.
     """
 

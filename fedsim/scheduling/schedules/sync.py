@@ -25,9 +25,9 @@ class SyncParams(Parameters):
     after an empty round."""
     min_cohort: int = Field(default=1, ge=1)
     """Clients that must be available for a round to start; until then the server waits. Must be 1 with
-    ``min_updates: 0``, where a round may start without clients."""
+    ``min_updates: 0``, with which a round may start without clients."""
     stragglers: Literal["run", "cut"] = "run"
-    """Clients still busy when a round closes: they run on, and their updates are late, or they are cut."""
+    """Clients still busy when a round closes: they continue, and their updates are late; or they are cut."""
     pause: Duration = 0.0
     """Pause between the end of a round and the start of the next."""
 

@@ -30,11 +30,10 @@ class Tiered(Continuous):
     """Every tier runs its own rounds: it waits for its clients, creates a version, and starts again from it.
 
     Tiers follow from the expected duration of a full workload, are formed before the first round, and never change. A
-    round of a tier takes the
-    selection's cohort from the tier's clients (all that are available if there is none). Each update is marked with
-    its tier (0 the fastest), and every version passes ``tier`` and ``tiers``, the number of tiers, to the method.
-    Updates that arrive at one instant are handled in order of dispatching; a tier whose round they complete starts the
-    next at once.
+    round of a tier takes the selection's cohort from the tier's clients (all that are available if there is no cohort).
+    Each update is marked with its tier (0 the fastest), and every version passes ``tier`` and ``tiers``, the number of
+    tiers, to the method. Updates that arrive at one instant are handled in order of dispatching; a tier whose round
+    they complete starts the next at once.
     """
 
     name: ClassVar[str] = "tiered"

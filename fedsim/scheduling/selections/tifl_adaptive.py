@@ -22,7 +22,7 @@ class TiFLAdaptiveParams(TiFLParams):
     interval: int = Field(default=10, ge=1)
     """Draws between two evaluations of the tiers, after which the probabilities may change (I)."""
     credits: Credits | list[Credits] | None = None
-    """Draws that each tier is good for, one number or one per tier, the fastest first; default: unlimited."""
+    """How often each tier may be drawn: one number, or one per tier, the fastest first; default: unlimited."""
 
 
 class TiFLAdaptive(TiFL):
@@ -34,7 +34,7 @@ class TiFLAdaptive(TiFL):
     D = n (n + 1) / 2. Ties rank the faster tier lower, and a tier without test samples ranks highest. (Algorithm 2
     leaves this function open, except that lower accuracies give higher probabilities; this is the one of the public
     implementations, fltk and FLGo.) Every draw costs its tier one credit, and tiers without credits are not drawn. If
-    no tier with available clients has credits, credits are ignored, so that the run goes on.
+    no tier with available clients has credits, credits are ignored, so that the run continues.
 
     Chai et al., TiFL: A Tier-based Federated Learning System, HPDC 2020, Algorithm 2. Needs training and test samples
     of the clients; every evaluation executes pending training.

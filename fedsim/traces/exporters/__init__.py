@@ -58,7 +58,7 @@ class Exporter(Component, ABC):
         for file, content in cls.files(bundle, path, params, counts):
             if file.exists() and not (overwrite and file.is_file()):
                 raise UserError(
-                    "the output exists already",
+                    "the output already exists",
                     where=str(file),
                     hint="name another file, or use --force to replace this one",
                 )

@@ -218,7 +218,7 @@ class Sources:
                 known, names = ", ".join(fields), ", ".join(map(str, first))
                 raise source.error(f"has none of {known} in its first record, but: {names}", hint)
             if kind in files:
-                raise source.error(f"is a second {fields[kind]} file", "give one")
+                raise source.error(f"is a second {fields[kind]} file", "give only one")
             files[kind] = source, records
         return files
 
@@ -286,7 +286,9 @@ class Sources:
             RuntimeError,
         ) as error:
             raise UserError(
-                f"is not a whole zip archive: {error}", where=str(path), hint="copy the file again"
+                f"is not a complete zip archive: {error}",
+                where=str(path),
+                hint="copy the file again",
             ) from error
 
     def _source(self, name: str, where: str, content: IO[bytes], *, bounded: bool) -> SourceFile:
@@ -299,7 +301,7 @@ class Sources:
                 data = self._bounded(unpacked, where)
         except (OSError, EOFError, zlib.error) as error:
             raise UserError(
-                f"is not a whole gzip file: {error}", where=where, hint="copy the file again"
+                f"is not a complete gzip file: {error}", where=where, hint="copy the file again"
             ) from error
         return SourceFile(name.removesuffix(".gz"), where, data)
 

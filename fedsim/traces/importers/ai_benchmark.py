@@ -44,7 +44,7 @@ class AiBenchmark(Importer):
             content = source.records()
             kind = _kind(source, content)
             if kind in files:
-                raise source.error(f"is a second {kind} file", "give one")
+                raise source.error(f"is a second {kind} file", "give only one")
             files[kind] = source, content
         if set(files) == {"speed"}:
             return Imported(_speeds(*files["speed"]))

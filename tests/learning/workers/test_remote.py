@@ -230,7 +230,9 @@ def test_too_many_processes(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if not ray.is_initialized():
         ray.init("local", num_cpus=3)
     learner = played(case, ray_workers(case, count=4))
-    with pytest.raises(UserError, match=r"4 processes need 4 CPUs, and the cluster has \d free"):
+    with pytest.raises(
+        UserError, match=r"4 processes need 4 CPUs, but the cluster has only \d free"
+    ):
         learner.start()
 
 

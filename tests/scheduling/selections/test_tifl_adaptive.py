@@ -134,5 +134,5 @@ def test_a_run_learns_from_its_clients(tmp_path: Path) -> None:
 def test_clients_need_test_samples(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="own test samples, which this task lacks"):
         fedsim.run(world(None), tmp_path / "run")
-    with pytest.raises(UserError, match="simulates time alone"):
+    with pytest.raises(UserError, match="only simulates time"):
         fedsim.run(world("split"), tmp_path / "run", timing_only=True)

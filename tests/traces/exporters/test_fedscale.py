@@ -63,7 +63,7 @@ def test_export_names_clients_that_have_no_numbers(tmp_path: Path) -> None:
 def test_export_refuses_to_overwrite_and_unknown_endings(tmp_path: Path) -> None:
     path = behaviour(tmp_path / "b.json", {"1": client([0], [5])})
     bundle = import_("fedscale", path)
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         export(bundle, path)
     with pytest.raises(UserError, match=r"\.json or \.pkl"):
         export(bundle, tmp_path / "out.txt")

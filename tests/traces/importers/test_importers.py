@@ -172,7 +172,7 @@ def test_a_file_of_no_known_format_asks_for_its_name(tmp_path: Path) -> None:
     path = tmp_path / "poem.txt"
     path.write_text("Shall I compare thee\n")
     stderr = invoke("import", path, "-o", tmp_path / "b", code=2).stderr
-    assert "none of the known formats" in stderr
+    assert "not in any known format" in stderr
     assert "--format" in stderr
 
 

@@ -21,7 +21,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
     assert "zip archive" in refused("pensieve", path)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"0 1\n1 2\n" * 100)[:-12])
-    assert "whole gzip" in refused("pensieve", path)
+    assert "complete gzip" in refused("pensieve", path)
 
 
 def bomb(path: Path, megabytes: int) -> Path:
