@@ -124,7 +124,7 @@ def compare(
     Args:
         paths: runs, sweeps, or their folders; one or several.
         targets: such as ``"accuracy=0.9"``; by default those of the scenarios.
-        baseline: variant that times are relative to; the first when None.
+        baseline: variant to which times are relative; the first if None.
 
     Raises:
         UserError: a folder holds no run, nothing is complete, there is no such baseline or metric, or several
@@ -157,17 +157,17 @@ def sweep(
 
     Args:
         scenario: as for :func:`run`, with a ``sweep`` section.
-        output: the sweep's folder; ``runs/<name>-sweep`` when None.
+        output: the sweep's folder; ``runs/<name>-sweep`` if None.
         overrides: values by dotted path.
-        jobs: runs at a time; all cores when None, and 1 runs in this process.
+        jobs: number of runs at a time; all cores if None; with 1, the runs happen in this process.
         engine: processes of this machine, or a Ray cluster.
-        address: of the Ray cluster; None starts one on this machine.
+        address: address of the Ray cluster; None starts one on this machine.
 
     Returns:
         The sweep; ``failures`` says which runs failed and why.
 
     Raises:
-        UserError: the sweep is wrong, its folder cannot be used, or holds a run made from another scenario.
+        UserError: the sweep is invalid, or its folder cannot be used or holds a run of a different scenario.
     """
     from fedsim.sweeps.execution import sweep as run_sweep
 

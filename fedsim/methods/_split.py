@@ -1,4 +1,4 @@
-"""Models that are partly shared and partly personal, and the common part of the methods that split them."""
+"""Models that are partly shared and partly personal, and the base class of the methods that split them."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
 
 
 class SplitMethod(Method):
-    """A method under which each client keeps a part of the model for itself.
+    """A method in which each client keeps part of the model to itself.
 
     The server averages the changes of the shared part u; the personal part v_i never crosses the network. The server's
     model holds the initial personal part. A client's personal part changes only if the server uses its update, unless
@@ -182,7 +182,7 @@ class SplitMethod(Method):
         return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
 
     def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
-        """Factors (P,) that give each part a separate local step size, 0 if it must not move.
+        """Factors (P,) that give each part a separate local step size, 0 for a part that must not move.
 
         None if all are 1.
         """

@@ -55,9 +55,9 @@ def local_rate(context: MethodContext, updates: Updates) -> float:
 
 
 def nominal_steps(context: MethodContext) -> float:
-    """K of methods whose server step contains the number of local steps: the mean over full dispatches of all clients.
+    """K for methods whose server step depends on the number of local steps: the mean over all clients' full dispatches.
 
-    In the papers K is the same for all clients; it is not with local epochs and unequal numbers of samples.
+    In the papers, K is the same for all clients; with local epochs and unequal numbers of samples, it varies by client.
     """
     return float(context.local_steps.mean())
 

@@ -46,7 +46,8 @@ class MethodContext:
         samples: training samples of each client, (N,) int64.
         learning_rate: local learning rate at (round, simulated seconds).
         local_steps: local steps of a full dispatch of each client, (N,) int64.
-        tensors: returns floating-point type and device of all vectors; read them as :attr:`dtype` and :attr:`device`.
+        tensors: returns the floating-point type and device of all vectors; read them as :attr:`dtype` and
+            :attr:`device`.
         seed: the scenario's seed.
         availability_cycle_s: length of one availability cycle of the devices in seconds; a day unless the trace has
             a longer one.
@@ -88,8 +89,8 @@ class MethodContext:
     def generator(self, *keys: int) -> np.random.Generator:
         """A generator of the method's own random numbers; equal keys give equal numbers, on every device.
 
-        Use ``updates.version`` as key in an aggregation, and client and sequence of a row in a local update, so that
-        the numbers depend neither on the group nor on the order of execution.
+        Use ``updates.version`` as the key in an aggregation, and a row's client and sequence as the keys in a local
+        update, so that the numbers do not depend on the grouping or the order of execution.
         """
         return self.stream(Purpose.METHOD, len(keys), *keys).generator()
 
@@ -101,8 +102,8 @@ class Vector:
     Attributes:
         name: key in the server state (down) or in :attr:`LocalUpdate.vectors` (up).
         elements: its length.
-        bits: size of an entry as it is sent, such as 8 after quantization; None for that of the training dtype. Only
-            bytes and time depend on it: computations use the tensor that the method returns.
+        bits: bits per entry as sent, such as 8 after quantization; None for the size of the training dtype. Only bytes
+            and time depend on it: computations use the tensor that the method returns.
     """
 
     name: str
@@ -110,7 +111,7 @@ class Vector:
     bits: float | None = None
 
     def size_bytes(self, item_bytes: int) -> float:
-        """Bytes of the vector as it is sent, if an entry of the training dtype has ``item_bytes``."""
+        """Bytes of the vector as sent; ``item_bytes`` is the size of an entry of the training dtype."""
         return self.elements * (item_bytes if self.bits is None else self.bits / 8)
 
 
@@ -260,7 +261,7 @@ class Trained:
         model: local models after the last step, (B, P).
         mean_gradient: mean over a client's steps of its mini-batch gradients, after clipping and before the rule,
             (B, P), if requested.
-        last_gradient: that gradient of its last step, (B, P), if requested.
+        last_gradient: the same gradient at the client's last step only, (B, P), if requested.
         loss: mean training loss over its steps, (B,), or its root mean square over samples for selections with
             ``squared_losses``.
         change: model - start as the sum of the steps, (B, P), if requested. It is summed separately, so that steps
@@ -301,7 +302,7 @@ class Trainer(Protocol):
             rule: turns each gradient into a direction before the optimizer steps; None is plain training.
             steps: local steps in place of the cohort's, (B,), sorted most first.
             learning_rate_scale: factor on the learning rate of each parameter, (P,).
-            move: False takes no steps, so that all gradients are computed at ``start``.
+            move: if False, no steps are taken, so all gradients are computed at ``start``.
             collect: further results to return besides the models.
             phase: number of the training within the dispatch; every phase has its own order of the data.
         """
@@ -328,8 +329,8 @@ class Updates(Protocol):
     """The contributions of one aggregation, in order of arrival (C of them, possibly none).
 
     All arrays have shape (C,). ``multiplicity`` is how often the client was drawn, which is 1 unless selection is with
-    replacement: a client drawn twice trains once and counts twice, so that every mean over contributions weights by it,
-    as :func:`averaging_weights` does.
+    replacement: a client drawn twice trains once and counts twice, so every mean over contributions must be weighted by
+    it, as in :func:`averaging_weights`.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""FedAsync: every update moves the model at once; the staler it is, the less."""
+"""FedAsync: every update moves the model at once, and stale updates move it less."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class FedAsync(Method):
         return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """See :class:`FedAsync`."""
+        """The model after the updates are mixed in (or their changes added) in order of arrival."""
         weights = self.params.weights_by_age(updates)
         model = server["model"]
         if self._mixes:
             for index, weight in enumerate(weights.tolist()):
-                # Drawn m times: mixed in m times.
+                # An update of a client that was drawn m times is mixed in m times.
                 mixed = 1.0 - (1.0 - weight) ** int(updates.multiplicity[index])
                 model = (1.0 - mixed) * model + mixed * updates.row("model", index)
             return {"model": model}

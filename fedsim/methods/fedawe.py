@@ -30,7 +30,7 @@ class FedAweParams(Parameters):
     """Largest Euclidean norm of the mean amplified change (0.5 in the authors' code); unlimited when null, as in the
     paper."""
     evaluated: Literal["newest", "client_average"] = "newest"
-    """The model that is measured: the newest one, or the mean of all clients' own models, as in the authors' code."""
+    """The model to evaluate: the newest one, or the mean of all clients' own models, as in the authors' code."""
 
 
 class FedAwe(Method):
@@ -79,7 +79,7 @@ class FedAwe(Method):
         return LocalUpdate({"amplified": amplified}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The participants' mean, which becomes the model of each of them; unchanged without contributions."""
+        """The participants' mean, which becomes each participant's model; unchanged without contributions."""
         import torch
 
         if not len(updates):

@@ -41,6 +41,6 @@ class FedNova(FedAvg):
         weights = super().coefficients(updates)
         lengths = distance_covered(self.context, updates.steps)
         if (lengths == lengths[0]).all():
-            # The factors cancel; without them, rounding does not set FedNova apart from FedAvg.
+            # The factors cancel; omitting them keeps rounding from making FedNova differ from FedAvg.
             return weights
         return float(weights @ lengths) * weights / lengths

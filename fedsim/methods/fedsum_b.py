@@ -19,7 +19,7 @@ class FedSumB(UplinkMerge):
     paper = f"{PAPER}, Algorithm 1"
 
     def vector_operations(self) -> float:
-        """The gradients are added up: 1."""
+        """1: each step adds its gradient to a sum."""
         return 1.0
 
     def correction(self, cohort: Cohort) -> None:
