@@ -113,15 +113,15 @@ def _numbers(
     return numbers
 
 
-def _require_known(
-    column: pd.Series, values: pd.Series, name: str, where: str, hint: str
-) -> None:
+def _require_known(column: pd.Series, values: pd.Series, name: str, where: str, hint: str) -> None:
     """Refuse a cell that could not be read; an empty one is unknown."""
     unread = (column.notna() & values.isna()).to_numpy()
     if unread.any():
         row = int(unread.argmax())
         raise UserError(
-            f"row {row + 1}, column {name}: cannot read '{column.iloc[row]}'", where=where, hint=hint
+            f"row {row + 1}, column {name}: cannot read '{column.iloc[row]}'",
+            where=where,
+            hint=hint,
         )
 
 

@@ -54,9 +54,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         .get_template("calibration.html.j2")
         .render(
             title="Calibration",
-            tiles=[
-                Tile(sentence(name), value, note) for name, value, note in summary(calibration)
-            ],
+            tiles=[Tile(sentence(name), value, note) for name, value, note in summary(calibration)],
             flags=calibration.flags,
             compared=compared,
             predicted=predicted,

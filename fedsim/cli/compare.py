@@ -217,7 +217,9 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
         keys = ", ".join(path.removeprefix(f"{section}.") for path in inside)
         console.print(f"  {section}: {keys}", highlight=False)
     if len(paths) > KEYS_SHOWN:
-        more = f"  and {len(paths) - KEYS_SHOWN:,} more; the page shows all of them with their values"
+        more = (
+            f"  and {len(paths) - KEYS_SHOWN:,} more; the page shows all of them with their values"
+        )
         console.print(more, highlight=False)
 
 

@@ -15,7 +15,13 @@ import click
 from fedsim import bundled
 from fedsim.bundled import references
 from fedsim.catalog import CATALOG
-from fedsim.cli.options import completing, echo_text, json_option, print_parameters, user_code_option
+from fedsim.cli.options import (
+    completing,
+    echo_text,
+    json_option,
+    print_parameters,
+    user_code_option,
+)
 from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
 from fedsim.parameters import without_markup

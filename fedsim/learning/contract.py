@@ -124,7 +124,14 @@ class Contract:
 
 def _explained(error: UserError, expected: str) -> UserError:
     """The error with what the function must return."""
-    hints = filter(None, (error.hint, f"expected: {expected}", "a method to start from: fedsim init --template own-method"))
+    hints = filter(
+        None,
+        (
+            error.hint,
+            f"expected: {expected}",
+            "a method to start from: fedsim init --template own-method",
+        ),
+    )
     return UserError(error.message, where=error.where, hint="\n  ".join(hints))
 
 

@@ -59,7 +59,9 @@ class UplinkMerge(Method):
     """
 
     paper_schedules = ("sync",)
-    needs_no_momentum = "the server steps along the mean of all clients' gradients, which does not include momentum"
+    needs_no_momentum = (
+        "the server steps along the mean of all clients' gradients, which does not include momentum"
+    )
 
     Params = UplinkMergeParams
 

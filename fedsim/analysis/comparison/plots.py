@@ -359,7 +359,7 @@ def _values(axes: Any, x: Any) -> Any:
 
 
 def _hidden(corner: Any, region: Any, covered: Any) -> tuple[float, int]:
-    """The area of the region and the number of curve points that an inset would hide with its lower left corner here."""
+    """The area of the region and the number of curve points that an inset hides with its lower left corner here."""
     end = corner + _INSET
     sides = np.minimum(end, region[1]) - np.maximum(corner, region[0])
     inside = ((covered >= corner) & (covered <= end)).all(axis=1)

@@ -74,8 +74,8 @@ class Csv(Importer):
         time_unit: Literal["us", "ms", "s", "min", "h", "d"] | None = None
         """Unit of ``start`` and ``end``, unless they are ISO 8601 timestamps."""
         time_zone: str | None = None
-        """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. Of an
-        hour that its clocks repeat, the first is meant."""
+        """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. If
+        clocks repeat an hour, the first one is meant."""
         compute_unit: Literal["us", "ms", "s"] | None = None
         """Unit of ``sample_time`` and ``step_time``."""
         rate_unit: (
