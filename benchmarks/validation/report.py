@@ -27,8 +27,8 @@ MEASURED = HERE / "measured.jsonl.xz"
 FIGURE = DOCS / "images" / "validation.svg"
 GOALS = {"alone": 0.01, "shared": 0.03, "training": 0.05}
 LINKS = {
-    "alone": "Links not shared",
-    "shared": "Links shared",
+    "alone": "Separate links",
+    "shared": "Shared links",
     "training": "Torch under CPU quotas, calibrated on the first fifth",
 }
 REGIMES = {
@@ -58,6 +58,7 @@ class Comparison:
             a single one.
         arrival_spread: the median error of arrivals of one repetition as the prediction of another.
         outcomes_equal: share of dispatches with the same outcome.
+        parts: median errors of the local steps and of both transfers, relative to the time from dispatch to arrival.
         late: updates that were late, in the simulation and in the deployments (mean).
         time_to_updates_s: time until 20 updates had arrived, in the simulation and in each deployment.
         unmatched: dispatches that only one of the two has, as a share.
@@ -78,6 +79,7 @@ class Comparison:
     round_spread: float
     arrival_spread: float
     outcomes_equal: float
+    parts: tuple[float, float]
     late: tuple[int, float]
     time_to_updates_s: tuple[float, list[float]]
     unmatched: float
@@ -117,7 +119,8 @@ class Comparison:
         ):
             return "not repeatable"
         if self.links == "training":
-            return "compute"
+            steps, transfers = self.parts
+            return "compute" if steps >= transfers else "few flows on a full link"
         cause = statistics.mode(self.partings)
         if cause == "inexact" and self.links == "shared":
             return "few flows on a full link"
@@ -137,6 +140,8 @@ def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
     simulated = Log()
     goal = GOALS[_links(name)]
     deployed = []
+    steps: list[float] = []
+    transfers: list[float] = []
     for number, run in enumerate(runs):
         # A calibrated scenario differs from run to run.
         if not number or run["scenario"] != runs[0]["scenario"]:
@@ -150,6 +155,10 @@ def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
         unmatched.append(1 - len(common) / len(ours.keys() | real.keys()))
         equal += [ours[key]["outcome"] == real[key]["outcome"] for key in common]
         pairs += _durations(ours, real)
+        steps += _part_errors(ours, real, ("computed_s",), ("downloaded_s",))
+        transfers += _part_errors(
+            ours, real, ("downloaded_s", "arrived_s"), ("dispatched_s", "computed_s")
+        )
         partings.append(parting(ours, real, goal))
         fitted = sum(at_s < fitted_until_s for at_s in run["versions_s"])
         deployed.append((real, run["versions_s"], fitted))
@@ -181,6 +190,7 @@ def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
             ]
         ),
         statistics.mean(equal),
+        (_median(steps), _median(transfers)),
         (sum(row["outcome"] == "late" for row in simulated.dispatches), statistics.mean(late)),
         (
             _time_to_updates(simulated.dispatches),
@@ -202,6 +212,20 @@ def _durations(ours: Work, real: Work) -> list[tuple[float, float]]:
         for key in ours.keys() & real.keys()
     )
     return [(one, other) for one, other in pairs if not math.isnan(one + other)]
+
+
+def _part_errors(ours: Work, real: Work, ends: Sequence[str], starts: Sequence[str]) -> list[float]:
+    """Absolute errors of a part of the dispatches that arrived in both, relative to their real durations."""
+    errors = []
+    for key in ours.keys() & real.keys():
+        mine, theirs = (
+            sum(row[end] for end in ends) - sum(row[start] for start in starts)
+            for row in (ours[key], real[key])
+        )
+        # Not a number unless both have arrived.
+        whole = real[key]["arrived_s"] - real[key]["dispatched_s"] + 0 * ours[key]["arrived_s"]
+        errors.append(abs(mine - theirs) / whole)
+    return [error for error in errors if not math.isnan(error)]
 
 
 def _relative_errors(pairs: Iterable[tuple[float, float]]) -> list[float]:
@@ -422,6 +446,17 @@ def _summary(links: str, chosen: Sequence[Comparison]) -> str:
         f"Time from dispatch to arrival: median error {np.median(arrivals):.2%}, 95th percentile"
         f" {np.quantile(arrivals, 0.95):.2%}; goal {goal:.0%}, {_verdict(float(np.median(arrivals)), goal)}",
     ]
+    for shares in (False, True):
+        errors = [each.parts for each in chosen if ("shared" in each.name) is shares]
+        if errors:
+            steps, transfers = (statistics.median(part) for part in zip(*errors, strict=True))
+            where = (
+                f"on {'shared' if shares else 'separate'} links, " if links == "training" else ""
+            )
+            parts.append(
+                f"{where}the local steps are off by {steps:.2%} of that time, the transfers by {transfers:.2%}"
+                " (medians)"
+            )
     for schedule, what in (
         ("sync", "durations of rounds"),
         ("buffered", "durations of rounds"),
