@@ -114,8 +114,7 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
         "kind": "section" if rows[1:] else "key",
         "name": part,
         "written_in": part.rpartition(".")[0],
-        # That of a single key is among the parameters.
-        "description": rows[0].meaning if rows[1:] else "",
+        "description": rows[0].meaning,
         "parameters": [vars(row) for row in rows[1:] or rows],
         "paper": "",
         "links": [],
@@ -204,7 +203,8 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     if not first:
         click.echo()
     click.secho(f"{described['name']} ({_in_words(described['kind'])})", bold=True)
-    if described["description"]:
+    # That of a single key is printed with its type and default.
+    if described["description"] and described["kind"] != "key":
         echo_text(described["description"])
     print_parameters(described["parameters"])
     if described["paper"]:

@@ -60,7 +60,9 @@ class FedAvgP(SplitMethod):
         if outer_steps or self.learning_rate_scale() is not None:
             self.collect = ("change",)
         if params.keep_v_on_drop and not self.only_synchronous:
-            self.only_synchronous = "with keep_v_on_drop, a client's dispatches must end in the order they began"
+            self.only_synchronous = (
+                "with keep_v_on_drop, a client's dispatches must end in the order they began"
+            )
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""

@@ -31,7 +31,7 @@ def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
     highest = format_number(max(mean for mean in shown["working"] if mean is not None))
     figure = time.online(run)
     assert figure is not None
-    assert figure.finding.endswith(f"at most {highest}.")
+    assert figure.finding.endswith(f"means and peaks at {highest}.")
 
 
 def test_participation(run: Run, document: dict[str, Any]) -> None:
