@@ -15,6 +15,7 @@ import pytest
 from benchmarks.validation.netns import unavailable
 from benchmarks.validation.report import (
     Comparison,
+    _part_errors,
     kendall_tau,
     parting,
     round_error,
@@ -64,6 +65,7 @@ def comparison(simulated_s: float, real_s: list[float]) -> Comparison:
         round_spread=0.02,
         arrival_spread=0.0,
         outcomes_equal=1.0,
+        parts=(0.01, 0.0),
         late=(0, 0.0),
         time_to_updates_s=(simulated_s, real_s),
         unmatched=0.0,
@@ -106,6 +108,27 @@ def test_a_goal_that_is_missed_has_a_regime(
         comparison(1.0, [1.0]), name=name, round_error=round_error, partings=[parting, parting, ""]
     )
     assert missed.regime == regime
+
+
+def test_with_training_the_regime_is_that_of_the_part_with_the_larger_error() -> None:
+    one = replace(comparison(1.0, [1.0]), name="ii-async-shared-10", arrival_error=0.06)
+    assert replace(one, parts=(0.02, 0.01)).regime == "compute"
+    assert replace(one, parts=(0.01, 0.02)).regime == "few flows on a full link"
+
+
+def test_parts_of_an_error_are_relative_to_the_whole_dispatch() -> None:
+    def row(*times_s: float) -> dict[str, float]:
+        names = ("dispatched_s", "downloaded_s", "computed_s", "arrived_s")
+        return dict(zip(names, times_s, strict=True))
+
+    ours = {(0, 0): row(0, 2, 5, 9), (1, 0): row(0, 1, 2, math.nan), (2, 0): row(0, 1, 2, 3)}
+    real = {(0, 0): row(0, 1, 5, 10), (1, 0): row(0, 1, 2, 3)}
+    steps = _part_errors(ours, real, ("computed_s",), ("downloaded_s",))
+    transfers = _part_errors(
+        ours, real, ("downloaded_s", "arrived_s"), ("dispatched_s", "computed_s")
+    )
+    # Three seconds of steps for four, and six of transfers for six; the other dispatches did not arrive in both.
+    assert (steps, transfers) == ([0.1], [0.0])
 
 
 def rows(*arrivals: tuple[int, float], steps: int = 5) -> dict[tuple[int, int], dict[str, Any]]:
