@@ -25,7 +25,7 @@ class StaticParams(AccessParams):
 
     variation: Annotated[float, Field(ge=0)] | Literal["bundle"] = 0.0
     """Coefficient of variation of a client's rate over its dispatches: a number, or the bundle's bandwidth_cv (as FLASH
-    replays its speeds). The rate is drawn from a normal distribution, again while it is negative."""
+    replays its speeds). The rate is normally distributed, and redrawn while negative."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """Those of access links, and the bundle's variation if the parameters use it."""
