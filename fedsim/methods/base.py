@@ -479,7 +479,7 @@ class WeightedParams(Parameters):
     """Parameters of methods that average updates."""
 
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client's update: its number of training samples, or equal weights."""
+    """Weight of a client's update: its number of training samples, or equal for all clients."""
 
 
 def averaging_weights(
