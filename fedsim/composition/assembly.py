@@ -37,7 +37,7 @@ _EVALUATION_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Assembly:
-    """What does not change while a run goes on.
+    """The parts of a run that do not change during it.
 
     Attributes:
         loaded: the scenario.
@@ -94,7 +94,7 @@ def assemble(
     timing_only: bool = False,
     world_seed: int | None = None,
 ) -> Assembly:
-    """Build everything of a scenario but the server and the learner.
+    """Build everything in a scenario except the server and the learner.
 
     No parameter values are created and no samples loaded, unless a user's model or the counting of FLOPs needs them.
 
@@ -102,7 +102,7 @@ def assemble(
         loaded: the scenario.
         shared: traces and data sets already loaded, to share them between runs.
         timing_only: simulate time only.
-        world_seed: seed of devices and data split, if it is not the scenario's.
+        world_seed: seed of devices and data split, if different from the scenario's.
 
     Raises:
         UserError: parts of the scenario are not compatible.
@@ -234,7 +234,7 @@ def _workloads(assembly: Assembly) -> Workloads:
 
 
 def _steps_worth_an_evaluation(assembly: Assembly) -> int:
-    """Local steps after which an evaluation costs a tenth of the training, a step being worth three forward passes."""
+    """Local steps after which an evaluation costs a tenth of the training; a step counts as three forward passes."""
     evaluation = assembly.scenario.evaluation
     passes = assembly.task.evaluation_passes(
         per_client=evaluation.per_client or assembly.method.personal,

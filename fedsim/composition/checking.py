@@ -13,7 +13,7 @@ from fedsim.scenario.loading import LoadedScenario
 def check(
     loaded: LoadedScenario, shared: Shared | None = None, *, timing_only: bool = False
 ) -> list[UserError]:
-    """Check everything that a run refuses before its first event, without running.
+    """Make all checks that a run makes before its first event, without running.
 
     Args:
         loaded: the scenario.
@@ -24,7 +24,7 @@ def check(
         Warnings: settings that are legal but probably not intended.
 
     Raises:
-        UserError: the one that :func:`fedsim.composition.execution.execute` would raise.
+        UserError: the error that :func:`fedsim.composition.execution.execute` would raise.
     """
     with loaded.locating_errors():
         require_trackers(loaded)

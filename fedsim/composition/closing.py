@@ -31,12 +31,12 @@ def write_population(
     """Write ``clients``, ``online`` and ``presence`` of a run whose other tables are finished.
 
     Args:
-        run: the run, which knows its ``simulated_s``.
+        run: the run, whose ``simulated_s`` is known.
         population: the clients' devices.
         samples: training samples of each client, (N,).
         end_ns: simulated nanoseconds that the run lasted.
         last_accuracy: last measured accuracy of each client, (N,).
-        names: of the clients and their devices, as for :func:`~fedsim.runs.clients.clients_table`.
+        names: names of the clients and their devices, as for :func:`~fedsim.runs.clients.clients_table`.
     """
     folder = run.folder
     step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)

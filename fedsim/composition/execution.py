@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 CHECKPOINT_INTERVAL_S = 30.0
 """Wall seconds between two checkpoints."""
 _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
-"""Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a run that was resumed are sums."""
+"""Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a resumed run are sums."""
 _MANY = 0.1
 """Share of the clients above which a run warns that they are too slow for a deadline; some stragglers are intended."""
 REFRESH_S = 10
@@ -121,8 +121,8 @@ def execute(
         output: run folder; :func:`default_folder` if None.
         overwrite: replace an existing run.
         timing_only: simulate time only.
-        timeline: a complete run whose timeline is used in place of a simulation; devices and data split then have its
-            seed in place of the scenario's.
+        timeline: a complete run whose timeline replaces the simulation; devices and data split then use its seed
+            instead of the scenario's.
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         live: update the report page during the run; an open page reloads itself.
@@ -183,7 +183,7 @@ def execute(
                     live=live,
                 )
             except UserError:
-                # A mistake that shows only when the learner is built: leave nothing behind.
+                # A mistake that appears only when the learner is built: leave nothing behind.
                 writer.close()
                 folder.remove()
                 raise
@@ -214,13 +214,13 @@ def resume(
 ) -> Run:
     """Finish a run that was killed or interrupted; the result is that of an uninterrupted run.
 
-    The time plane is replayed from the start, which is cheap; training goes on from the last checkpoint.
+    The time plane is replayed from the start, which is cheap; training continues from the last checkpoint.
 
     Args:
         path: the run folder.
         overrides: values to change, by dotted path; see :data:`fedsim.composition.resuming.MAY_CHANGE`.
         shared, threads, live, on_progress: as in :func:`execute`.
-        on_start: called with a sentence on where the run goes on.
+        on_start: called with a sentence that says where the run continues.
 
     Raises:
         UserError: there is no such run, it is damaged, its scenario or code has changed, or an override is not
@@ -336,7 +336,7 @@ class _Execution:
         keeper = None if kept is None else ModelKeeper(kept, self._folder)
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
-        # A killed run could not note its time, but its last checkpoint did.
+        # A killed run could not record its time, but its last checkpoint did.
         noted = (self._reached or {}).get("wall", {})
         self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
         learner = Learner(
@@ -391,7 +391,7 @@ class _Execution:
             self._grace.stop_if_requested()
 
     def starting_point(self) -> str:
-        """Where a resumed run goes on, as a sentence."""
+        """A sentence that says where a resumed run continues."""
         if self._learner is None:
             return "simulating time again from the start"
         if self._reached is None:
@@ -454,7 +454,7 @@ class _Execution:
                 raise self._no_room() from error
             begun = self._resumed or self._server.dispatched
             if isinstance(error, UserError) and not begun:
-                # A mistake that shows before the first dispatch: leave nothing behind.
+                # A mistake that appears before the first dispatch: leave nothing behind.
                 self._writer.close()
                 self._folder.remove()
                 raise
@@ -467,7 +467,7 @@ class _Execution:
             run.report()
         except UserError as error:
             raise self._folder.no_room() if is_disk_full(error) else error from error.__cause__
-        # A signal that came too late to interrupt this run still ends what would come next.
+        # A signal that came too late to interrupt this run still ends the process before its next task.
         self._grace.stop_if_requested()
         return run
 
@@ -481,7 +481,7 @@ class _Execution:
         return self._folder.no_room()
 
     def _wall(self) -> dict[str, float]:
-        """Wall seconds so far, with those from before the run was resumed."""
+        """Wall seconds so far, including those before the run was resumed."""
         seconds = time.perf_counter() - self._began
         learning = self._learning.seconds
         spent = dict(zip(_WALL, (seconds, learning, seconds - learning), strict=True))
@@ -505,7 +505,7 @@ class _Execution:
         end_ns = self._server.now_ns
         simulated_s = end_ns / NS_PER_S
         own = self._learner.client_metrics() if self._learner is not None else None
-        # A run may go on after its last event, so its end is not in the tables.
+        # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
         write_population(
             run,

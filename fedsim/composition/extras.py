@@ -1,4 +1,4 @@
-"""What a run keeps and sends besides its tables: models of earlier versions, and the metrics of trackers."""
+"""Outputs of a run besides its tables: models of earlier versions, and metrics sent to trackers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOGGER = logging.getLogger("fedsim")
 
 
 class ModelKeeper:
-    """Keeps the model of every few versions, or of every so many simulated hours.
+    """Keeps models at a fixed interval of versions or of simulated time.
 
     Args:
-        section: how often.
+        section: the interval.
         folder: the run folder.
     """
 
@@ -52,7 +52,7 @@ def require_trackers(loaded: LoadedScenario) -> None:
     """Check that the clients of a scenario's trackers are installed.
 
     Raises:
-        UserError: one is not.
+        UserError: one of them is not installed.
     """
     for number, part in enumerate(loaded.scenario.logging):
         try:
@@ -67,7 +67,7 @@ class Trackers:
     Args:
         loaded: the scenario.
         folder: the run folder.
-        resumed: whether the run goes on after an interruption.
+        resumed: whether the run continues after an interruption.
 
     Raises:
         UserError: a tracker cannot be started.

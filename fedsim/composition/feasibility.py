@@ -174,7 +174,7 @@ class Feasibility:
     def _schedule(self) -> Any:
         return self.scenario.server.schedule.params
 
-    # -- who can take part --------------------------------------------------------------------------------------------
+    # -- which clients can participate --------------------------------------------------------------------------------
 
     @cached_property
     def _first_ns(self) -> npt.NDArray[np.int64]:
@@ -205,7 +205,7 @@ class Feasibility:
 
     @cached_property
     def _exclusions(self) -> str:
-        """Which rule excludes how many clients."""
+        """Number of clients that each rule excludes."""
         eligible = self.population.eligible
         never = eligible & (self._first_ns >= NEVER)
         later = eligible & (self._first_ns > self._end_ns) & ~never
@@ -218,7 +218,7 @@ class Feasibility:
         counts = [(int(np.count_nonzero(excluded)), text) for excluded, text in rules]
         return ", ".join(f"{count} {text}" for count, text in counts if count)
 
-    # -- who can finish in time ---------------------------------------------------------------------------------------
+    # -- which clients can finish in time -----------------------------------------------------------------------------
 
     @property
     def _limit_key(self) -> str:
@@ -279,7 +279,7 @@ class Feasibility:
         """Whether no draw makes a dispatch shorter than at nominal speed and rates."""
         compute, network = self.population.compute, self.population.network
         steady = compute.steady and compute.constant_steps_ns() is not None
-        # On shared links the nominal rate is what a client gets if nobody else uses them.
+        # On shared links, a client gets the nominal rate if no other client uses them.
         return steady and (
             isinstance(network, SharedNetwork)
             or all(

@@ -1,4 +1,4 @@
-"""Trains a scenario on the recorded timeline of another run, in place of the simulation of time.
+"""Trains a scenario on the recorded timeline of another run instead of simulating time.
 
 The instructions of :mod:`fedsim.timeline` are rebuilt from the tables of the run: from which version each dispatch
 started, how many steps it did, and which dispatches entered which server update. This is valid only if nothing that
@@ -182,7 +182,7 @@ class RecordedTimeline:
         run: a complete run that passed :func:`check_timeline`.
         plane: executes the instructions.
         recorder: takes the rows.
-        scenario: scenario of the new run, which may evaluate at other times than the recorded run.
+        scenario: scenario of the new run, which may evaluate at different times from the recorded run.
         on_progress: called after every server update.
     """
 
@@ -226,7 +226,8 @@ class RecordedTimeline:
         self.now_ns = end_ns
 
     def _open(self, version: int, holds: Mapping[int, int], evaluations: list[Evaluate]) -> None:
-        """Submit what happens while a version is the newest: dispatches start from it, and it is evaluated."""
+        """Submit the instructions for the time during which a version is the newest: dispatches start from it, and it
+        is evaluated."""
         for _ in range(holds.get(version, 0)):
             self._plane.hold(version)
         for evaluation in evaluations:
@@ -332,7 +333,7 @@ class RecordedTimeline:
         if every_versions is not None:
             for version in range(every_versions, len(times_ns) + 1, every_versions):
                 evaluate(version, times_ns[version - 1])
-        # Several versions may be made at one instant; each is evaluated before the next is made.
+        # Several versions may be created at one instant; each is evaluated before the next is created.
         planned.sort(key=lambda item: (item.version, item.time_s))
         if not planned or planned[-1].version != len(times_ns):
             evaluate(len(times_ns), end_ns)

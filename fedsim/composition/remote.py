@@ -18,7 +18,7 @@ from fedsim.scenario.training import RayWorkers, Training
 
 @dataclass(frozen=True)
 class Recipe:
-    """Plain data from which another process builds task, kernel and method.
+    """Plain data from which another process builds the task, kernel and method.
 
     Attributes:
         scenario: resolved, with absolute paths; with the training section of that process.
@@ -53,7 +53,7 @@ def remote_workers(
     Args:
         assembly: the run.
         training: the training section of the run.
-        world_seed: seed of the data split, if it is not the scenario's.
+        world_seed: seed of the data split, if different from the scenario's.
     """
     workers, execution = training.workers, assembly.rules.execution
     if not isinstance(workers, RayWorkers) or execution is None:

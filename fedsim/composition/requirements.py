@@ -1,8 +1,9 @@
-"""The one place that checks what the parts of a scenario need from each other.
+"""All checks of what the parts of a scenario need from each other.
 
 Parts declare their needs: methods, schedules and selections as class attributes, parts that read a trace bundle in
-:meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. What contradicts itself within one part is refused by
-its ``Params`` or its constructor; what the clients cannot do, by :mod:`fedsim.composition.feasibility`.
+:meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. Contradictions within one part are refused by its
+``Params`` or its constructor; demands that the clients cannot meet are refused by
+:mod:`fedsim.composition.feasibility`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scenario with which a run is resumed: the one it began with, apart from settings that never change a result."""
+"""The scenario with which a run is resumed: the original one, apart from settings that never change a result."""
 
 from __future__ import annotations
 

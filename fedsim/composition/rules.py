@@ -156,7 +156,7 @@ def _check_model_fits(model_bytes: int) -> None:
     """Refuse a model that is larger than the memory of this machine.
 
     Raises:
-        UserError: it is.
+        UserError: the model is larger.
     """
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if model_bytes > memory_bytes:
@@ -222,7 +222,7 @@ def build_method(scenario: Scenario, task: Task, cycle_s: float, *, learns: bool
 
 
 def build_station(scenario: Scenario, task: Task, method: Method, training: Training) -> Station:
-    """Task, kernel and method on the device of ``training``, which may be another than the scenario's.
+    """Task, kernel and method on the device of ``training``, which may differ from the scenario's.
 
     Raises:
         UserError: this machine or the kernels cannot do what the scenario needs.

@@ -37,7 +37,7 @@ class Mapped:
     A process that writes into such an array changes only its own copy.
 
     Args:
-        folder: an empty folder for the files, of which only these processes know; they trust its content.
+        folder: an empty folder for the files, known only to these processes, which trust its content.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -173,6 +173,6 @@ class Shared:
 
     @classmethod
     def through(cls, folder: Path | None) -> Shared:
-        """What several processes share through files in ``folder``; of this process alone if None."""
+        """Objects shared by several processes through files in ``folder``; objects of this process alone if None."""
         mapped = None if folder is None else Mapped(folder)
         return cls(Bundles(mapped), Datasets(mapped))

@@ -43,7 +43,7 @@ _PartName = Literal["compute", "availability", "network"]
 _DAY_S = 86_400.0
 _FLOPS_PER_PARAMETER = 6.0
 """Operations per parameter and sample of a pass through dense layers: 2 forward and 4 backward (Kaplan et al., Scaling
-Laws for Neural Language Models, 2020, section 2.1); used where the operations of the model are not known."""
+Laws for Neural Language Models, 2020, section 2.1); used if the operations of the model are not known."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class World:
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
     def names(self) -> dict[str, Any]:
-        """What the data set and the main trace call the clients: the columns name, device and kind, as far as known."""
+        """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known."""
         own = {"name": self.task.client_names} if self.task.client_names else {}
         return {**own, **self.device_names}
 
@@ -248,7 +248,7 @@ def build_world(
     Args:
         loaded: the scenario.
         shared: traces and data sets already loaded, to share them between runs.
-        seed: seed of devices and data split, if it is not the scenario's.
+        seed: seed of devices and data split, if different from the scenario's.
 
     Raises:
         UserError: the parts of the task are not compatible, or data is missing.

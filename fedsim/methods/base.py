@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fedsim.tasks.layout import Layout
 
 Tensor: TypeAlias = "torch.Tensor"
-"""For annotations; importing it from here does not import torch."""
+"""For type annotations; importing it from here does not import torch."""
 
 ServerState: TypeAlias = "Mapping[str, Tensor]"
 """Named tensors of the server, always including ``"model"`` (P,). Never changed in place: an aggregation returns new
@@ -479,7 +479,7 @@ class WeightedParams(Parameters):
     """Parameters of methods that average updates."""
 
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client's update: its number of training samples, or equal weights."""
+    """Weight of a client's update: its number of training samples, or equal for all clients."""
 
 
 def averaging_weights(

@@ -19,7 +19,7 @@ class DittoParams(FedAvgParams):
     """Parameters of Ditto."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: its number of training samples, or equal weights."""
+    """Weight of a client's update: its number of training samples, or equal for all clients."""
     attraction: float = Field(default=1.0, ge=0)
     """Strength of the pull of the global model on the personal ones (lambda in the paper)."""
     personal_steps: float = Field(default=1.0, gt=0)

@@ -1,4 +1,4 @@
-"""FedAsync: every update moves the model at once, and stale updates move it less."""
+"""FedAsync: every update moves the model immediately, and stale updates move it less."""
 
 from __future__ import annotations
 

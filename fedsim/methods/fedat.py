@@ -30,8 +30,8 @@ class FedATParams(WeightedParams):
     """Weights of the tiers' models in the global model: ``reversed`` gives slow tiers the weights that fast tiers would
     have by their numbers of updates; ``uniform`` gives equal weights."""
     silent_tiers: Literal["skip", "initial"] = "skip"
-    """Tiers that have not yet reported: left out of the global model, or counted with the initial model (the paper read
-    literally), so that the fastest tier has weight zero until the slowest tier's first update."""
+    """Treatment of tiers that have not yet reported: left out of the global model, or included with the initial model
+    (the paper read literally), so that the fastest tier has weight zero until the slowest tier's first update."""
     proximal: float = Field(default=0.0, ge=0)
     """Strength of the term that keeps local models near the received one (lambda)."""
 

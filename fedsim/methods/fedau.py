@@ -24,7 +24,7 @@ class FedAuParams(Parameters):
 
 
 class FedAu(FedAvg):
-    """Each change counts with the client's mean interval between participations, an estimate of 1 / p_i.
+    """Each change is weighted by the client's mean interval between participations, an estimate of 1 / p_i.
 
     The model moves by (1 / N) sum over participants of omega_i x change_i, where omega_i is the mean length of the
     client's intervals that were closed before this server update (1 if there is none). An interval closes when the

@@ -26,8 +26,8 @@ class FedAvgParams(WeightedParams):
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate; 1 is the average of the clients' models."""
     partial: Literal["average", "drop", "zero"] = "average"
-    """Updates of clients that did fewer steps than assigned: averaged like all others, left out of the average, or
-    averaged as if the client had not moved."""
+    """Treatment of updates from clients that did fewer steps than assigned: averaged like all others, left out of the
+    average, or averaged as if the client had not moved."""
 
 
 class FedAvg(Method):

@@ -21,7 +21,7 @@ class FedBuffParams(StalenessParams):
     scale: Literal["mean", "population"] = "mean"
     """Average over the buffer (1/K), or weight each update by its client's share p_i of the population."""
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weights of clients in that average or share: by training samples, or equal."""
+    """Weights of clients in that average or share: their numbers of training samples, or equal for all clients."""
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
 

@@ -11,7 +11,7 @@ class FedPerParams(FedSimParams):
     """Parameters of FedPer."""
 
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client in the average: its number of training samples, or equal weights."""
+    """Weight of a client in the average: its number of training samples, or equal for all clients."""
 
 
 class FedPer(FedSim):

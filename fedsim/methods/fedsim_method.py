@@ -11,7 +11,7 @@ class FedSimParams(SplitParams):
     """Parameters of FedSim."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client in the average: its number of training samples, or equal weights."""
+    """Weight of a client in the average: its number of training samples, or equal for all clients."""
 
 
 class FedSim(SplitMethod):

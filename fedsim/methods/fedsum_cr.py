@@ -1,4 +1,4 @@
-"""FedSUM-CR: FedSUM with one vector down; clients recover the server's direction from two models."""
+"""FedSUM-CR: FedSUM with a single vector per download; clients recover the server's direction from two models."""
 
 from __future__ import annotations
 

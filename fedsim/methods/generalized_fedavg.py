@@ -23,9 +23,10 @@ class GeneralizedFedAvgParams(WeightedParams):
     """Parameters of generalized FedAvg."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: equal weights, as in the paper, or its number of training samples."""
+    """Weight of a client's update: equal for all clients, as in the paper, or the client's number of training
+    samples."""
     amplification: float = Field(default=10.0, gt=0)
-    """eta: a window moves the model by this multiple of the sum of its updates. 1 is FedAvg; values below 1 shorten the
+    """eta: a window moves the model by this multiple of the sum of its updates. 1 is FedAvg; values below 1 reduce the
     move."""
     every_rounds: int | None = Field(default=None, ge=1)
     """P: server updates in a window. 1 is FedAvg with server learning rate ``amplification``."""

@@ -1,4 +1,4 @@
-"""LG-FedAvg: personal representations under a shared head."""
+"""LG-FedAvg: personal representations with a shared head."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LgFedAvgParams(FedSimParams):
     """The part that stays with each client: body (all but the last layer), head, none, all, or a list of names of
     tensors or modules of the model, with wildcards."""
     weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client in the average: its number of training samples, or equal weights."""
+    """Weight of a client in the average: its number of training samples, or equal for all clients."""
 
 
 class LgFedAvg(FedSim):

@@ -1,4 +1,4 @@
-"""Local work in two successive phases, and how much of each a client has done that stops midway."""
+"""Local work in two successive phases, and how much of each is done by a client that stops midway."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ROUNDING = 1e-9
 
 
 def phase_steps(cohort: Cohort, first: float, second: float) -> tuple[IntArray, IntArray]:
-    """Steps that each dispatch has done in either phase, two (B,) arrays.
+    """Steps that each dispatch has done in each of the two phases, two (B,) arrays.
 
     A whole dispatch takes ``first`` and ``second`` steps per assigned local step, rounded up. A client that did only
-    some of its local steps has spent the time of these on the first phase, and only the remainder on the second.
+    some of its local steps has spent the time of those steps on the first phase, and only the remainder on the second.
     """
     assigned, done = cohort.steps_assigned, cohort.steps
     whole = [

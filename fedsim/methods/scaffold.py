@@ -31,12 +31,12 @@ class ScaffoldParams(Parameters):
     server_lr: float = Field(default=1.0, gt=0)
     """Global learning rate eta_g."""
     uplink: Literal[1, 2] = 2
-    """Number of vectors sent up: the changes of model and control variate, or only the latter, from which the server
-    derives the former. One vector needs plain SGD and a synchronous schedule."""
+    """Number of vectors per upload: the changes of the model and of the control variate, or only the latter, from which
+    the server derives the former. One vector needs plain SGD and a synchronous schedule."""
 
 
 class Scaffold(Method):
-    """Each local gradient is corrected by the difference of the server's and the client's control variate.
+    """Each local gradient is corrected by the difference between the server's and the client's control variates.
 
     A local step is w - eta_l (g - c_i + c). The client's new control variate is the mean of its gradients over the
     steps it did (option II; its form with models is equal for plain SGD). The model moves by ``server_lr`` times the

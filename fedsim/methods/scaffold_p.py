@@ -32,15 +32,15 @@ class ScaffoldPParams(FedAvgPParams):
     round at a cost in time and bytes, or zero. Clients that are offline at the start, or whose update does not arrive,
     begin with zero in either case."""
     c0_clients: float | None = Field(default=None, gt=0)
-    """Clients for whose gradients the first round waits, however long they take to come online: a share of all clients
-    (up to 1) or a number of clients (above 1). By default the clients online at the start."""
+    """Clients whose gradients the first round waits for, however long they take to come online: a share of all clients
+    (up to 1) or a number of clients (above 1). By default, the clients online at the start."""
     uplink: Literal[1, 2] = 2
-    """Number of vectors sent up: the changes of u and of c_i, or only the former, from which the server derives the
+    """Number of vectors per upload: the changes of u and of c_i, or only the former, from which the server derives the
     latter. One vector needs plain SGD."""
 
 
 class ScaffoldP(FedAvgP):
-    """FedAvg-P whose local steps on u are corrected by control variates; nothing of v_i crosses the network.
+    """FedAvg-P whose local steps on u are corrected by control variates; no part of v_i crosses the network.
 
     A local step on u is u - gamma_u (g - c_i + c); steps on v_i are as in FedAvg-P. A client's new control variate c_i
     is the mean of its gradients over the steps it did, and c moves by the sum of the changes of the c_i over N, so that

@@ -51,7 +51,7 @@ class UplinkMerge(Method):
     steps along the old y, as in the algorithms read literally.
 
     eta_l is the local learning rate of the round, K the number of local steps of a full dispatch (the mean over clients
-    if they differ). A client drawn several times for a round has one h_i and counts once. Sums of gradients are
+    if they differ). A client drawn several times for a round has a single h_i and counts once. Sums of gradients are
     collected directly, because recovering them from models would multiply rounding errors by N / (eta_l K). Buffers of
     the model are averaged over the contributions.
 

@@ -14,15 +14,16 @@ class WaitParams(WeightedParams):
     """Parameters of waiting for all."""
 
     weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: equal weights, as in the paper, or its number of training samples."""
+    """Weight of a client's update: equal for all clients, as in the paper, or the client's number of training
+    samples."""
     local: Literal["steps", "frozen"] = "steps"
-    """Work of the clients: local steps (appendix D.1), or gradients at the received model only, whose mean makes one
+    """Work of each client: local steps (appendix D.1), or only gradients at the received model, whose mean gives one
     step (section 5)."""
     server_lr: float = Field(default=1.0, gt=0)
     """Server learning rate."""
     warm_up: int = Field(default=0, ge=0)
-    """Server updates before the first window, in which clients take local steps whatever ``local`` says; give the
-    schedule the same ``warm_up``."""
+    """Server updates before the first window, for which clients take local steps regardless of ``local``; set the
+    schedule's ``warm_up`` to the same number."""
 
 
 class Wait(FedAvg):

@@ -21,7 +21,7 @@ from fedsim.units import Duration, Rate
 
 
 class Draw(enum.IntEnum):
-    """Purposes of a network's random numbers, which have separate streams."""
+    """Purposes of a network's random numbers, each with a separate stream."""
 
     DOWN = 0
     UP = 1
@@ -134,16 +134,16 @@ class LinkParams(TraceParameters):
     """How a transfer sends its bytes: fluid (at the rate of the links), or tcp (connection setup, slow start, headers,
     loss)."""
     loss: _Loss | list[_Loss] = 0.0
-    """Share of packets lost on a client's link, in each direction: one for all, or one per client. Requires a transport
-    that models loss, such as tcp."""
+    """Share of packets lost on a client's link, in each direction: one value for all clients, or one per client.
+    Requires a transport that models loss, such as tcp."""
 
 
 class AccessParams(LinkParams):
     """Parameters of access links of constant rates."""
 
     latency: LatencySource = 0.04
-    """One-way latency of a client's link (shared links add that of the route): a duration, lognormal, bundle (half its
-    rtt_s), or {name: rtt_matrix, server: NODE}."""
+    """One-way latency of a client's link (shared links add the latency of the route): a duration, lognormal, bundle
+    (half its rtt_s), or {name: rtt_matrix, server: NODE}."""
     down: RateSource = "bundle"
     """Rate of a client's link from the server: a rate, {name: lognormal, median, sigma}, or bundle."""
     up: RateSource = "bundle"

@@ -1,6 +1,6 @@
 """Checkpoints of the learning plane: named tensors and a little state, replaced as a whole.
 
-Torch is imported only when tensors are saved or loaded, so that timing-only runs do without it.
+Torch is imported only when tensors are saved or loaded, so that timing-only runs do not need it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _KEPT = 2
 class Checkpoints:
     """The newest two checkpoints of a run, in a separate folder.
 
-    A checkpoint appears whole, by a rename, before the one before the last is removed. Each holds the checksums of its
-    files, so that a damaged newer one is noticed and the older one is used.
+    A checkpoint appears whole, by a rename, before the second-to-last one is removed. Each contains the checksums of
+    its files, so that damage to the newer one is noticed and the older one is used.
 
     Args:
         path: ``checkpoint/`` of the run folder; created by the first save.
@@ -148,7 +148,7 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _batches(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """The tensors in their order, as many together as make a file."""
+    """The tensors in their order, grouped by the file they go into."""
     batch: dict[str, Tensor] = {}
     size = 0
     for name in tensors:

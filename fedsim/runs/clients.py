@@ -46,7 +46,7 @@ def clients_table(
         down_bps, up_bps: nominal rates in bit/s, shape (N,).
         online_fraction: share of ``duration_s`` that each client was online and eligible, shape (N,).
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
-        names: the columns name, device and kind, texts of shape (N,); those that are left out are null.
+        names: the columns name, device and kind, texts of shape (N,); omitted columns are null.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -90,8 +90,8 @@ def clients_table(
 def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The clients whose life is recorded and shown, from the most to the least often dispatched.
 
-    All that were dispatched, if they are at most 300 with about 5,000 dispatches; else evenly spaced ones of that
-    order, at least 40.
+    All dispatched clients, if these are at most 300 with about 5,000 dispatches; otherwise clients evenly spaced in
+    that order, at least 40.
 
     Args:
         client_ids: the client of each dispatch.

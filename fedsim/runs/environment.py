@@ -1,4 +1,4 @@
-"""Versions and hardware, which a result may depend on besides scenario and seed, for ``run.json``."""
+"""Versions and hardware for ``run.json``: a result may depend on them besides scenario and seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIBRARIES = ("torch", "numpy", "pandas", "pyarrow", "scipy", "scikit-learn", "si
 
 
 def environment() -> dict[str, dict[str, str | int]]:
-    """Versions of fedsim, Python and libraries, and the machine; nothing that names a person or a host."""
+    """Versions of fedsim, Python and libraries, and the machine; nothing that identifies a person or a host."""
     versions: dict[str, str | int] = {"python": platform.python_version()}
     for name in ("fedsim-des", *LIBRARIES):
         try:

@@ -92,9 +92,9 @@ class RunFolder:
         self.original_scenario = self.checkpoint / "scenario.yaml"
         """The scenario as it was when the run began; absent once the run is complete."""
         self.models = self.path / "models"
-        """The folder of models kept while the run went on."""
+        """The folder of models kept during the run."""
         self.tracking = self.path / "tracking"
-        """The folder of what trackers keep."""
+        """The folder of the trackers' files."""
 
     def stream(self, table: str) -> Path:
         """The Arrow stream of a table of a run in progress."""
@@ -151,7 +151,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _noting_interruption(self) -> Iterator[None]:
-        """Set the status ``interrupted`` also if the process is told to stop while the run is being prepared."""
+        """Set the status ``interrupted`` even if the process is asked to stop while the run is being prepared."""
         try:
             yield
         except KeyboardInterrupt:
@@ -231,7 +231,7 @@ class RunFolder:
     def make_room(self) -> None:
         """Remove the streams of a run that ran out of disk space, so that its status can be written.
 
-        Resuming writes them anew.
+        Resuming writes them again.
         """
         for table in STREAMED:
             with contextlib.suppress(OSError):
@@ -246,7 +246,7 @@ class RunFolder:
         try:
             for path in files:
                 path.unlink(missing_ok=True)
-            # A link in place of the folder is removed, and not followed.
+            # A link in place of the folder is removed, not followed.
             for folder in (
                 self.checkpoint,
                 self.models,
@@ -284,7 +284,7 @@ class RunFolder:
             scenario: the resolved scenario as YAML.
             info: entries of ``run.json``.
         """
-        # run.json first, so that files left by a run killed in between are known to be fedsim's.
+        # run.json first, so that files left by a run killed in between are recognized as fedsim's.
         self.write_info({**info, "status": Status.RUNNING, "files": {}})
         self.checkpoint.mkdir(exist_ok=True)
         write_text(self.original_scenario, scenario)

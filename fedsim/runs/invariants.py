@@ -30,7 +30,7 @@ def verify_run(run: Run) -> None:
     their dispatches, and energy that is conserved.
 
     Raises:
-        InvariantViolation: with every rule that is broken and a row that breaks it.
+        InvariantViolation: lists every broken rule with a row that breaks it.
     """
     messages: list[str] = []
     for check in (_dispatches, _aggregations, _metrics, _clients, _batteries):
@@ -40,7 +40,7 @@ def verify_run(run: Run) -> None:
 
 
 def _rules(table: str, keys: npt.NDArray[np.int64], messages: list[str]) -> Forbid:
-    """A function that notes the violations of a rule in a table: how many rows break it, and the first of them."""
+    """A function that records the violations of a rule in a table: how many rows break it, and the first such row."""
 
     def forbid(broken: Mask, rule: str) -> None:
         rows = np.flatnonzero(broken)

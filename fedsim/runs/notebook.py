@@ -1,4 +1,4 @@
-"""A bar of progress in notebooks."""
+"""A progress bar in notebooks."""
 
 from __future__ import annotations
 

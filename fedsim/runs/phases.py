@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 _LARGEST_KEY = 1 << 62
 
 WORK_PHASES = ("download", "compute", "upload", "waiting")
-"""What the time of a dispatch goes into, in order."""
+"""The uses of a dispatch's time, in order."""
 INSTANTS = ("dispatched", "downloaded", "computed", "arrived")
 """Where the phases of a dispatch begin; the first three end where the next begins."""
 

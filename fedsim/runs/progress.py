@@ -1,4 +1,4 @@
-"""How far a run has come: from the run itself, or from what has reached its folder."""
+"""The progress of a run: from the run itself, or from the rows that have reached its folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Progress:
         version: server updates made.
         rounds: rounds closed.
         dispatched: dispatches handed out.
-        share: part of the run that is done, estimated from its limits; 0 to 1.
+        share: completed share of the run, estimated from its limits; 0 to 1.
         metrics: newest metrics.
     """
 
@@ -48,7 +48,7 @@ class Progress:
 def share_done(
     stop: Mapping[str, Any], *, simulated_s: float, rounds: int, dispatches: int, arrivals: int
 ) -> float:
-    """Part of a run that is done by the limits of its ``stop`` section, 0 to 1."""
+    """Completed share of a run according to the limits of its ``stop`` section, 0 to 1."""
     done = {
         "simulated_time": simulated_s,
         "rounds": rounds,
@@ -81,7 +81,7 @@ class Pace:
     _seen: deque[tuple[float, float]] = field(default_factory=deque)
 
     def left_s(self, share: float) -> float | None:
-        """Wall seconds until ``share``, which is the part done now, becomes 1; None if it cannot be said."""
+        """Wall seconds until ``share``, the part done now, becomes 1; None if unknown."""
         now = time.monotonic()
         if not self._seen or now - self._seen[-1][0] >= 1:
             self._seen.append((now, share))
@@ -101,7 +101,7 @@ class Snapshot:
         name: name of the folder.
         status: that of ``run.json``, or :data:`KILLED`.
         error: why it failed.
-        progress: how far it has come, as far as its rows have reached the disk.
+        progress: its progress, according to the rows that have reached the disk.
         definitions: of the metrics.
     """
 
@@ -113,12 +113,12 @@ class Snapshot:
 
     @classmethod
     def waiting(cls, name: str) -> Snapshot:
-        """Of a run that has not begun."""
+        """The progress of a run that has not begun."""
         return cls(name, WAITING, "", Progress(0.0, 0, 0, 0, 0.0, {}), {})
 
 
 def snapshot(folder: RunFolder) -> Snapshot:
-    """What the folder of a run, which may be in progress, shows now.
+    """The current state of a run's folder; the run may be in progress.
 
     Raises:
         UserError: it holds no run, or a damaged one.

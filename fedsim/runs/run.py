@@ -56,7 +56,7 @@ class Run:
         """``run.json``: status, versions, hardware, seed, wall seconds, summary."""
 
     def written(self, tables: Mapping[str, pa.Table]) -> None:
-        """Note tables that have just been written, by name, so that their first use need not read the files."""
+        """Keep tables that have just been written, by name, so that their first use need not read the files."""
         self._written |= tables
 
     @property

@@ -26,7 +26,7 @@ class SweepEntry:
         run: name of its folder in the sweep's folder.
         seed: its seed.
         values: the values that the sweep set, by dotted path.
-        digest: of its resolved scenario; equal digests are equal scenarios.
+        digest: digest of its resolved scenario; equal digests mean equal scenarios.
     """
 
     run: str
@@ -62,7 +62,7 @@ class SweepRecord:
     def require_intact(self, folder: Path, name: str) -> None:
         """Refuse a file of the sweep in ``folder`` that is missing, or not as fedsim wrote it.
 
-        A sweep of an earlier version has no checksums, and that of a sweep that is going on may follow later.
+        A sweep of an earlier version has no checksums, and a checksum of a sweep in progress may follow later.
 
         Raises:
             UserError: it is damaged.
@@ -123,7 +123,7 @@ def read_sweep(folder: Path) -> SweepRecord:
 
 
 def _require_plain_name(name: str) -> None:
-    """Refuse a name that leads out of the sweep's folder.
+    """Refuse a name that leads outside the sweep's folder.
 
     Raises:
         ValueError: it is not the name of a folder in it.

@@ -19,7 +19,7 @@ from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 ROW_GROUP = 65_536
 _FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of cells that spreadsheets take for formulas (OWASP, "CSV injection")."""
+"""Beginnings of cells that spreadsheets interpret as formulas (OWASP, "CSV injection")."""
 
 
 def read_stream(path: Path, table: Table) -> pa.Table:
@@ -57,7 +57,7 @@ def read_parquet(path: Path) -> pa.Table:
 
 
 def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:
-    """Write a finished table, sorted, such that the file appears whole or not at all; returns the sorted rows.
+    """Write a finished table, sorted; the file appears whole or not at all. Returns the sorted rows.
 
     The same rows give the same bytes, so that files of two runs can be compared by hash.
     """
@@ -123,7 +123,7 @@ def null_if_negative(values: Any) -> pa.Array:
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    """A table as CSV that spreadsheets show as it is: text that they would run as a formula begins with a quote."""
+    """A table as CSV that spreadsheets show unchanged: text that they would run as a formula begins with a quote."""
     frame = table.rename(columns=_harmless)
     for name in frame.select_dtypes(["object", "category", "string"]):
         frame[name] = frame[name].astype(object).map(_harmless)

@@ -21,8 +21,8 @@ class Verdict:
 
     Attributes:
         path: the folder.
-        state: ``intact``, ``damaged``, ``not verifiable`` (an earlier version wrote none), or ``unfinished``: what has
-            checksums so far is intact, and the rest is written when the run ends.
+        state: ``intact``, ``damaged``, ``not verifiable`` (an earlier version wrote none), or ``unfinished``: the files
+            that have checksums so far are intact, and the rest is written when the run ends.
         files: files compared.
         problems: one error per file that is missing or has changed.
     """

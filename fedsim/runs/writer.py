@@ -59,7 +59,7 @@ class _Stream:
         self._file.flush()
 
     def take_rows(self) -> pa.Table:
-        """All rows written, which are then forgotten."""
+        """All rows written; they are then forgotten."""
         batches, self._batches = self._batches, []
         rows = pa.Table.from_batches(batches, schema=self.table.schema)
         return spread_metrics(rows) if self.table is METRICS else rows
@@ -70,7 +70,7 @@ class _Stream:
 
 
 class RunWriter:
-    """Collects rows, writes them to Arrow streams as they come, and to Parquet files at the end, from memory.
+    """Collects rows, writes them to Arrow streams as they arrive, and to Parquet files at the end, from memory.
 
     Rows reach the disk every 65,536 dispatches, and with the first aggregation, evaluation or 1,024th
     dispatch after two seconds of wall time; :meth:`flush` forces it. Existing tables are replaced.

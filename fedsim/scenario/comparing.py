@@ -37,7 +37,7 @@ def flattened(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
 
 
 def by_section(paths: Sequence[str]) -> dict[str, list[str]]:
-    """Dotted paths by the section of the scenario that they are in, both in order of appearance."""
+    """Dotted paths grouped by section of the scenario, both in order of appearance."""
     sections: dict[str, list[str]] = {}
     for path in paths:
         sections.setdefault(path.partition(".")[0], []).append(path)

@@ -88,7 +88,7 @@ class LoadedScenario:
             raise self.located(error) from error.__cause__
 
     def located(self, error: UserError) -> UserError:
-        """The error with its file, line and column, if its place is a key, or a missing file that a key names."""
+        """The error with its file, line and column, if it names a key, or a missing file that a key refers to."""
         words = (error.where or "").split(".")
         if words[0] not in Scenario.model_fields:
             key = self._naming(Path(error.where)) if error.where else None
@@ -129,11 +129,11 @@ def load_scenario(
             paths in it, and in the overrides, are relative to its folder.
         catalog: the parts it may name.
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
-        user_code: ``describe`` leaves the files of users' parts alone: such a part has no class and no validated
+        user_code: ``describe`` does not import the files of users' parts: such a part has no class and no validated
             parameters.
 
     Raises:
-        UserError: one for all that is wrong, each with its file, line and column, or its option.
+        UserError: a single error that lists every problem with its file, line and column, or its option.
     """
     file = bundled.scenario_file(Path(path))
     by_name = file != Path(path) and file.parent == bundled.folder("scenarios")
@@ -160,7 +160,7 @@ def load_scenario_dict(
         overrides: values by dotted path.
 
     Raises:
-        UserError: one for all that is wrong, each with its key.
+        UserError: a single error that lists every problem with its key.
     """
     source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
     return _load(source, Reading(catalog, Path(folder).resolve()), None)
@@ -170,7 +170,7 @@ def load_source(source: Source, folder: Path) -> LoadedScenario:
     """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``.
 
     Raises:
-        UserError: one for all that is wrong, each with its place.
+        UserError: a single error that lists every problem with its location.
     """
     return _load(source, Reading(CATALOG, folder.resolve()), None)
 
@@ -205,7 +205,7 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
     if found:
         raise all_errors(found, source)
     for key, part in _parts(scenario):
-        # The parts are new, and nobody has seen them without their place.
+        # The parts were just created, so that nothing has used them without their location.
         object.__setattr__(part, "where", source.value_place(key))
     return LoadedScenario(scenario, path, source, reading)
 

@@ -59,7 +59,7 @@ class Energy(Parameters):
     upload_w: float = Field(default=1.2, ge=0)
     """Watts while sending."""
     classes: dict[str, EnergyClass] = {}
-    """Power for each kind of device (column ``kind`` of the trace bundle) that differs from these values."""
+    """Power of each kind of device (column ``kind`` of the trace bundle) for which these values do not apply."""
     battery_j: float | None = Field(default=None, gt=0)
     """Battery capacity in joules. A device whose charge is below ``battery_floor`` is not eligible."""
     battery_floor: float = Field(default=0.2, ge=0, lt=1)
@@ -87,9 +87,10 @@ class Devices(Parameters):
     """The clients' devices: speed, links, availability, failures and energy."""
 
     trace: Path | None = None
-    """Folder of a trace bundle, relative to the scenario file; each part below may name its own (``trace:``)."""
+    """Folder of a trace bundle, relative to the scenario file; each part below may name a different one
+    (``trace:``)."""
     assign: Literal["in_order", "sample"] = "in_order"
-    """``in_order``: client i is device i of the bundle, which needs at least as many devices as there are clients.
+    """``in_order``: client i is device i of the bundle, which must have at least as many devices as there are clients.
     ``sample``: each client is a device drawn with replacement."""
     compute: Annotated[Part[Any], OfKind("compute", "trace")] = BY_DEFAULT
     """Compute speed; by default from the trace's compute table."""
@@ -119,12 +120,12 @@ class Server(Parameters):
     """A client that cannot finish before the deadline continues and is late (``drop``), or stops in time and sends the
     steps that it has done (``send``)."""
     foresight: bool = False
-    """Clients with ``partial_work: send`` know when they will go offline or slow down. By default, they expect the pace
-    that they have had so far, and are late if they were wrong."""
+    """Whether clients with ``partial_work: send`` know when they will go offline or slow down. By default, they expect
+    to continue at their pace so far, and are late if that is wrong."""
     partial_unit: Literal["step", "epoch"] = "step"
-    """What partial work consists of: all local steps done, or only those of complete epochs."""
+    """What partial work contains: all local steps done, or only those of complete epochs."""
     failure_detection: Duration | Literal["never"] = 0.0
-    """Time after which the server notices that a client has left during its work; ``never``: it does not notice."""
+    """Time until the server notices that a client has gone offline during its work; ``never``: it does not notice."""
     aggregation_time: Duration = 0.0
     """Duration of an aggregation at the server."""
     compression: float = Field(default=1.0, gt=0, le=1)
@@ -132,8 +133,8 @@ class Server(Parameters):
     download_compression: float = Field(default=1.0, gt=0, le=1)
     """Factor on the size of every download."""
     transfer: Literal["changed", "all"] = "changed"
-    """What a dispatch transfers of a model with frozen parameters or constant buffers: what training changes, and the
-    rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""
+    """What a dispatch transfers if the model has frozen parameters or constant buffers: only what training changes, and
+    the rest once, with a client's first dispatch (``changed``); or the whole model, in both directions (``all``)."""
 
 
 class Stop(Parameters):
@@ -193,7 +194,7 @@ class CheckpointModels(Parameters):
     """Models kept during a run, as ``models/version-N.safetensors`` in the run folder."""
 
     every: Annotated[str, BeforeValidator(_interval)]
-    """Interval between two of them: server versions (``10 versions``) or simulated time (``6h``)."""
+    """Interval between two saved models: server versions (``10 versions``) or simulated time (``6h``)."""
 
     @property
     def versions(self) -> int | None:
@@ -213,7 +214,7 @@ class Sweep(Parameters):
     grid: dict[str, list[Any]] = {}
     """Lists of values by dotted path; all combinations are run."""
     zip: dict[str, list[Any]] = {}
-    """Lists of equal length by dotted path; the i-th values are taken together."""
+    """Lists of equal length by dotted path; the i-th values of all lists are used together."""
     seeds: list[int] = []
     """Seeds; by default the scenario's seed."""
 

@@ -1,4 +1,4 @@
-"""Classes that a scenario is given from Python: how a run folder refers to them and keeps their source."""
+"""Classes passed to a scenario from Python: how a run folder refers to them and keeps their source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def python_reference(given: type) -> tuple[str, Path | None]:
     """How a scenario names a class from Python, and its file.
 
     A class of a module is named by the module's file. A class of a notebook, a console or a script has no file that
-    may be imported again (a script would run again), so that the run folder keeps its source.
+    may be imported again (a script would run again), so the run folder keeps its source.
     """
     module = sys.modules.get(given.__module__)
     file = getattr(module, "__file__", None)

@@ -90,7 +90,7 @@ Workers = Annotated[ThreadWorkers | DeviceWorkers | RayWorkers, Field(discrimina
 
 
 class Training(Parameters):
-    """The local work of clients: what a local step is, how many a client does, and where they are executed."""
+    """The local work of clients: what a local step is, how many a client does, and where the steps are executed."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {
         key: f"training.optimizer.{key}" for key in ("lr", "momentum", "weight_decay")
@@ -120,13 +120,13 @@ class Training(Parameters):
     augmentation: Augmentation | None = None
     """Random crops and flips of training samples (image data sets); by default none."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device of tensors and local steps; ``auto`` is CUDA if there is a device."""
+    """Device of tensors and local steps; ``auto`` is CUDA if a CUDA device is available."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of models and gradients; float64 is for verification."""
     autocast: Literal["none", "bfloat16"] = "none"
     """Reduced precision inside the model's forward and backward pass; parameters, updates and evaluations keep
-    ``dtype``. On CUDA, and on CPUs with instructions for bfloat16 products, where it pays for convolutions and layers
-    with a thousand units or more."""
+    ``dtype``. On CUDA, and on CPUs with instructions for bfloat16 products, where it pays off for convolutions and for
+    layers with a thousand units or more."""
     executor: Literal["auto", "stacked", "parallel", "plain"] = "auto"
     """How a cohort is trained: all clients in one tensor program, one client per worker thread, or one after
     another."""
@@ -140,10 +140,10 @@ class Training(Parameters):
     """Where clients are trained: threads on one device, all CUDA devices of this machine, or processes on a Ray
     cluster. Never changes a result."""
     memory: Literal["device", "host", "disk"] | None = None
-    """Where the state of clients is kept between dispatches; by default the first of these that has room."""
+    """Where the state of clients is kept between dispatches; by default, the first of the three that has room."""
 
     verify: Literal["eager"] | None = None
-    """``eager`` trains every dispatch by itself and executes every instruction at once, in place of deferring and
+    """``eager`` trains every dispatch by itself and executes every instruction at once, instead of deferring and
     grouping them: a slow check that gives the same result (up to the last bit with the kernel ``vmap``)."""
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ class Dispatch:
         arrived_ns: when its update arrived; -1 before.
         steps_done: local steps that the update contains; 0 before it arrived.
         staleness: versions created between dispatch and arrival; 0 before it arrived.
-        multiplicity: how often the client was drawn, which exceeds 1 only with replacement; it works once.
+        multiplicity: number of times the client was drawn, above 1 only with replacement; the client works only once.
         open: whether it has no outcome yet.
         used: whether its update has entered an aggregation.
     """
@@ -95,7 +95,7 @@ class ServerPort(Protocol):
 
     @property
     def busy_until_ns(self) -> int:
-        """When the server finishes its last aggregation; it dispatches no work before."""
+        """When the server finishes its last aggregation; it dispatches no work before then."""
         ...
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
@@ -132,7 +132,7 @@ class ServerPort(Protocol):
 
     def client_accuracies(self) -> npt.NDArray[np.float64]:
         """Accuracy of the current model on each client's own test samples, (N,), NaN for clients without any;
-        executes pending training. Clients with personal models evaluate these."""
+        executes pending training. Clients with personal models evaluate their own."""
         ...
 
     def dispatch(
@@ -151,8 +151,8 @@ class ServerPort(Protocol):
             client: must not be waiting for a dispatch already.
             steps: local steps, or a function that returns them, called when the work is handed out; the client's
                 default if None.
-            deadline_ns: latest useful arrival, announced with the work; with partial work "send" the client stops
-                in time for it.
+            deadline_ns: latest useful arrival, announced with the work; with ``partial_work: send`` the client stops in
+                time to meet it.
             on_dispatched: called with the dispatch when the work is handed out.
         """
         ...
@@ -204,7 +204,7 @@ class Selection(Component, ABC):
     """Decides which clients to dispatch.
 
     Attributes:
-        chooses: whether it chooses among the available clients; otherwise the clients are fixed beforehand.
+        chooses: whether it chooses among the available clients; otherwise the clients are fixed in advance.
         needs_training: whether it learns from training losses or accuracies, so that a run without training cannot use
             it.
         needs_client_tests: whether it learns from accuracies on clients' own test samples.
@@ -266,14 +266,14 @@ class Selection(Component, ABC):
         return self.draw(self.cohort_size(factor))
 
     def cohort_size(self, factor: float = 1.0) -> int:
-        """Number of clients wanted for a round: ``cohort`` times ``factor``, rounded up; all clients if it is not
+        """Number of clients wanted for a round: ``cohort`` times ``factor``, rounded up; all clients if no cohort is
         given."""
         size = self.largest_cohort
         return self.server.clients if size is None else math.ceil(size * factor - 1e-9)
 
     @property
     def largest_cohort(self) -> int | None:
-        """The ``cohort`` parameter; None if it is not given or does not exist."""
+        """The ``cohort`` parameter; None if it was not given or the selection has none."""
         size: int | None = getattr(self.params, "cohort", None)
         return size
 
@@ -299,9 +299,9 @@ class Schedule(Component, ABC):
         begins_with_prologue: whether it dispatches the prologue of a method that has one.
         needs_all_clients: whether all clients participate all the time, so that a cohort is refused.
         needs_choice: whether the selection must choose among the clients that are available.
-        patience: the parameter that limits how long it waits for a client; it is required if the server never
-            detects failures. Empty if the schedule does not wait.
-        updates_needed: the parameter with the number of updates without which there is no version; empty if one is
+        patience: name of the parameter that limits how long it waits for a client; required if the server never detects
+            failures. Empty if the schedule does not wait.
+        updates_needed: name of the parameter that sets the minimum number of updates per version; empty if one is
             enough.
         paper: source of the schedule.
 

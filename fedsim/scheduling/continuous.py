@@ -98,10 +98,10 @@ class ConcurrentParams(ContinuousParams):
     concurrency: int | None = Field(default=None, ge=1)
     """Clients kept busy; default: the selection's cohort, or all clients if it has none."""
     next_client: Literal["selection", "same"] = "selection"
-    """Which client replaces one whose dispatch has ended: a new draw of the selection, or the same client when it next
-    checks in, as with silos that always participate."""
+    """Which client gets the next dispatch when one ends: a client newly drawn by the selection, or the same client when
+    it next checks in, as with silos that always participate."""
     max_staleness: int | None = Field(default=None, ge=0)
-    """Updates that are staler than this many versions are discarded."""
+    """Updates whose staleness exceeds this many versions are discarded."""
 
 
 class Concurrent(Continuous):
@@ -177,7 +177,8 @@ class Concurrent(Continuous):
             self.server.call_when_available(self._fill_now)
 
     def _draw(self, count: int) -> list[int]:
-        """Clients for free slots; none that has one, even if the server does not know yet that its work was dropped."""
+        """Clients for free slots, never one that has a slot, even if the server does not know yet that its work was
+        dropped."""
         # Only then is it worth looking at all clients.
         if self._keeps_clients and self._owners[self.server.online_clients()].any():
             return self.selection.draw_among(count, ~self._owners)

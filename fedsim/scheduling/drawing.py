@@ -15,9 +15,9 @@ from fedsim.scheduling.base import Selection, ServerPort
 class Turns:
     """Clients in turn, lap after lap, in the order ``lap(n)`` of the n-th lap, n = 0, 1, ...
 
-    A client that cannot be taken when its turn comes loses it for this lap. A turn that comes up twice in one draw,
-    where one lap ends and the next begins, is kept for the next draw, so that no client is drawn twice at once or loses
-    a turn.
+    A client that is not available when its turn comes loses that turn for this lap. A turn that comes up twice in one
+    draw, where one lap ends and the next begins, is kept for the next draw, so that no client is drawn twice at once or
+    loses a turn.
     """
 
     def __init__(self, lap: Callable[[int], npt.NDArray[np.int64]]) -> None:
@@ -52,7 +52,7 @@ def weighted_order(
     clients: npt.NDArray[np.int64],
     weights: npt.NDArray[np.float64],
 ) -> list[int]:
-    """Clients of positive weight in the order of successive draws, each in proportion to the weights that are left.
+    """Clients of positive weight in the order of successive draws, each in proportion to the weights that remain.
 
     (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006: order by exponential times / weight.)
     """

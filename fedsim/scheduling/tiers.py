@@ -24,8 +24,8 @@ def tiers_by_ratio(
     """Tier of each client, 0 the fastest: a new tier begins where a client takes more than ``ratio`` times as long as
     the fastest of the tier; (N,).
 
-    With ``founders``, these clients form tiers first. The others join the slowest tier within whose ratio they are, and
-    those that fit nowhere form further tiers among themselves.
+    With ``founders``, these clients form tiers first. The others join the slowest tier whose ratio admits them, and
+    those that fit no tier form further tiers among themselves.
     """
     durations = np.asarray(durations_s, dtype=np.float64)
     order = np.argsort(durations, kind="stable")
@@ -54,7 +54,8 @@ def equal_tiers(
     """Tier of each client, 0 the fastest: ``count`` tiers of equal size (to one client), by duration, then client;
     (N,).
 
-    With ``founders``, the tiers are theirs; the others join the slowest tier whose fastest client is not slower.
+    With ``founders``, only these clients form the tiers; each other client joins the slowest tier whose fastest client
+    is not slower than it is.
     """
     durations = np.asarray(durations_s, dtype=np.float64)
     if founders is None:

@@ -88,7 +88,7 @@ class ContendedDispatches(Dispatches):
         """Begin the next activity of a dispatch, or end the dispatch."""
         now, dispatch = self._engine.now_ns, one.dispatch
         try:
-            # A generator is started with None, which is not of the type of later values.
+            # A generator is started with None, which does not have the type of later values.
             activity = one.story.send(reached) if reached else next(one.story)
             while type(activity) is Transfer and activity.until_ns <= now:
                 activity = one.story.send((now, 0.0))
@@ -133,7 +133,7 @@ class ContendedDispatches(Dispatches):
     # -- flows ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Schedule one look at the next finished flow, after all starts and stops of this instant."""
+        """Schedule a single check for the next finished flow, after all starts and stops of this instant."""
         if not self._settling:
             self._settling = True
             self._engine.call_at(self._engine.now_ns, self._plan_next_flow, SETTLING_ORDER)

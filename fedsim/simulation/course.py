@@ -1,4 +1,4 @@
-"""The course of a dispatch, as its life ends it and its readers use it."""
+"""The course of a dispatch: the result of its life, as readers use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ class Plan(NamedTuple):
     """The course of a dispatch.
 
     Attributes:
-        end_ns: when it arrives or is dropped; NEVER if it hangs forever, and then the other fields mean nothing.
+        end_ns: when it arrives or is dropped; NEVER if it hangs forever, in which case the other fields are
+            meaningless.
         arrives: whether it arrives.
         downloaded_ns, computed_ns: ends of the first two phases; -1 for one that does not end.
         steps_done: local steps done by the end.

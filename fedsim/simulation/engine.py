@@ -1,8 +1,8 @@
 """The event engine: SimPy on integer nanoseconds with a total order of simultaneous events.
 
 The order at one instant is: flows on shared links that finish; ends of dispatches, in order of dispatching; clients
-that leave in the middle of a transfer; timers and deadlines, in the order in which they were set; evaluations. So an
-update that arrives exactly at a deadline is in time.
+that leave in the middle of a transfer; timers and deadlines, in the order in which they were set; evaluations. An
+update that arrives exactly at a deadline is therefore in time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST_ORDER = 1 << 62
 
 
 class Clock(Protocol):
-    """The clock of SimPy's environment, which here counts integer nanoseconds."""
+    """The clock of SimPy's environment, in integer nanoseconds."""
 
     @property
     def now(self) -> int:

@@ -21,7 +21,7 @@ class Work:
 
     Attributes:
         steps: local steps of a full workload per client, (N,) int64.
-        time_budget_ns: compute time instead; each client does the whole steps that fit, at least one.
+        time_budget_ns: compute time per dispatch instead; each client does as many whole steps as fit, at least one.
     """
 
     steps: npt.NDArray[np.int64]
@@ -65,7 +65,7 @@ class Rules:
         failure_detection_ns: how long after a failure the server notices it; None if it never does.
         aggregation_ns: duration of an aggregation.
         has_prologue: whether version 0 is that of the method's prologue.
-        prologue_updates: updates that it waits for; None for those of the clients online at the start.
+        prologue_updates: updates that the prologue waits for; None for those of the clients online at the start.
         trains_lost_work: whether clients keep what they learned even if the server never uses it.
     """
 
@@ -104,7 +104,7 @@ def check_rules(clients: Clients, rules: Rules, seed: int) -> None:
     """Check that schedule and selection accept their parameters and the facts of the run.
 
     Raises:
-        UserError: they do not.
+        UserError: one of them does not accept them.
     """
     facts = cast(ServerPort, Facts(clients, rules, seed))
     rules.schedule(facts, rules.selection(facts))

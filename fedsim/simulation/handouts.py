@@ -1,7 +1,7 @@
 """Hand-outs: which clients are at work, which have work waiting, and which are available.
 
-A client is *engaged* from the moment at which work is assigned to it until all of its work is done. Only clients that
-are online and not engaged are drawn.
+A client is *engaged* from the moment work is assigned to it until all of its work is done. Only clients that are online
+and not engaged are drawn.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class HandOuts:
         is_patient: whether the server may wait for clients without a limit.
 
     Attributes:
-        busy_until_ns: nothing is handed out before; set when an aggregation takes time.
+        busy_until_ns: nothing is handed out before this time; set when an aggregation takes time.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class HandOuts:
         """After a client's work has ended, hand out its waiting work and wake the callers that wait for a client."""
         if self._waiting:
             waiting = self._waiting.get(client)
-            # Work that came with this very end has its timer, and keeps its place among the others.
+            # Work assigned at this very end has its own timer, and keeps its position among the others.
             if waiting is not None and not waiting.has_timer:
                 self._set_timer(waiting, self._clock.now)
         if self._callbacks and not self._wake_due:

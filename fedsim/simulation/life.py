@@ -3,7 +3,7 @@
 Simulated time passes only in the three activities that a life yields: transfers, local steps, and waiting offline. Its
 runner sends back the instant at which each activity ended. :class:`fedsim.simulation.plan.Planner` runs a life at once,
 in closed form, if links are not shared; :class:`fedsim.simulation.contended.ContendedDispatches` runs it with events if
-they are.
+links are shared.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Life:
         dispatch: the dispatch; its client is online at the start.
         deadline_ns: latest useful arrival, if one was announced.
         online_until_ns: when the client goes offline next.
-        stop_ns: when the server stops the dispatch, or the run ends. A runner that learns of it only then sets the
-            attribute to the current instant.
+        stop_ns: when the server stops the dispatch, or the run ends. A runner that learns of the stop only when it
+            happens sets the attribute to the current instant.
     """
 
     workload: Workload
@@ -78,7 +78,8 @@ class Life:
         self._battery = self.workload.battery(self.dispatch.client)
 
     def story(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order; after the last it has arrived, is dropped or was stopped."""
+        """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
+        stopped."""
         workload, dispatch = self.workload, self.dispatch
         client, sequence = dispatch.client, dispatch.sequence
 
@@ -96,8 +97,8 @@ class Life:
         if steps < 1:
             return
 
-        # Step 3. Do them, unless the client crashes or its battery runs empty. A client that goes offline drops the
-        # work, pauses, stops, or continues offline.
+        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
+        # the work, pauses, stops, or continues offline.
         end_ns, steps = workload.local_steps(client, sequence, began_ns, step_ns, steps)
         lasts_ns = min(workload.crash_after_ns(client, sequence), self._powered_ns(COMPUTE))
         fails_ns = workload.after_work_ns(client, began_ns, lasts_ns)
@@ -117,7 +118,7 @@ class Life:
             return
         self.computed_ns = end_ns
 
-        # Step 4. Upload the update, again if it is lost. The dispatch ends with the last attempt.
+        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
         for attempt in range(workload.upload_attempts):
             if not (yield from self._transfer(Direction.UP, workload.bytes_up)):
                 return
@@ -131,7 +132,7 @@ class Life:
         """Move bytes whenever the client is online; returns whether all of them arrived."""
         before, moved = self._bytes[direction], 0.0
         phase = DOWNLOAD if direction is Direction.DOWN else UPLOAD
-        # The client may have left and come back while it computed.
+        # The client may have left and come back while computing.
         online = self.now_ns <= self.online_until_ns or (yield from self._return())
         while online:
             began_ns = self.now_ns

@@ -81,7 +81,7 @@ class Planner:
         return np.stack(phases, axis=1).reshape(-1).data, step_ns is None
 
     def plan(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Plan:
-        """The course of a dispatch: :meth:`live`, without its cost if nothing disturbs the dispatch.
+        """The course of a dispatch: the result of :meth:`live`, without its cost if nothing disturbs the dispatch.
 
         Undisturbed means that the client stays online until the update has arrived, and nothing fails. Then the phases
         follow one another without a pause, whatever the disconnect policy.

@@ -43,7 +43,7 @@ from fedsim.timeline import LearningPlane
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run ends, whichever comes first; see the scenario's ``stop``.
+    """When a run ends: at the first of these limits; see the scenario's ``stop``.
 
     Attributes:
         until_ns: simulated time.
@@ -142,7 +142,7 @@ class Server(Facts, ServerPort):
         self._schedule = rules.schedule(self, self._selection)
 
     def run(self) -> None:
-        """Simulate from time 0 until a limit is met or nothing can happen any more."""
+        """Simulate from time 0 until a limit is met or no event is left."""
         self._evaluations.start()
         self._schedule.start()
         self._engine.run(self._limits.until_ns)
@@ -264,7 +264,7 @@ class Server(Facts, ServerPort):
         self._handouts.look_again(client)
 
     def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
-        """Record a dispatch that ends at the instant at which the last round has closed: an update is late."""
+        """Record a dispatch that ends at the instant at which the last round has closed: its update is late."""
         outcome = Outcome.DROPPED
         if plan.arrives:
             self.arrived += 1
@@ -286,7 +286,7 @@ class Server(Facts, ServerPort):
         self._handouts.look_again(dispatch.client)
 
     def _release(self, client: int, plan: Plan) -> None:
-        """Mark a client as done with its work; with a low battery, only once it has recharged."""
+        """Mark a client as done with its work; if its battery is low, only once it has recharged."""
         if self._batteries is not None:
             now = self._clock.now
             ready_ns = self._batteries.end(client, now, self._energy.joules(client, plan))

@@ -21,7 +21,8 @@ _FIXES = {
     Outcome.DISCARDED: ("server.schedule", "lower min_updates, or raise max_staleness"),
     Outcome.UNFINISHED: ("server.schedule", "require fewer updates per version (buffer_size)"),
 }
-"""Where the cause is and what to do, by the most frequent outcome; unfinished is an update that still waits."""
+"""Location of the cause and the remedy, by the most frequent outcome; unfinished stands for an update that still
+waits."""
 
 
 def stalled_after(setting: int | None, clients: int) -> int:
@@ -36,7 +37,7 @@ def stalled(
 
     Args:
         dispatches: dispatches handed out since the last update was aggregated, or since the start.
-        lost: how many dispatches ended in which outcome since then.
+        lost: number of dispatches that have ended since then, by outcome.
         waiting: updates that have arrived and wait to be aggregated.
         failures: the scenario's failures.
     """

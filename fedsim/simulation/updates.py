@@ -34,7 +34,7 @@ class Updates:
 
     Attributes:
         held: updates that have arrived and are not used yet, in order of arrival.
-        lost: how many dispatches ended without being aggregated since the last aggregation, by outcome.
+        lost: number of dispatches that have ended without being aggregated since the last aggregation, by outcome.
     """
 
     def __init__(

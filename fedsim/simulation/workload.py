@@ -113,9 +113,9 @@ class Workload:
     ) -> int:
         """Local steps that a client does: those requested (or drawn), or fewer to meet a deadline.
 
-        With partial work it goes on as long as it expects its upload to reach the server by the deadline, at its own
-        pace and its link's nominal rate. A client that would be late even without any step declines (0), and one with
-        foresight also if no whole step ends in time.
+        With partial work it continues as long as it expects its upload to reach the server by the deadline, at its own
+        pace and its link's nominal rate. A client that would be late even without any step declines (0); one with
+        foresight also declines if no whole step ends in time.
         """
         if self._drawn is not None:
             steps = self._drawn.steps(client, sequence, steps)
@@ -133,10 +133,10 @@ class Workload:
     def _expected_steps(
         self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, send_ns: int
     ) -> int:
-        """Local steps that a client does if it goes on while it expects to end by ``send_ns``.
+        """Local steps that a client does if it continues as long as it expects to finish by ``send_ns``.
 
         At the end of each unit (a step, or an epoch) it expects the next one to take as long per step as those before,
-        pauses excluded. It has no expectation before the first unit, and does it.
+        excluding pauses. Before the first unit it has no expectation, so it always does that unit.
         """
         compute, done = self._compute, 0
         unit = 1 if self._partial_unit is None else self._partial_unit[client]
@@ -182,7 +182,8 @@ class Workload:
         return self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
 
     def after_work_ns(self, client: int, start_ns: int, worked_ns: int) -> int:
-        """When a client has computed for ``worked_ns`` since ``start_ns``, pauses excluded; NEVER if it never has."""
+        """When a client has computed for ``worked_ns`` since ``start_ns``, excluding pauses; NEVER if that never
+        happens."""
         if worked_ns >= NEVER:
             return NEVER
         if self._policy != "pause":
@@ -244,9 +245,9 @@ class Workloads:
     """The workload of every dispatch of a run.
 
     Args:
-        usual: of all dispatches that are not named below.
-        prologue: of the dispatches of the method's prologue, which hand out version 0; None without a prologue.
-        first: of each client's first dispatch, if its download is larger.
+        usual: for all dispatches that are not named below.
+        prologue: for the dispatches of the method's prologue, which hand out version 0; None without a prologue.
+        first: for each client's first dispatch, if its download is larger.
     """
 
     def __init__(

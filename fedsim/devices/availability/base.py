@@ -22,8 +22,8 @@ class AvailabilityParams(TraceParameters):
     """Parameters of every availability model."""
 
     on_disconnect: OnDisconnect = "drop"
-    """Behavior of a client that goes offline while busy: it drops its work; pauses until it is back; continues to
-    compute and sends the update on its return; or stops and sends the completed steps on its return."""
+    """Behavior of a client that goes offline while busy: it drops its work; pauses until it is back online; continues
+    to compute and sends the update when it is back; or stops and sends the completed steps when it is back."""
     on_end: OnEnd | None = None
     """Availability beyond the end of a device's trace; by default the bundle's setting."""
 
@@ -36,7 +36,7 @@ class AvailabilityModel(Component, ABC):
         self.context = context
 
     def offset_ns(self) -> npt.NDArray[np.int64] | int:
-        """Instant of the traces at simulated time 0, a number or one per client, (N,).
+        """Time in the traces at simulated time 0: one number, or one per client, (N,).
 
         It applies to everything that the bundle contains about a device.
         """

@@ -54,7 +54,7 @@ class StepNoise(Parameters):
     sd: float = Field(default=0.0, ge=0, le=20)
     """Standard deviation of x; 0.05 to 0.1 matches measured mini-batch times."""
     correlation: float = Field(default=0.7, ge=0, lt=1)
-    """Correlation of x between successive steps; 0.6 to 0.77 was measured."""
+    """Correlation of x between successive steps; measured values are 0.6 to 0.77."""
 
 
 class Stragglers(Parameters):
@@ -63,7 +63,7 @@ class Stragglers(Parameters):
     probability: float = Field(default=0.0, ge=0, le=1)
     """Probability that a dispatch is slow."""
     slowdown_min: float = Field(default=1.5, ge=1, le=1_000_000)
-    """Smallest factor on its step time."""
+    """Smallest factor on the step time of a slow dispatch."""
     slowdown_max: float = Field(default=4.0, ge=1, le=1_000_000)
     """Largest factor; the factor is uniform between the two."""
 
@@ -93,7 +93,7 @@ class Perturbation(Parameters):
     clients: list[int] | None = None
     """Affected clients; by default all."""
     factor: float = Field(gt=0)
-    """Factor on the time of a step: 2 is half as fast, 0.5 twice as fast."""
+    """Factor on the time of a step: 2 is half the speed, 0.5 twice the speed."""
 
     @model_validator(mode="after")
     def _has_a_span(self) -> Perturbation:

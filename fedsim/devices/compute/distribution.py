@@ -120,7 +120,7 @@ class ExponentialParams(DrawnParams):
 
 
 class Exponential(_Drawn):
-    """Exponential step times (FedCompass, section 5.1), bounded below, so that no client is extremely fast."""
+    """Exponential step times (FedCompass, section 5.1), with a lower bound, so that no client is extremely fast."""
 
     name = "exponential"
     Params = ExponentialParams

@@ -22,7 +22,8 @@ class TraceComputeParams(ComputeParams):
     train_factor: float = Field(default=1.0, gt=0)
     """Factor on times measured for inference (FedScale uses 3.0; measured: 2 to 21, median 6.4)."""
     reference_step: Duration | None = None
-    """Time of one local step of this model on a device of relative speed 1, for tables with relative speeds only."""
+    """Time of one local step of this model on a device of relative speed 1, for tables that contain only relative
+    speeds."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """The bundle's step times."""

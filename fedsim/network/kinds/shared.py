@@ -45,8 +45,8 @@ class SharedParams(AccessParams):
     """Links between the server and the nodes that clients attach to: direct, star, tree, barabasi_albert, waxman,
     watts_strogatz, or file."""
     attach: Literal["round_robin", "random", "group"] | list[str] = "round_robin"
-    """Access node of each client: in turn, at random, the one named after its device's group, or a list of node names,
-    one per client."""
+    """Access node of each client: assigned in turn, at random, by name of its device's group, or from a list of node
+    names, one per client."""
     server_down: Rate | None = None
     """Capacity of the server's outgoing link; unlimited by default."""
     server_up: Rate | None = None

@@ -24,8 +24,8 @@ class StaticParams(AccessParams):
     """Parameters of static links."""
 
     variation: Annotated[float, Field(ge=0)] | Literal["bundle"] = 0.0
-    """Coefficient of variation of a client's rate over its dispatches: a number, or the bundle's bandwidth_cv (FLASH
-    replays its speeds in this way). The rate is normal, redrawn while negative."""
+    """Coefficient of variation of a client's rate over its dispatches: a number, or the bundle's bandwidth_cv (as FLASH
+    replays its speeds). The rate is normally distributed, and redrawn while negative."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """Those of access links, and the bundle's variation if the parameters use it."""

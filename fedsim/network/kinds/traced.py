@@ -36,7 +36,7 @@ class TracedParams(LinkParams):
     """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series followed,
     when the last byte leaves), or {name: rtt_matrix, server: NODE}."""
     on_end: OnEnd | None = None
-    """Behavior outside a series: wrap, hold, unavailable or error; by default as in the bundle's manifest."""
+    """Behavior outside a series: wrap, hold, unavailable or error; by default, the setting in the bundle's manifest."""
 
     def needs_tables(self) -> Mapping[str, str]:
         """The bundle's series, and its round-trip times if the parameters use them."""

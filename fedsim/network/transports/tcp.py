@@ -76,7 +76,7 @@ class TcpParams(Parameters):
     """Maximum window, the smaller of the send and receive buffers; unlimited by default."""
     buffer: float = Field(1.0, ge=0)
     """Queue in front of the slowest link, in bandwidth-delay products: a window grows at most to the product plus the
-    queue, and a round trip is longer by the queue while other transfers fill it."""
+    queue, and the queue lengthens a round trip while other transfers fill it."""
     segment: int = Field(1448, ge=1)
     """Payload of a full segment in bytes: 1500 minus IPv4 and TCP headers with timestamps."""
     header: int = Field(52, ge=0)

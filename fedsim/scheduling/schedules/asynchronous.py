@@ -9,7 +9,7 @@ from fedsim.scheduling.continuous import Concurrent, ConcurrentParams
 
 
 class Asynchronous(Concurrent):
-    """Every update makes a version at once, and its client's slot is filled at once.
+    """Every update creates a version immediately, and the client's slot is filled immediately.
 
     Updates that arrive at one instant are handled one after the other, in order of dispatching.
     """

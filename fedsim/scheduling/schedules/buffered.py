@@ -18,10 +18,10 @@ class BufferedParams(ConcurrentParams):
 
 
 class Buffered(Concurrent):
-    """Clients work asynchronously, and every ``buffer_size`` updates make a version.
+    """Clients work asynchronously, and every ``buffer_size`` updates create a version.
 
-    Updates that arrive at one instant are handled one after the other, in order of dispatching. The client whose
-    update completes the buffer is followed by one that starts from the new version.
+    Updates that arrive at one instant are handled one after the other, in order of dispatching. The slot of the client
+    whose update completes the buffer goes to a client that starts from the new version.
     """
 
     name: ClassVar[str] = "buffered"

@@ -1,4 +1,4 @@
-"""The Compass schedule: clients get numbers of local steps with which they arrive in groups."""
+"""The Compass schedule: assigns numbers of local steps so that clients arrive in groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
 
-# Two quotients that differ by less are the same number of steps: both are computed from rounded nanoseconds.
+# Quotients that differ by less than this are the same number of steps: both come from rounded nanoseconds.
 _STEPS_TOLERANCE = 1e-9
 _NS_TOLERANCE = 1e-3
 
@@ -25,21 +25,23 @@ class CompassParams(ContinuousParams):
     min_steps: int | None = Field(default=None, ge=1)
     """Minimum number of local steps of a dispatch (Q_min); default: a fifth of ``max_steps``."""
     latest_factor: float = Field(default=1.2, ge=1)
-    """A group waits this many times as long as it expects to wait (lambda); members that arrive later are late."""
+    """A group waits at most this many times its expected waiting time (lambda); members that arrive after that are
+    late."""
     warmup_steps: int | None = Field(default=None, ge=1)
     """Local steps of a client's first dispatch, which measures its speed; default: ``min_steps``."""
     beta_s: float = Field(default=1.0, gt=0, le=1)
     """Weight of the newest observation in the estimate of a client's speed; with 1 only the newest counts."""
     create_ref: Literal["target", "latest"] = "target"
-    """A new group is fitted to the expected arrival of the others, as in the paper, or to the latest, as in its
-    code."""
+    """Whether a new group is fitted to the expected arrival of the other groups, as in the paper, or to their latest
+    time, as in the paper's code."""
     create_skip_overflow: bool = False
-    """Ignore groups that a new one could only meet with more than ``max_steps``; the paper counts them."""
+    """When fitting a new group, ignore groups that it could meet only with more than ``max_steps`` steps; the paper
+    includes them."""
     join_slack: float = Field(default=1.0, ge=1)
     """A client may join a group that leaves it time for up to this many times ``max_steps``."""
     empty_timer: Literal["flush", "keep"] = "flush"
-    """A group none of whose members arrived in time: it creates a version from the late updates of other groups, or
-    leaves them to the next group."""
+    """What a group does if none of its members arrived in time: create a version from the late updates of other groups,
+    or leave these to the next group."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:
@@ -51,11 +53,11 @@ class CompassParams(ContinuousParams):
 class Compass(Continuous):
     """The Compass scheduler of FedCompass.
 
-    Every client participates all the time. Its first update measures its speed and makes a version by itself. From then
-    on, whenever a client needs work, it joins the group whose expected arrival leaves it time for the most local steps
-    within bounds, or opens a group that others can join later. A group's updates make one version when the last member
-    has arrived, or at the group's latest time; an update that arrives later goes into the next version that any group
-    makes, and its client gets new work at once. A client that goes offline leaves its group, and gets work
+    Every client participates all the time. Its first update measures its speed and creates a version by itself. From
+    then on, whenever a client needs work, it joins the group whose expected arrival leaves it time for the most local
+    steps within bounds, or opens a group that others can join later. A group's updates create one version when the last
+    member has arrived, or at the group's latest time; an update that arrives later goes into the next version that any
+    group creates, and its client gets new work immediately. A client that goes offline leaves its group, and gets work
     when it checks in again.
 
     At one instant, updates are handled one after another, each completely, in order of dispatching, and then the latest

@@ -19,15 +19,17 @@ class SyncParams(Parameters):
     deadline: Duration | None = Field(default=None, gt=0)
     """Longest round; updates that arrive later do not count. Default: a round waits for all clients."""
     over_selection: float = Field(default=1.0, ge=1)
-    """Factor on the cohort; the round closes when as many updates as the plain cohort have arrived."""
+    """Factor by which the cohort is enlarged; the round closes when as many updates have arrived as the original cohort
+    has clients."""
     min_updates: int = Field(default=1, ge=0)
     """A round that closes with fewer updates fails, and its updates are discarded. With 0, the method also makes a step
     after an empty round."""
     min_cohort: int = Field(default=1, ge=1)
-    """Clients that must be available for a round to start; until then the server waits. Must be 1 with
-    ``min_updates: 0``, with which a round may start without clients."""
+    """Clients that must be available for a round to start; until then the server waits. Must be 1 if ``min_updates`` is
+    0, which lets a round start without clients."""
     stragglers: Literal["run", "cut"] = "run"
-    """Clients still busy when a round closes: they continue, and their updates are late; or they are cut."""
+    """What happens to clients still busy when a round closes: they continue and their updates are late, or they are
+    cut."""
     pause: Duration = 0.0
     """Pause between the end of a round and the start of the next."""
 
@@ -38,8 +40,8 @@ class Sync(Schedule):
     A round closes when no further update can arrive, when over-selection has yielded enough updates, or at its
     deadline; an update that arrives exactly at the deadline is in time. If no client can be selected, the server waits
     for the next one to check in. A method's prologue is dispatched before the first round to all clients checked in at
-    the start; it closes as a round does. If the method wants a number of updates, it is dispatched to every client as
-    it checks in, and closes with the last of them, without a deadline.
+    the start; it closes as a round does. If the method requires a number of updates, the prologue is dispatched to
+    every client as it checks in, and closes with the last of these updates, without a deadline.
     """
 
     name: ClassVar[str] = "sync"
@@ -180,7 +182,7 @@ class Sync(Schedule):
         self._is_patient = False
         arrived, self._arrived = self._arrived, []
         if self.server.has_prologue and self.server.version == 0:
-            # Clients that have not responded start without it.
+            # Clients that have not responded start without the prologue.
             self.server.aggregate(arrived)
         elif len(arrived) >= self.params.min_updates:
             self.server.aggregate(arrived, closes_round=True)

@@ -18,7 +18,7 @@ class TieredParams(ContinuousParams):
     """Parameters of the tiered schedule."""
 
     speed_ratio: float = Field(default=2.0, ge=1)
-    """Longest duration within a tier, as a multiple of its fastest client's."""
+    """Longest duration within a tier, as a multiple of the duration of its fastest client."""
     tiers: int | None = Field(default=None, ge=1)
     """Number of tiers of equal size, instead of tiers by speed ratio."""
     profiled: Literal["online", "all"] = "online"
@@ -75,7 +75,7 @@ class Tiered(Continuous):
             self._start_round(tier)
 
     def _form_tiers(self, online: npt.NDArray[np.int64]) -> None:
-        """Sort all clients into tiers that have no members at work yet."""
+        """Assign all clients to tiers; no member of a tier is at work yet."""
         tiers = self.tiers(self.params, profile(self.server), online)
         self._tier_of = tiers.tolist()
         self._members = [tiers == tier for tier in range(int(tiers.max()) + 1)]

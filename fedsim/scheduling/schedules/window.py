@@ -29,8 +29,8 @@ class WindowParams(Parameters):
 class Window(Schedule):
     """Every client receives the window's model once, as soon as it checks in; all updates make one version.
 
-    A client that drops out gets the work again at its next check-in. The selection is used by the rounds of ``warm_up``
-    only, which wait for their clients but not for those that drop out.
+    A client that drops out gets the work again at its next check-in. Only the rounds of ``warm_up`` use the selection;
+    they wait for their clients, but not for those that drop out.
     """
 
     name: ClassVar[str] = "window"
@@ -106,7 +106,7 @@ class Window(Schedule):
                 self._timers.append(self.server.call_at(end_ns, self._close))
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Dispatch the work again, or in a round of the warm-up do without it."""
+        """Dispatch the work again; in a warm-up round, continue without it."""
         if self._at_work.pop(dispatch.dispatch_id, None) is None:
             return
         if self._is_warming_up:

@@ -36,10 +36,10 @@ class BernoulliParams(Parameters):
     group_size: int | None = Field(default=None, ge=1)
     """Clients per group: the first probability applies to the first group of this size, and so on."""
     sine: Sine | None = None
-    """Factor on all probabilities that changes with the round."""
+    """Factor on all probabilities, which changes from round to round."""
     allow_empty: bool = False
-    """Whether a round may have no clients, which counts with the schedule's ``min_updates: 0``; otherwise such a round
-    is skipped."""
+    """Whether a round may have no clients (it counts with the schedule's ``min_updates: 0``); if not, empty rounds are
+    skipped."""
 
     @field_validator("probability")
     @classmethod
@@ -55,7 +55,7 @@ class BernoulliParams(Parameters):
 class Bernoulli(Selection):
     """Every client that is checked in and idle participates in a round with its own probability.
 
-    The coins depend on seed, client and round alone. Under schedules without rounds, free slots are filled in
+    The random draws depend only on seed, client and round. Under schedules without rounds, free slots are filled in
     proportion to the probabilities.
     """
 

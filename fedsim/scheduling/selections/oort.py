@@ -24,7 +24,7 @@ class OortParams(CohortParams):
     exploration: float = Field(default=0.9, ge=0, le=1)
     """Share of the first cohort that is drawn from clients never drawn before."""
     exploration_decay: float = Field(default=0.98, gt=0, le=1)
-    """Factor on that share per draw."""
+    """Factor by which that share changes with every draw."""
     exploration_min: float = Field(default=0.2, ge=0, le=1)
     """Smallest exploration share."""
     penalty: float = Field(default=2.0, ge=0)
@@ -40,7 +40,7 @@ class OortParams(CohortParams):
     clip: float = Field(default=0.95, gt=0, le=1)
     """Statistical utilities are clipped at this quantile."""
     most_draws: int | None = Field(default=None, ge=1)
-    """Draws after which a client is only drawn if there are no others."""
+    """Number of times a client may be drawn; after that it is drawn only if there are no others."""
 
 
 class Oort(Selection):

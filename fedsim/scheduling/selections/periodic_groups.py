@@ -26,14 +26,14 @@ class PeriodicGroupsParams(CohortParams):
     slot: Duration | None = Field(default=None, gt=0)
     """Simulated time per slot, instead of rounds."""
     offset: Literal["random"] | float = 0.0
-    """Share of the first slot that has passed at the start; or drawn with the seed."""
+    """Share of the first slot that has already passed at the start, or a random share drawn from the seed."""
     order: Literal["permutation", "independent"] = "permutation"
     """Within a slot: all clients in turn in a random order, redrawn every lap; or an independent uniform draw per
     round."""
 
 
 class PeriodicGroups(Selection):
-    """Groups participate in turn, each for a slot of rounds or of time, in which clients are drawn from it.
+    """Groups participate in turn, each for a slot of rounds or time during which clients are drawn from that group.
 
     The periodic availability of Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client
     Participation, NeurIPS 2022, section 6, with a separate order per group that continues where the group's last
@@ -70,7 +70,7 @@ class PeriodicGroups(Selection):
 
     @property
     def group(self) -> int:
-        """The group whose slot it is."""
+        """The group of the current slot."""
         if self._slot_ns is None:
             slot = (self._round + self._offset) // int(self.params.slot_rounds)
         else:

@@ -18,7 +18,7 @@ class REFLParams(CohortParams):
     """Parameters of REFL."""
 
     hold_off: int = Field(default=5, ge=0)
-    """Draws for which a drawn client ranks behind all others."""
+    """Number of draws for which a client, once drawn, ranks behind all others."""
     slot: Duration = Field(default=3600.0, gt=0)
     """Length of the slots for which availability is estimated."""
     cycle: Duration = Field(default=86_400.0, gt=0)
@@ -41,8 +41,8 @@ class REFL(Selection):
     from these shares which will be online one to two round lengths from now (adding one observation of the
     client's share of the whole day, which stands in for slots never seen). Ties are broken at random.
 
-    Selection of Abdelmoniem et al., REFL: Resource-Efficient Federated Learning, EuroSys 2023, section 4.1; there each
-    learner predicts its own availability, here the server does from what it has seen.
+    Selection of Abdelmoniem et al., REFL: Resource-Efficient Federated Learning, EuroSys 2023, section 4.1; there, each
+    learner predicts its own availability; here, the server predicts it from what it has observed.
     """
 
     name: ClassVar[str] = "refl"

@@ -10,7 +10,7 @@ from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 
 
 class RoundRobin(Selection):
-    """Clients that were drawn least often first; ties go to the least recently drawn, then by number.
+    """Least often drawn clients first; ties go to the least recently drawn, then to the lowest number.
 
     If all clients are always online, this is ``cyclic``; otherwise a client catches up on missed turns.
     """

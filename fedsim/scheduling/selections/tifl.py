@@ -19,7 +19,7 @@ class TiFLParams(CohortParams):
     tiers: int = Field(default=5, ge=1)
     """Number of tiers, of equal size, by the expected duration of a full workload."""
     probabilities: list[float] | None = None
-    """Probabilities of the tiers, the fastest first, up to a factor; default: equal."""
+    """Relative probabilities of the tiers, the fastest first; they need not sum to 1. Default: equal."""
 
     @field_validator("probabilities")
     @classmethod

@@ -22,7 +22,8 @@ class TiFLAdaptiveParams(TiFLParams):
     interval: int = Field(default=10, ge=1)
     """Draws between two evaluations of the tiers, after which the probabilities may change (I)."""
     credits: Credits | list[Credits] | None = None
-    """How often each tier may be drawn: one number, or one per tier, the fastest first; default: unlimited."""
+    """Number of times each tier may be drawn (its credits): one number for all, or one per tier, the fastest first;
+    default: unlimited."""
 
 
 class TiFLAdaptive(TiFL):
@@ -31,10 +32,10 @@ class TiFLAdaptive(TiFL):
     The accuracy of a tier is the mean accuracy of its clients on their own test samples. It is measured before draws 0,
     I, 2 I, ...; if that of the tier drawn last is not higher than I draws before, the probabilities change: of n tiers
     that have credits, the one with the lowest accuracy gets n / D, the next (n - 1) / D, ..., the highest 1 / D, with
-    D = n (n + 1) / 2. Ties rank the faster tier lower, and a tier without test samples ranks highest. (Algorithm 2
-    leaves this function open, except that lower accuracies give higher probabilities; this is the one of the public
-    implementations, fltk and FLGo.) Every draw costs its tier one credit, and tiers without credits are not drawn. If
-    no tier with available clients has credits, credits are ignored, so that the run continues.
+    D = n (n + 1) / 2. In ties, the faster tier ranks lower, and a tier without test samples ranks highest. (Algorithm 2
+    leaves this function open, except that lower accuracies give higher probabilities; the one used here is that of the
+    public implementations, fltk and FLGo.) Every draw costs its tier one credit, and tiers without credits are not
+    drawn. If no tier with available clients has credits, credits are ignored, so that the run continues.
 
     Chai et al., TiFL: A Tier-based Federated Learning System, HPDC 2020, Algorithm 2. Needs training and test samples
     of the clients; every evaluation executes pending training.
