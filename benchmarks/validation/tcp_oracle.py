@@ -431,11 +431,13 @@ def table(title: str, conditions: str, rows: Sequence[Comparison], series: Seque
                 *(f"{max(row.measured_s):.3f}", f"{worst[0]:+.1%}", f"{worst[1]:+.1%}"),
             ]
         )
+    # The column of goals comes last.
+    width = len(_SUMMARY) - all(row[-1] == "-" for row in summary)
     parts = [
         f"# {title}\n",
         f"{conditions}\n",
         "## Summary\n",
-        markdown(_SUMMARY, summary),
+        markdown(_SUMMARY[:width], [row[:width] for row in summary]),
         "## Cases\n",
         markdown(_CASES, listed),
     ]
