@@ -23,6 +23,7 @@ from fedsim.calibration.transfers import section
 from fedsim.composition.assembly import assemble
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
+from fedsim.formatting import format_count
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.transport import Transport
@@ -33,6 +34,8 @@ from fedsim.scheduling.schedules.sync import Sync
 from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_FEW = 0.8
+"""A simulation with a smaller share of the log's dispatches is flagged."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,12 @@ def calibrate(
         data = calibrated(scenario, bundle, estimates, shares_links)
         simulated = simulated_log(load_scenario_dict(data, bundle.parent))
         data["stop"] = stop
+        if len(simulated) < _FEW * len(log):
+            flags.append(
+                f"The simulation hands out only {format_count(len(simulated))} dispatches, where the log has"
+                f" {format_count(len(log))}. Check devices.availability and stop: the scenario's clients may be offline"
+                " more often than the logged ones."
+            )
         distributions = {
             name: (_values(log, one, other), _values(simulated, one, other))
             for name, one, other in (

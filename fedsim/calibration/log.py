@@ -95,6 +95,8 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
 
 def _seconds(column: pd.Series, name: str, where: str) -> pd.Series:
     """Instants in seconds, from numbers or timestamps."""
+    if pd.api.types.is_numeric_dtype(column):
+        return column.astype(float)
     instants = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
     if not pd.api.types.is_datetime64_any_dtype(column):
         numbers = pd.to_numeric(column, errors="coerce")

@@ -171,7 +171,9 @@ def predict(
             runs.append(simulated_log(scenario_of(path, estimates, seed)))
     quantities: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
         "duration of a round (s)": lambda each: _after(round_durations_s(each), first),
-        "total time (s)": lambda each: pd.Series([_after(round_durations_s(each), first).sum()]),
+        "total time (s)": lambda each: pd.Series(
+            [_after(round_durations_s(each), first).sum(min_count=1)]
+        ),
     }
     if log["outcome"].notna().any() and any(_is_late(each).any() for each in (log, *runs)):
         quantities["late clients per round"] = lambda each: _after(

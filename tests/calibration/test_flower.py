@@ -11,6 +11,8 @@ from fedsim.calibration import calibrate
 from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import read_log
 from fedsim.scenario.loading import load_scenario_dict
+from fedsim.traces.importers import import_bundle
+from fedsim.traces.importers.csv import Csv
 
 DEVICES = {
     "name": "app",
@@ -72,6 +74,27 @@ def test_rounds_that_wait_for_a_message_of_a_later_round_are_flagged(tmp_path: P
     table.to_csv(tmp_path / "log.csv", index=False)
     _, _, flags = as_timing(load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv"))
     assert any(flag.startswith("1 rounds last until the timeout") for flag in flags)
+
+
+def test_clients_that_are_offline_where_the_log_has_dispatches_are_flagged(tmp_path: Path) -> None:
+    # One client is online at the start of each hour, and never two: rounds of one client, and not even ten.
+    windows = "device,start,end\n0,0,60\n1,1200,1260\n2,2400,2460\n"
+    (tmp_path / "windows.csv").write_text(windows)
+    bundle = import_bundle(
+        Csv, [tmp_path / "windows.csv"], Csv.Params(time_unit="s", window=3600.0)
+    )
+    bundle.write(tmp_path / "windows")
+    devices = {**DEVICES["devices"], "availability": {"name": "trace", "trace": "windows"}}
+    rare = load_scenario_dict({**DEVICES, "devices": devices}, tmp_path)
+    result = calibrate(_log(tmp_path, late=False), tmp_path / "bundle", rare)
+    (flag,) = [flag for flag in result.flags if "hands out only" in flag]
+    assert flag.startswith(
+        "The simulation hands out only 10 dispatches, where the log has 20. Check"
+    )
+    always = calibrate(
+        _log(tmp_path, late=False), tmp_path / "other", load_scenario_dict(DEVICES, tmp_path)
+    )
+    assert not any("hands out only" in flag for flag in always.flags)
 
 
 def test_the_devices_of_the_file_and_the_log_are_simulated(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import contextlib
 import itertools
 import logging
 import math
+import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ _COLUMNS = 3
 _INSET = (0.45, 0.44)
 """Width and height of an inset with its labels, as shares of its panel."""
 _NARROWEST_INCHES = 1.6
-"""Narrower panels get no insets if there are several."""
+"""Narrower panels get no insets if there are several; as many as are wider are side by side."""
 _LOWEST_INCHES = 0.9
 """Lower panels get no insets."""
 _SMALLEST_REGION = 0.01
@@ -44,6 +45,8 @@ _PLAIN = (1e-4, 1e6)
 """Numbers outside this range are written with an exponent on logarithmic axes."""
 _SMALLEST_TEXT = 5.0
 """Labels that are too long for their axis are not made smaller than this, in points."""
+_LEGEND_INCHES = 0.4
+"""Height that a figure has for a legend below its panels; a taller one makes it taller."""
 _POINTS = 4000
 """Points of a curve: enough for the smallest inset of the longest axis."""
 _log = logging.getLogger(__name__)
@@ -57,14 +60,16 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     One panel per setting; with several metrics, one row of panels per metric.
     """
     settings, metrics = comparison.grouping.settings, style.metrics
-    columns = len(settings) if len(metrics) > 1 else min(_COLUMNS, len(settings))
+    size = style.resolved(comparison.definition(metrics[0]).unit)
+    most = max(1, int(size.width / _NARROWEST_INCHES)) if size.width else _COLUMNS
+    columns = len(settings) if len(metrics) > 1 else min(_COLUMNS, most, len(settings))
     rows = len(metrics) if len(metrics) > 1 else math.ceil(len(settings) / columns)
     # Several metrics of one setting are side by side if the figure is wide enough.
-    size = style.resolved(comparison.definition(metrics[0]).unit)
     if len(settings) == 1 and (size.width is None or size.width >= 2.2 * len(metrics)):
         rows, columns = 1, len(metrics)
     width = size.width or _PANEL_INCHES[0] * columns
-    height = size.height or (width / columns) * _PANEL_INCHES[1] / _PANEL_INCHES[0] * rows + 0.4
+    panel = (width / columns) * _PANEL_INCHES[1] / _PANEL_INCHES[0]
+    height = size.height or panel * rows + _LEGEND_INCHES
     insets: list[Callable[[], bool]] = []
     with matplotlib.rc_context(_settings(size)), _quiet():
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -83,13 +88,9 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
                     upper.set_xlabel("")
         handles, names = figure.axes[0].get_legend_handles_labels()
         if len(handles) > 4 or size.inset is not None or len(figure.axes) > 1:
-            figure.legend(
-                handles,
-                names,
-                loc="outside lower center",
-                ncols=max(1, int(width / 1.6)),
-                frameon=False,
-            )
+            used = _legend_below(figure, handles, names)
+            if size.height is None:
+                figure.set_size_inches(width, height + max(0.0, used - _LEGEND_INCHES))
         else:
             figure.axes[0].legend(frameon=False)
         _fit_labels(figure)
@@ -103,6 +104,27 @@ def plot_curves(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             elif not sum([inset() for inset in insets]):
                 raise UserError("no curve has a value in this region", where="inset")
     return figure
+
+
+def _legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> float:
+    """Draw a legend below the panels, in as many columns as fit; return its height in inches."""
+    room = figure.bbox.width
+    for columns in range(max(1, int(room / figure.dpi / 1.6)), 0, -1):
+        legend = figure.legend(
+            handles, names, loc="outside lower center", ncols=columns, frameon=False
+        )
+        taken = legend.get_window_extent()
+        if taken.width <= room:
+            break
+        if columns > 1:
+            legend.remove()
+    else:
+        # Even one column is too wide.
+        letters = max(map(len, names))
+        for text in legend.get_texts():
+            text.set_text(textwrap.fill(text.get_text(), int(letters * 0.95 * room / taken.width)))
+        taken = legend.get_window_extent()
+    return float(taken.height / figure.dpi)
 
 
 def _lay_out(figure: Figure) -> None:

@@ -210,10 +210,38 @@ def test_a_figure_shows_every_evaluation() -> None:
     assert max(line.get_ydata()) == pytest.approx(90.0)
 
 
+def test_narrow_figures_have_fewer_panels_in_a_row(comparison: Comparison) -> None:
+    def rows(width: str) -> int:
+        panels = comparison.plot("accuracy", width=width).axes
+        return len({axes.get_subplotspec().rowspan.start for axes in panels})
+
+    assert (rows("4in"), rows("3in")) == (1, 2)
+
+
+@pytest.mark.parametrize("width", [None, "2.5in"])
+def test_a_legend_of_long_names_fits_the_figure(width: str | None) -> None:
+    runs = tuple(
+        facts(
+            server(
+                "fedavg", option=f"a value of many words that makes the name long, number {number}"
+            ),
+            *(0, "a", (0.0, 100.0), (0.1, 0.9)),
+        )
+        for number in range(6)
+    )
+    figure = Comparison((runs, (), None)).plot("accuracy", width=width)
+    (legend,) = figure.legends
+    taken = legend.get_window_extent()
+    assert [len(text.get_text()) > 40 for text in legend.get_texts()] == [True] * 6
+    assert taken.width <= figure.bbox.width
+    # The panel keeps its height however tall the legend is.
+    assert figure.bbox.height - taken.height >= 0.5 * figure.bbox.width
+
+
 def test_insets_are_left_out_of_narrow_panels(
     comparison: Comparison, caplog: pytest.LogCaptureFixture
 ) -> None:
-    figure = comparison.plot("accuracy", inset="10s:20s", width="3in")
+    figure = comparison.plot(["accuracy"], inset="10s:20s", width="1.5in")
     assert not any(axes.child_axes for axes in figure.axes)
     assert [record.message for record in caplog.records] == [
         "the panels are too narrow for insets; choose a larger --width"
