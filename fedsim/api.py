@@ -31,6 +31,12 @@ def read_scenario(
         return scenario.changed(parsed) if parsed else scenario
     if isinstance(scenario, Mapping):
         return load_scenario_dict(scenario, Path.cwd(), overrides=parsed)
+    if not isinstance(scenario, str | os.PathLike):
+        raise UserError(
+            f"must be a file, a name or a mapping, not {scenario!r}",
+            where="argument scenario",
+            hint='give a YAML file, a built-in scenario such as "quickstart", or a dictionary',
+        )
     return load_scenario(Path(scenario), overrides=parsed)
 
 

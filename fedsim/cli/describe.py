@@ -24,7 +24,8 @@ from fedsim.cli.options import (
 )
 from fedsim.components import Component, is_user_reference, load_user_component
 from fedsim.errors import UserError, nearest
-from fedsim.parameters import without_markup
+from fedsim.formatting import format_names
+from fedsim.parameters import fields_by_key, without_markup
 from fedsim.scenario.description import example, parameters, prose, section_of
 from fedsim.scenario.model import Scenario
 
@@ -94,6 +95,17 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
             raise UserError(
                 f"'{part}' is a kind of part",
                 hint=f"describe one of this kind: {', '.join(CATALOG.parts(kind))}, or your own: file.py:ClassName",
+            )
+        key = part.removeprefix(f"{section_of(kind)}.").partition(".")[0]
+        owners = [
+            name
+            for name, component in CATALOG.parts(kind).items()
+            if part.startswith(f"{section_of(kind)}.") and key in fields_by_key(component.Params)
+        ]
+        if owners:
+            raise UserError(
+                f"'{key}' is a parameter of {format_names(owners)}",
+                hint=f"describe it with: fedsim describe {owners[0]}",
             )
     every = list(parameters(Scenario)) if len(kinds) > 1 else []
     rows = [row for row in every if f"{row.key}.".startswith(f"{part}.")]

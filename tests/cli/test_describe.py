@@ -65,6 +65,13 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         describe("training.batchsize")
 
 
+def test_a_parameter_of_parts_leads_to_them() -> None:
+    with pytest.raises(
+        UserError, match=r"'deadline' is a parameter of sync.*\n.*fedsim describe "
+    ):
+        describe("server.schedule.deadline")
+
+
 @pytest.mark.parametrize(
     ("name", "keys"),
     [

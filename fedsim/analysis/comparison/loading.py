@@ -52,6 +52,14 @@ def load(
     Raises:
         UserError: a folder holds no run, a run is damaged, or no run is complete.
     """
+    paths = list(paths)
+    wrong = [path for path in paths if not isinstance(path, str | os.PathLike | Run)]
+    if wrong or not paths:
+        raise UserError(
+            f"{wrong[0]!r} is not a run" if wrong else "no runs are given",
+            where="argument paths",
+            hint="give runs, sweeps or their folders, such as 'runs/quickstart-seed0'",
+        )
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     folders: dict[Path, Path] = {}
     for path in named:
