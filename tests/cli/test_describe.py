@@ -66,9 +66,7 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 
 
 def test_a_parameter_of_parts_leads_to_them() -> None:
-    with pytest.raises(
-        UserError, match=r"'deadline' is a parameter of sync.*\n.*fedsim describe "
-    ):
+    with pytest.raises(UserError, match=r"'deadline' is a parameter of sync.*\n.*fedsim describe "):
         describe("server.schedule.deadline")
 
 
