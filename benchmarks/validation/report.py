@@ -7,7 +7,7 @@ import lzma
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, permutations
 from pathlib import Path
@@ -207,25 +207,33 @@ def compare(name: str, runs: Sequence[dict[str, Any]]) -> Comparison:
 
 def _durations(ours: Work, real: Work) -> list[tuple[float, float]]:
     """Times from dispatch to arrival of the dispatches that arrived in both."""
-    pairs = (
-        tuple(row["arrived_s"] - row["dispatched_s"] for row in (ours[key], real[key]))
-        for key in ours.keys() & real.keys()
-    )
-    return [(one, other) for one, other in pairs if not math.isnan(one + other)]
+    return [
+        (_between(one, "dispatched_s", "arrived_s"), _between(other, "dispatched_s", "arrived_s"))
+        for one, other in _arrived(ours, real)
+    ]
+
+
+def _arrived(ours: Work, real: Work) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The rows of the dispatches that arrived in both."""
+    for key in ours.keys() & real.keys():
+        one, other = ours[key], real[key]
+        if not math.isnan(one["arrived_s"] + other["arrived_s"]):
+            yield one, other
+
+
+def _between(row: Mapping[str, Any], start: str, end: str) -> float:
+    return float(row[end] - row[start])
 
 
 def _part_errors(ours: Work, real: Work, ends: Sequence[str], starts: Sequence[str]) -> list[float]:
     """Absolute errors of a part of the dispatches that arrived in both, relative to their real durations."""
     errors = []
-    for key in ours.keys() & real.keys():
+    for rows in _arrived(ours, real):
         mine, theirs = (
-            sum(row[end] for end in ends) - sum(row[start] for start in starts)
-            for row in (ours[key], real[key])
+            sum(_between(row, *span) for span in zip(starts, ends, strict=True)) for row in rows
         )
-        # Not a number unless both have arrived.
-        whole = real[key]["arrived_s"] - real[key]["dispatched_s"] + 0 * ours[key]["arrived_s"]
-        errors.append(abs(mine - theirs) / whole)
-    return [error for error in errors if not math.isnan(error)]
+        errors.append(abs(mine - theirs) / _between(rows[1], "dispatched_s", "arrived_s"))
+    return errors
 
 
 def _relative_errors(pairs: Iterable[tuple[float, float]]) -> list[float]:

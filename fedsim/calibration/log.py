@@ -68,9 +68,8 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
             )
         else:
             column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
-        if name in ("client", "start_s") and column.isna().any():
-            row = int(column.isna().to_numpy().argmax())
-            raise UserError(f"row {row + 1} has no {spelling}", where=where)
+        if name in ("client", "start_s") and (row := _first(column.isna())):
+            raise UserError(f"row {row} has no {spelling}", where=where)
         if name in _INSTANTS:
             column = _seconds(column, spelling or name, where)
         elif name in _NUMBERS:
@@ -80,11 +79,10 @@ def _normalized(table: pd.DataFrame, where: str) -> pd.DataFrame:
     origin_s = log["start_s"].min()
     for name in _INSTANTS:
         log[name] -= origin_s
-    backwards = (log["end_s"] < log["start_s"]).to_numpy()
-    if backwards.any():
-        row = int(backwards.argmax())
+    backwards = log["end_s"] < log["start_s"]
+    if row := _first(backwards):
         raise UserError(
-            f"row {row + 1} ends before it starts ({int(backwards.sum())} rows in all)",
+            f"row {row} ends before it starts ({int(backwards.sum())} rows in all)",
             where=where,
             hint="start and end are instants of one clock, in seconds or as ISO 8601 timestamps",
         )
@@ -99,32 +97,34 @@ def _seconds(column: pd.Series, name: str, where: str) -> pd.Series:
         return column.astype(float)
     instants = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
     if not pd.api.types.is_datetime64_any_dtype(column):
-        numbers = pd.to_numeric(column, errors="coerce")
+        numbers = pd.to_numeric(column, errors="coerce").astype(float)
         if numbers.count() >= instants.count():
-            return _numbers(column, name, where, _TIMES)
+            _require_known(column, numbers, name, where, _TIMES)
+            return numbers
     _require_known(column, instants, name, where, _TIMES)
     seconds: pd.Series = (instants - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     return seconds
 
 
-def _numbers(
-    column: pd.Series, name: str, where: str, hint: str = "give a number, or leave it empty"
-) -> pd.Series:
+def _numbers(column: pd.Series, name: str, where: str) -> pd.Series:
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    _require_known(column, numbers, name, where, hint)
+    _require_known(column, numbers, name, where, "give a number, or leave it empty")
     return numbers
 
 
 def _require_known(column: pd.Series, values: pd.Series, name: str, where: str, hint: str) -> None:
     """Refuse a cell that could not be read; an empty one is unknown."""
-    unread = (column.notna() & values.isna()).to_numpy()
-    if unread.any():
-        row = int(unread.argmax())
+    if row := _first(column.notna() & values.isna()):
         raise UserError(
-            f"row {row + 1}, column {name}: cannot read '{column.iloc[row]}'",
+            f"row {row}, column {name}: cannot read '{column.iloc[row - 1]}'",
             where=where,
             hint=hint,
         )
+
+
+def _first(rows: pd.Series) -> int:
+    """The number of the first of these rows, counted from 1; 0 if there is none."""
+    return int(rows.to_numpy().argmax()) + 1 if rows.any() else 0
 
 
 def clients_in_order(log: pd.DataFrame) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         .get_template("calibration.html.j2")
         .render(
             title="Calibration",
-            tiles=[Tile(sentence(name), value, note) for name, value, note in summary(calibration)],
+            tiles=[replace(tile, label=sentence(tile.label)) for tile in summary(calibration)],
             flags=calibration.flags,
             compared=compared,
             predicted=predicted,
@@ -67,18 +68,17 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
     write_page(path, page)
 
 
-def summary(calibration: Calibration) -> list[tuple[str, str, str]]:
-    """The main numbers: name, value and a note, which may be empty."""
+def summary(calibration: Calibration) -> list[Tile]:
+    """The main numbers, with labels in lower case."""
     estimates = calibration.estimates
     (step_s, down, up, latency_s), errors = estimates.medians
     rows = [
-        ("devices", format_count(len(estimates.clients)), ""),
-        ("completed dispatches", format_count(float(estimates.dispatches.sum())), ""),
-        ("median step time", _seconds(step_s, errors[0]), ""),
-        (
+        Tile("devices", format_count(len(estimates.clients))),
+        Tile("completed dispatches", format_count(float(estimates.dispatches.sum()))),
+        Tile("median step time", _seconds(step_s, errors[0])),
+        Tile(
             "variation of a dispatch's step time",
             _variation(estimates.jitter_cv, estimates.jitter_cv_error),
-            "",
         ),
     ]
     if estimates.knows_links:
@@ -91,15 +91,15 @@ def summary(calibration: Calibration) -> list[tuple[str, str, str]]:
             strict=True,
         ):
             note = f"varies by {_variation(cv, cv_error)}"
-            rows.append((f"median rate {way}", _rate(rate, error), note))
+            rows.append(Tile(f"median rate {way}", _rate(rate, error), note))
         known = not estimates.latency_errors.any()
         latency = _seconds(latency_s, 0.0 if known else errors[3])
-        rows.append(("median one-way latency", latency, ""))
-        rows.append(("transport", describe(estimates.transport), ""))
+        rows.append(Tile("median one-way latency", latency))
+        rows.append(Tile("transport", describe(estimates.transport)))
     late = calibration.lateness
     if late is not None:
         rows.append(
-            (
+            Tile(
                 "late or in time",
                 f"{format_share(late.right)} predicted correctly",
                 f"of {format_count(len(late.late))} dispatches",

@@ -55,13 +55,16 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
     write_calibration_page(result, page)
     if result.scenario is not None:
         write_text(calibrated, to_yaml(result.scenario))
+    texts = {
+        tile.label: ", ".join(filter(None, (tile.value, tile.note))) for tile in summary(result)
+    }
     coverage = {each.name: each.coverage for each in result.predictions}
     if as_json:
         content = {
             "bundle": str(bundle),
             "page": str(page),
             "scenario": str(calibrated) if result.scenario is not None else None,
-            "summary": {name: ", ".join(filter(None, texts)) for name, *texts in summary(result)},
+            "summary": texts,
             "coverage": coverage,
             "flags": list(result.flags),
             **document(result),
@@ -69,8 +72,8 @@ def command(log: Path, scenario: Path | None, bundle: Path, force: bool, as_json
         click.echo(json.dumps(content, indent=2))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for name, *texts in summary(result):
-        console.print(f"{name}: {', '.join(filter(None, texts))}")
+    for name, text in texts.items():
+        console.print(f"{name}: {text}")
     for name, share in coverage.items():
         console.print(
             f"The 90% band for the {name} covers {share:.0%} of the values left out of the fit"

@@ -96,11 +96,14 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
                 f"'{part}' is a kind of part",
                 hint=f"describe one of this kind: {', '.join(CATALOG.parts(kind))}, or your own: file.py:ClassName",
             )
-        key = part.removeprefix(f"{section_of(kind)}.").partition(".")[0]
+        prefix = f"{section_of(kind)}."
+        if not part.startswith(prefix):
+            continue
+        key = part.removeprefix(prefix).partition(".")[0]
         owners = [
             name
             for name, component in CATALOG.parts(kind).items()
-            if part.startswith(f"{section_of(kind)}.") and key in fields_by_key(component.Params)
+            if key in fields_by_key(component.Params)
         ]
         if owners:
             raise UserError(

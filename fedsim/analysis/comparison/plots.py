@@ -114,12 +114,10 @@ def _legend_below(figure: Figure, handles: Sequence[Any], names: Sequence[str]) 
             handles, names, loc="outside lower center", ncols=columns, frameon=False
         )
         taken = legend.get_window_extent()
-        if taken.width <= room:
+        if taken.width <= room or columns == 1:
             break
-        if columns > 1:
-            legend.remove()
-    else:
-        # Even one column is too wide.
+        legend.remove()
+    if taken.width > room:
         letters = max(map(len, names))
         for text in legend.get_texts():
             text.set_text(textwrap.fill(text.get_text(), int(letters * 0.95 * room / taken.width)))
@@ -336,10 +334,11 @@ def _inset(axes: Any, draw: Any, inset: Any, scale: float, share: float) -> bool
     most_right, most_up = (0.98 - share for share in _INSET)
     corners = itertools.product((most_right, 0.02), (0.02, most_up))
     others = itertools.product(np.linspace(most_right, 0.02, 9), np.linspace(0.02, most_up, 9))
-    corner = min(
-        [*corners, *others], key=lambda corner: _hidden(np.asarray(corner), region, covered)
-    )
-    if _hidden(np.asarray(corner), region, covered)[1]:
+    places = [*corners, *others]
+    hidden = [_hidden(np.asarray(place), region, covered) for place in places]
+    least = min(hidden)
+    corner = places[hidden.index(least)]
+    if least[1]:
         _log.warning("the inset hides parts of curves; choose a larger --height, or another region")
     frame = Rectangle(corner, *_INSET, transform=axes.transAxes, color="white", zorder=4)
     axes.add_patch(frame)
