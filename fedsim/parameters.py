@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 import re
-import textwrap
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -135,10 +135,10 @@ def element_types(annotation: Any) -> tuple[list[Any], list[Any]]:
 
 def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     try:
-        source = ast.parse(textwrap.dedent(inspect.getsource(model)))
-    except (OSError, TypeError, SyntaxError):
+        lines, _ = inspect.findsource(sys.modules[model.__module__])
+    except (OSError, TypeError, KeyError):
         return {}  # A class typed into a console has no source.
-    body = source.body[0].body if isinstance(source.body[0], ast.ClassDef) else []
+    body = _class_bodies("".join(lines)).get(model.__qualname__, [])
     return {
         field.target.id: inspect.cleandoc(text.value.value)
         for field, text in pairwise(body)
@@ -148,6 +148,25 @@ def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
         and isinstance(text.value, ast.Constant)
         and isinstance(text.value.value, str)
     }
+
+
+@functools.cache
+def _class_bodies(source: str) -> dict[str, list[ast.stmt]]:
+    """The statements of each class of a module by the qualified name of the class."""
+    bodies: dict[str, list[ast.stmt]] = {}
+
+    def collect(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                bodies.setdefault(prefix + child.name, child.body)
+                collect(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                collect(child, f"{prefix}{child.name}.<locals>.")
+            else:
+                collect(child, prefix)
+
+    collect(ast.parse(source), "")
+    return bodies
 
 
 # -- preparing values ---------------------------------------------------------------------------------------------

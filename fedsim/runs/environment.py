@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -14,11 +15,7 @@ LIBRARIES = ("torch", "numpy", "pandas", "pyarrow", "scipy", "scikit-learn", "si
 def environment() -> dict[str, dict[str, str | int]]:
     """Versions of fedsim, Python and libraries, and the machine; nothing that identifies a person or a host."""
     versions: dict[str, str | int] = {"python": platform.python_version()}
-    for name in ("fedsim-des", *LIBRARIES):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
+    versions |= {name: _version(name) for name in ("fedsim-des", *LIBRARIES)}
     hardware: dict[str, str | int] = {
         "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
@@ -29,6 +26,15 @@ def environment() -> dict[str, dict[str, str | int]]:
     return {"versions": versions, "hardware": hardware}
 
 
+@functools.cache
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@functools.cache
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

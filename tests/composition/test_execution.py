@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,8 @@ from fedsim.runs import RunFolder
 from fedsim.runs.folder import Status
 from fedsim.runs.verification import verify_run_folder
 from tests.composition.interrupting import interrupted
-from tests.composition.worlds import KILLED_PROGRAM, digests, digits, quadratic
+from tests.composition.killing import run_killed
+from tests.composition.worlds import digests, digits, quadratic
 
 GOING = """
 import sys
@@ -158,8 +158,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(
     world["task"]["partition"]["test"] = "split"
     scenario, killed = tmp_path / "scenario.yaml", tmp_path / "killed"
     YAML(typ="safe").dump(world, scenario)
-    command = [sys.executable, "-c", KILLED_PROGRAM, str(scenario), str(killed), str(evaluations)]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    run_killed(scenario, killed, evaluations)
     half = fedsim.load(killed)
     assert half.status is Status.RUNNING
     assert len(half.metrics) == evaluations

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,8 @@ from torch import nn
 import fedsim
 from fedsim.errors import UserError
 from tests.composition.adapters import USERS, scenario
-from tests.composition.worlds import KILLED_PROGRAM, digests
+from tests.composition.killing import run_killed
+from tests.composition.worlds import digests
 
 
 def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
@@ -68,8 +66,7 @@ def test_a_resumed_run_has_the_same_frozen_tensors(users: Path) -> None:
     path = users / "own.yaml"
     YAML(typ="safe", pure=True).dump(scenario(evaluation={"every_rounds": 1}), path)
     killed = users / "killed"
-    command = [sys.executable, "-c", KILLED_PROGRAM, str(path), str(killed), "3"]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    run_killed(path, killed, 3)
     resumed, run = fedsim.resume(killed), fedsim.run(path, users / "undisturbed")
     assert digests(resumed.path) == digests(run.path)
 

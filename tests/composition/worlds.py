@@ -64,23 +64,3 @@ FILES = (
 def digests(folder: Path) -> dict[str, str]:
     """A hash of each file whose bits must be the same for the same scenario and seed."""
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
-
-
-KILLED_PROGRAM = """
-import os, signal, sys
-import fedsim, fedsim.composition.execution as execution
-from fedsim.runs.writer import RunWriter
-
-append, left = RunWriter.append_metrics, [int(sys.argv[3])]
-
-def append_or_die(self, *values):
-    append(self, *values)
-    left[0] -= 1
-    if left[0] == 0:
-        self.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-RunWriter.append_metrics = append_or_die
-execution.CHECKPOINT_INTERVAL_S = 0.0
-fedsim.run(sys.argv[1], sys.argv[2])
-"""

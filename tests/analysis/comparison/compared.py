@@ -103,11 +103,10 @@ def cost(folder: Path, against: str) -> pd.Series:
     )
 
 
-def value_at(folder: Path, metric: str, against: str, place: float) -> float:
-    """The last value measured at a cost of at most ``place``, up to the rounding of sums."""
-    reached = (cost(folder, against) <= place * (1 + 1e-9)).to_numpy()
-    values = parquet(folder, "metrics")[metric][reached]
-    return float(values.iloc[-1]) if len(values) else np.nan
+def value_at(values: pd.Series, costs: pd.Series, place: float) -> float:
+    """The last of a run's values measured at a cost of at most ``place``, up to the rounding of sums."""
+    reached = values[costs <= place * (1 + 1e-9)]
+    return float(reached.iloc[-1]) if len(reached) else np.nan
 
 
 def row(frame: pd.DataFrame, setting: str, variant: str, **more: Any) -> Any:
