@@ -103,7 +103,7 @@ def _kind(
     of_function: str | None = None,
     component: str | None = None,
 ) -> Kind:
-    """Parts defined in the modules of ``package``; the other arguments are written ``module:name``.
+    """The kind whose parts are defined in the modules of ``package``; the other arguments are written ``module:name``.
 
     Those that ship with fedsim derive from ``component``, by default from ``base``.
     """

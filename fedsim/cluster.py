@@ -41,10 +41,10 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
     """Connect this process to a cluster; ``ray.shutdown()`` disconnects, and stops a cluster that was started here.
 
     Args:
-        address: of the cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); None starts
-            one on this machine.
+        address: address of the cluster (``auto`` for the one on this machine, ``host:port``, ``ray://host:port``); None
+            starts one on this machine.
         where: the option or key that requests it.
-        options: of ``ray.init``; options of a new cluster require that ``address`` is None.
+        options: arguments of ``ray.init``; those of a new cluster require that ``address`` is None.
 
     Returns:
         The module ``ray``.

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TEMPORARY_PREFIX = ".fedsim-tmp-"
-"""How the names of files and folders begin that are still being written; what a killed process left of them may go."""
+"""Prefix of files and folders that are still being written; those left behind by a killed process may be deleted."""
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -33,7 +33,7 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[Path]:
         mode: permissions of the file.
 
     Raises:
-        OSError: the folder or the disk cannot take the file.
+        OSError: the file cannot be written.
     """
     temporary = _temporary(path)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
@@ -56,7 +56,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     Every file in it is flushed first. ``path`` must not exist.
 
     Raises:
-        OSError: the parent folder or the disk cannot take it.
+        OSError: the folder cannot be written.
     """
     temporary = _temporary(path)
     temporary.mkdir(parents=True)
@@ -96,7 +96,7 @@ def flush_folder(path: Path) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what killed processes left unfinished in a folder; nothing may be writing to it."""
+    """Remove the unfinished files that killed processes left in a folder; nothing may be writing to it."""
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -25,8 +25,8 @@ _LARGE_UNITS = (
     ("h", 3600, 24, "min", 60),
     ("d", 86_400, 1000, "h", 3600),
 )
-"""Pairs of units from a minute up: name and seconds of the larger, from how many of it the next pair is written, and
-name and seconds of the smaller."""
+"""Pairs of units from a minute up: name and seconds of the larger unit, the number of these from which the next pair is
+used, and name and seconds of the smaller unit."""
 _AXIS_UNITS: dict[str, tuple[tuple[float, str], ...]] = {
     "time": ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")),
     "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
@@ -34,7 +34,7 @@ _AXIS_UNITS: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def format_value(value: Any, kind: Kind) -> str:
-    """A value of a table's cell; text is returned as it is."""
+    """The text of a table cell; a value that is text is returned unchanged."""
     return value if isinstance(value, str) else _FORMATS[kind](float(value))
 
 
@@ -139,11 +139,11 @@ def axis_unit(value: float, kind: Kind) -> tuple[float, str]:
     """A unit in which an axis or a column reads well.
 
     Args:
-        value: a typical value of it, in seconds or bytes.
+        value: a typical value on it, in seconds or bytes.
         kind: what it is.
 
     Returns:
-        How many seconds or bytes the unit has, and its name: 1 and an empty text for kinds without units.
+        Seconds or bytes per unit, and the unit's name; 1 and an empty text for kinds without units.
     """
     units = _AXIS_UNITS.get(kind, ((1.0, ""),))
     return next(

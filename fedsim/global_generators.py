@@ -1,4 +1,4 @@
-"""Refuses parts of the user's that draw from a global random generator, whose numbers depend on all that ran before.
+"""Refuses users' parts that draw from a global random generator, whose numbers depend on everything that ran before.
 
 Only parts from outside the package are watched, so that those that ship with fedsim cost nothing.
 """
@@ -29,7 +29,7 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
     Args:
         part: a part of a scenario; returned as it is if its class ships with fedsim.
         functions: names of its methods.
-        hint: where such a part takes its random numbers from.
+        hint: where such a part gets its random numbers.
     """
     if type(part).__module__.partition(".")[0] == "fedsim":
         return part

@@ -1,6 +1,6 @@
 """Units of fedsim's input and output: durations, sizes and rates.
 
-Inside, time is integer nanoseconds (``_ns``) so that ties are real ties; files and pages carry seconds (``_s``),
+Internally, time is integer nanoseconds (``_ns``) so that ties are real ties; files and pages carry seconds (``_s``),
 bytes (``_bytes``), SI bits per second (``_bps``) and joules (``_j``) as float64.
 """
 

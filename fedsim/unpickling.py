@@ -1,6 +1,6 @@
 """Pickles of plain data, read without calling anything that the file names.
 
-A pickle can name any function of any module and have it called. What the traces and data sets of others need is little:
+A pickle can name any function of any module and have it called. Traces and data sets from others need little:
 numbers, text, lists, dictionaries, NumPy scalars and NumPy arrays of numbers. Those are rebuilt here by functions of
 this module from states that it has checked; every other name is refused.
 """

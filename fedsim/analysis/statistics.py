@@ -110,9 +110,8 @@ class Delays:
     """How long clients were absent from the model, in server updates.
 
     Attributes:
-        tau: tau_t of each server update t = 0..T-1, shape (T,): updates since the client that has been
-            absent for longest last contributed, t + 1 for a client that never has. See FedSUM, section 2.2,
-            equations 2 to 4.
+        tau: tau_t of each server update t = 0..T-1, shape (T,): number of updates since the longest-absent client last
+            contributed; t + 1 if a client never has. See FedSUM, section 2.2, equations 2 to 4.
         tau_max: the largest tau_t (0 if there are no updates).
         tau_avg: the mean of tau_t (0 if there are no updates).
         tau_seen: tau_t among the clients that participate at all, shape (T,).

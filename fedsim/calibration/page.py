@@ -1,4 +1,4 @@
-"""The page of a calibration: what was estimated, what the log cannot say, and how well it predicts the log."""
+"""The page of a calibration: the estimates, what the log cannot show, and how well they predict the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
     """Write the page.
 
     Raises:
-        UserError: another file is there, or it cannot be written.
+        UserError: the path has a different file, or the page cannot be written.
     """
     compared = [line_figure(panel) for panel in _distributions(calibration)]
     predicted = [line_figure(panel) for panel in _bands(calibration.predictions)]
@@ -331,7 +331,7 @@ def _devices(calibration: Calibration) -> Figure:
 
 
 def _lateness(late: Lateness) -> Figure:
-    """Of the dispatches by their predicted probability to be late, how many were."""
+    """The share of late dispatches by their predicted probability of being late."""
     edges = np.array(_PROBABILITIES)
     group = np.searchsorted(edges[1:-1], late.probability, "right")
     rows = [row for row in range(len(edges) - 1) if (group == row).any()]

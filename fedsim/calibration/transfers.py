@@ -1,7 +1,7 @@
 """Transport, latency and rates from the durations of transfers.
 
 A transfer takes its latency and the time that its transport needs for its bytes at the rate of the link. Transfers of
-different sizes tell the three apart: with the right transport and latency, a link has the same rate whatever the size.
+different sizes separate the three: with the right transport and latency, a link has the same rate whatever the size.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CANDIDATES: tuple[Transport, ...] = (
 
 _SIZES_DIFFER = 1.1
 _ROWS = 6
-"""Transfers of each link that transport and latency are chosen by, spread over the sizes."""
+"""Number of transfers per link from which transport and latency are chosen, spread over the sizes."""
 _CLIENTS = 10
-"""Clients that the transport is chosen by."""
+"""Number of clients from which the transport is chosen."""
 _CLEARLY = 0.5
 """Another transport than the assumed one must leave less than this share of the variance of the rates."""
 _ROUNDING = 1e-6
@@ -40,9 +40,9 @@ _GRID = 16
 """Latencies that are tried first."""
 _SLOWEST_BPS, _FASTEST_BPS = 1.0, 1e13
 _PART = 0.1
-"""Share of the shortest transfer by which a latency is changed to see what follows."""
+"""Share of the shortest transfer by which a latency is changed to compute derivatives."""
 _IMPOSSIBLE = 1e9
-"""Spread of rates under a latency at which transfers cannot be as short as they were."""
+"""Spread of rates that stands for an impossible latency, one longer than the log's transfers allow."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Transfers:
-    """What transfers say: transport, latency of each client with its error (seconds), and flags for the rest."""
+    """Results from transfers: transport, latency of each client with its error (seconds), and flags for the rest."""
 
     transport: Transport
     latency_s: FloatArray
@@ -175,7 +175,7 @@ def _fit(
     if latency_s is not None:
         return latency_s, spread(latency_s)
     least_s = min(float(link.spans_s.min()) for link in samples)
-    # The spread has one valley, beside the plateau of the latencies that are impossible.
+    # The spread has one minimum, beside the plateau of impossible latencies.
     grid = [0.0, *np.geomspace(least_s / 1000, least_s, _GRID)]
     lowest = int(np.argmin([spread(latency) for latency in grid]))
     around = (grid[max(lowest - 1, 0)], grid[min(lowest + 1, _GRID)])

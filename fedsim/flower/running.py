@@ -78,7 +78,7 @@ class App:
 
         Args:
             folder: with a ``pyproject.toml`` that has a section ``[tool.flwr.app]``.
-            overrides: of its configuration, such as ``"num-server-rounds=5 learning-rate=0.1"``.
+            overrides: values of its configuration, such as ``"num-server-rounds=5 learning-rate=0.1"``.
 
         Raises:
             UserError: the folder has no app, or the app has no such configuration.
@@ -107,11 +107,11 @@ def run(
 
     Args:
         server_app, client_app: the app.
-        devices: the file of devices, or nested mappings with the same content; ten nodes that are always online if
+        devices: the device file, or nested mappings with the same content; ten nodes that are always online if
             None.
         run_config: the app's configuration.
         output: the run folder; ``runs/<name>-seed<seed>`` if None.
-        name: of the run, if ``devices`` gives none.
+        name: name of the run, if ``devices`` gives none.
         overrides: values by dotted path, such as ``"task.clients=100"``.
         overwrite: replace an existing run.
 
@@ -119,7 +119,7 @@ def run(
         The finished run.
 
     Raises:
-        UserError: the devices or the folder cannot be used, or the app does something that the bridge cannot do.
+        UserError: the devices or the folder cannot be used, or the app does something that the bridge does not support.
     """
     given = devices if devices is None or isinstance(devices, Mapping) else Path(devices)
     app = App(name, server_app, client_app, dict(run_config or {}))

@@ -27,7 +27,7 @@ _WHERE = "task.workers"
 
 @dataclass(frozen=True, slots=True)
 class AppSource:
-    """How another process gets the ClientApp: ``module:attribute``, and the folder to import it from."""
+    """Location of the ClientApp for another process: ``module:attribute``, and the folder to import it from."""
 
     reference: str
     folder: Path | None
@@ -144,7 +144,7 @@ def make_workers(
     app: fl.ClientApp | AppSource,
     threads: int,
 ) -> Workers:
-    """The workers that a run asks for.
+    """The workers that a run requests.
 
     Args:
         settings: type and number of workers.

@@ -227,7 +227,7 @@ class TraceBundle:
         return codes, encoded.dictionary.to_pylist()
 
     def texts(self, table: str, column: str) -> npt.NDArray[np.object_]:
-        """A text column as Python strings, None where unknown, as in a column that is absent. Shape (rows,)."""
+        """A text column as Python strings, (rows,); None if a value is unknown or the column is absent."""
         if not self.has(table, column):
             return np.full(len(self.table(table)), None, dtype=object)
         codes, words = self.text_codes(table, column)
@@ -364,7 +364,7 @@ def package_version() -> str:
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Refuse to write where something would be lost.
+    """Refuse an output path if writing there would destroy other files.
 
     Raises:
         UserError: ``path`` exists and is not an empty folder; with ``overwrite``, it contains more than a trace bundle.

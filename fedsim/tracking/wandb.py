@@ -22,8 +22,8 @@ class WandbParams(Parameters):
     tags: list[str] = []
     """Tags."""
     mode: Literal["online", "offline", "disabled"] | None = None
-    """As in ``wandb.init``; if not given, the environment variable ``WANDB_MODE``, or else online. What was logged
-    offline goes to the server with ``wandb sync``."""
+    """As in ``wandb.init``; if not given, the environment variable ``WANDB_MODE``, or else online. Upload what was
+    logged offline with ``wandb sync``."""
 
 
 class Wandb(Tracker):

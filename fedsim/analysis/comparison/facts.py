@@ -40,7 +40,7 @@ LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Figures of one run.
+    """The numbers of one run.
 
     Attributes:
         path: its folder.

@@ -92,7 +92,7 @@ class FigureStyle:
             metric: the metric; the first one if None.
 
         Raises:
-            UserError: a range or a length cannot be read, or a range is not on its axis or for no metric of the figure.
+            UserError: a range or a length cannot be read, or a range does not fit its axis or any metric of the figure.
         """
         metric = metric or self._first
         x_kind = COSTS[self.against][1]
@@ -171,7 +171,7 @@ class FigureStyle:
             axis: the axis.
             ends: the range.
             where: the setting that gives it.
-            before: what the command line has before the range.
+            before: the part of the command line before the range.
             stated: the range as given.
         """
         logit = self.log == "logit" and axis == "y"
@@ -184,7 +184,7 @@ class FigureStyle:
         texts = stated.split(":") if isinstance(stated, str) else ["", ""]
         rest = ":".join(text if shown else "" for text, shown in zip(texts, shows, strict=True))
         raise UserError(
-            f"{end:g} has no place on {scale}",
+            f"{end:g} cannot be shown on {scale}",
             where=where,
             hint=f"leave out that end: {before}{rest}" if rest != ":" else "leave out the range",
         )

@@ -1,4 +1,4 @@
-"""The head of a comparison's page: one sentence and the main figures."""
+"""The head of a comparison's page: one sentence and the main numbers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _first(comparison: ComparisonTables, target: Target) -> str:
 
 
 def tiles(comparison: ComparisonTables) -> list[Tile]:
-    """The figures below the headline."""
+    """The numbers below the headline."""
     settings = comparison.grouping.settings
     seeds = sorted({len(group.runs) for group in comparison.groups})
     labels = {group.label for group in comparison.groups}

@@ -50,7 +50,7 @@ def descend_singly(
         ones: (width,).
         steps, bias_steps: receive the steps: views of ``model``, or of ``change`` if there is a ``constant``.
         model: the vector of ``weights`` and ``biases``, (P,).
-        target: vector towards which ``model`` moves in every step, (P,), by a ``share`` of the distance.
+        target: vector toward which ``model`` moves in every step, (P,), by a ``share`` of the distance.
         constant: added to every gradient, (P,), times ``rate``, the learning rate.
         start, change: with a ``constant``, the model before the first step and the sum of the steps, (P,); the model is
             set to ``start + change`` after each.
@@ -183,8 +183,8 @@ def forward(
         squared_losses: whether to return sums of squared losses of the samples in place of mini-batch losses.
 
     Returns:
-        Mini-batch losses (b,), or sums of squares; gradients of the mini-batch losses by the logits (b, classes,
-        width); and the inputs of every layer.
+        Mini-batch losses (b,), or sums of squares; gradients of the mini-batch losses with respect to the logits
+        (b, classes, width); and the inputs of every layer.
     """
     values = inputs.transpose(1, 2)
     activations: list[Tensor] = []

@@ -37,7 +37,7 @@ class Replay:
     recorded function must launch the same operations whatever the values of its tensors, and must not wait for any.
 
     Args:
-        device: of the tensors.
+        device: device of the tensors.
         records: whether to record; only on CUDA. With ``auto``, a step that cannot be recorded only ends the
             recording.
 

@@ -29,7 +29,7 @@ def count_flops(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -
 
 
 def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
-    """Count of values per sample that torch keeps for the backward pass, without parameters."""
+    """Number of values per sample that torch keeps for the backward pass, without parameters."""
     parameters = {value.untyped_storage().data_ptr() for value in module.parameters()}
     sizes: dict[int, int] = {}
 
