@@ -79,7 +79,7 @@ def _require_answer(address: str, where: str) -> None:
     """Check that a host answers, because Ray itself would retry forever.
 
     Raises:
-        UserError: the address names a host and a port, and nothing answers there.
+        UserError: the address names a host and a port, but nothing answers there.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():

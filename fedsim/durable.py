@@ -1,4 +1,4 @@
-"""Files that appear on disk whole or not at all, and stay there.
+"""Files that appear on disk completely or not at all, and survive a power cut.
 
 A new file is written under an exclusive, random, hidden name beside its target (so that no symbolic link prepared
 under a predictable name is followed), flushed to the disk, and renamed into place; the folder is flushed after that, so

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
 Kind = Literal["time", "count", "share", "number", "bytes", "energy", "text"]
-"""What a value is: seconds, a whole number, a share of 1, any number, bytes, joules, or text."""
+"""The type of a value: seconds, a whole number, a share of 1, any number, bytes, joules, or text."""
 
 ABSENT = "–"
 """Text for a missing value."""
@@ -140,7 +140,7 @@ def axis_unit(value: float, kind: Kind) -> tuple[float, str]:
 
     Args:
         value: a typical value on it, in seconds or bytes.
-        kind: what it is.
+        kind: kind of the values.
 
     Returns:
         Seconds or bytes per unit, and the unit's name; 1 and an empty text for kinds without units.

@@ -24,7 +24,7 @@ def watched(part: _Part, *functions: str, hint: str) -> _Part:
     """The part, whose ``functions`` from now on raise an error if they move a global generator.
 
     The states of the global generators of torch, NumPy and ``random`` are compared before and after each call, so that
-    seeding counts as drawing. Other threads must not draw meanwhile, except in functions of the same part.
+    seeding counts as drawing. Other threads must not draw during a call, except in functions of the same part.
 
     Args:
         part: a part of a scenario; returned as it is if its class ships with fedsim.
@@ -53,7 +53,7 @@ def _checked(function: Callable[..., Any], where: str, hint: str) -> Callable[..
 def _unmoved(where: str, hint: str) -> Iterator[None]:
     before = _states()
     yield
-    # A library that was imported meanwhile has no earlier state.
+    # A library imported during the call has no earlier state.
     moved = [name for name, state in _states().items() if before.get(name, state) != state]
     if moved:
         raise UserError(

@@ -1,4 +1,4 @@
-"""The parameters of a user's function, from its signature: known, typed and with defaults, as those of a class are."""
+"""The parameters of a user's function, from its signature: known, typed and with defaults, like those of a class."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parameters_of(
 
     Args:
         function: the user's function, or a class.
-        supplied: what fedsim supplies, in words.
+        supplied: names of the arguments that fedsim supplies, for messages.
         filled: parameters that fedsim fills in by name unless the scenario gives them; None if it does not.
         base: base class of the model.
 

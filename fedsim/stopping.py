@@ -1,8 +1,8 @@
 """Stops a process that receives Ctrl-C, or SIGTERM or SIGHUP from a scheduler or a closed terminal.
 
-By default the signal raises :class:`Stopped` at once, as Ctrl-C raises ``KeyboardInterrupt``. Work that can be left in
-a good state runs inside :func:`grace`: the signal is then noted, and the work ends at its next safe point. A second
-signal, or the end of the grace period, raises at once.
+By default the signal immediately raises :class:`Stopped`, as Ctrl-C raises ``KeyboardInterrupt``. Work that can reach a
+safe point runs inside :func:`grace`: the signal is then noted, and the work ends at its next safe point. A second
+signal, or the end of the grace period, raises immediately.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def install() -> None:
 
 @contextlib.contextmanager
 def grace(period: Grace) -> Iterator[None]:
-    """Note signals in ``period`` instead of raising at once: those of :func:`install`, and Ctrl-C.
+    """Note the signals of :func:`install` and Ctrl-C in ``period`` instead of raising immediately.
 
     A program's own handler for Ctrl-C is kept.
     """
@@ -104,7 +104,7 @@ def request(number: int) -> None:
     """Stop the work as a signal to this process would.
 
     Raises:
-        Stopped: at once, outside :func:`grace`.
+        Stopped: immediately, outside :func:`grace`.
     """
     if _grace is None:
         raise Stopped(number)

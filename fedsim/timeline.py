@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """Train one client; written when its update will be aggregated, or is lost but changes what the client keeps.
+    """Train one client; written if its update will be aggregated, or will be lost but changes the client's state.
 
     Attributes:
         dispatch_id: number of the dispatch, in order of dispatching.
@@ -70,7 +70,7 @@ class Aggregate:
         version: the version created; consecutive from 1.
         time_s: simulated time of the server update.
         round: the round it closes.
-        contributions: in order of arrival.
+        contributions: the updates, in order of arrival.
         attributes: numbers that the schedule passes to the method (``online``, ``tier``, ...).
     """
 

@@ -118,7 +118,7 @@ Rate = Annotated[
 
 
 def to_ns(seconds: float) -> int:
-    """Integer nanoseconds nearest to ``seconds``; the one place where seconds enter the clock.
+    """Integer nanoseconds nearest to ``seconds``; the only conversion of seconds to simulated time.
 
     Raises:
         ValueError: not finite.

@@ -81,7 +81,7 @@ class _Array(np.ndarray[Any, Any]):
         plain = np.dtype(dtype.code)
         if math.prod(shape) * plain.itemsize != len(raw):
             raise pickle.UnpicklingError("damaged NumPy array")
-        # NumPy takes a Python bool only, whatever its stubs say.
+        # NumPy accepts only a Python bool, contrary to its stubs.
         state = (1, shape, plain, bool(fortran_order), raw)
         super().__setstate__(state)
 

@@ -115,7 +115,7 @@ class Estimates:
     def medians(self) -> FloatArray:
         """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
 
-        The errors are those of draws of the estimates within their errors, with a fixed seed.
+        The errors are computed from draws of the estimates within their errors, with a fixed seed.
         """
 
         def median(of: Estimates) -> FloatArray:

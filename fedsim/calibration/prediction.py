@@ -57,8 +57,8 @@ class Lateness:
     """Whether the dispatches of the rounds after the fit were predicted to be late, one entry per dispatch.
 
     Attributes:
-        client, round: of each dispatch.
-        probability: the share of the simulations in which it is late, of those in which it arrives.
+        client, round: client and round of each dispatch.
+        probability: the share of simulations in which it is late, among those in which it arrives.
         late: whether it was late in the log.
     """
 

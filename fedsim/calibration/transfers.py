@@ -101,7 +101,7 @@ def identify(
     """The transport and the latencies under which the rates of links depend least on the sizes of transfers.
 
     Args:
-        links: of each client, down and up.
+        links: the links of each client, down and up.
         assumed: the transport unless the transfers clearly show another.
         latency_s: one-way latency of each client if it is known, shape ``(clients,)``.
     """

@@ -153,7 +153,7 @@ class SimulatedClock:
     def installed(self) -> Iterator[None]:
         """Replace the functions of ``time`` and ``datetime``, wherever imported, by ones that know this clock.
 
-        Names that are imported meanwhile keep these functions, which afterward read the host's time.
+        Names imported during this time keep these functions, which afterward read the host's time.
         """
         replaced: list[tuple[ModuleType, str, Any]] = []
         for name, module in list(sys.modules.items()):

@@ -60,7 +60,7 @@ class State(Enum):
     UNAVAILABLE = auto()
     """The server knows that its node is gone."""
     LOST = auto()
-    """No reply will come, and the server does not know it."""
+    """No reply will come, but the server does not know that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Parcel:
         order: number of its latest change of state, counted over all messages.
         dispatch: set when the node gets the message.
         late: whether the ServerApp has stopped waiting.
-        answer: what the ClientApp returned.
+        answer: the result of the ClientApp.
         wait: returned by ``start``, if the ClientApp was started before the download had ended.
         on_change: called when its state changes.
     """
@@ -299,7 +299,7 @@ class Exchange:
     Args:
         population: the nodes' devices.
         evaluating: the same, with the time of a unit of evaluation.
-        failures, seed: of the scenario.
+        failures, seed: those of the scenario.
         limits: when the run ends.
         detection_ns: time after which the server learns that a node is gone; None if it never does.
         waits_for_offline: whether messages wait for nodes that are offline.

@@ -32,7 +32,7 @@ class Nodes:
         ids: id of each node.
         run: the run that they belong to.
         run_config: the app's configuration.
-        seed: of the scenario.
+        seed: the scenario's seed.
     """
 
     ids: tuple[int, ...]
@@ -326,7 +326,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._turns.wait(lambda: exchange.now_ns > before, until_ns)
 
     def _next_arrival_ns(self) -> int:
-        """When the app sees another node; NEVER if it never does."""
+        """The time at which the app sees another node; NEVER if it never does."""
         exchange = self._exchange
         if self._params.nodes == "registered":
             return NEVER

@@ -122,7 +122,7 @@ class Recording:
 
         Args:
             turns: runs the threads of the older server.
-            clock: of the run.
+            clock: the clock of the run.
             on_joined: called when all threads of a pool have ended.
         """
         prefixes = {
@@ -172,7 +172,7 @@ class Recording:
 
 
 class _Observed(dict[int, Any]):
-    """The metrics of a result by round; what is added is recorded."""
+    """The metrics of a result by round; entries that are added are recorded."""
 
     def __init__(self, recording: Recording, prefix: str, content: Mapping[int, Any]) -> None:
         super().__init__(content)

@@ -62,8 +62,8 @@ class App:
 
     Attributes:
         name: name of its runs.
-        server: the ServerApp, or where it is.
-        client: the ClientApp, or where it is.
+        server: the ServerApp, or its location.
+        client: the ClientApp, or its location.
         run_config: its configuration.
     """
 
@@ -77,7 +77,7 @@ class App:
         """The app in a folder.
 
         Args:
-            folder: with a ``pyproject.toml`` that has a section ``[tool.flwr.app]``.
+            folder: folder with a ``pyproject.toml`` that has a section ``[tool.flwr.app]``.
             overrides: values of its configuration, such as ``"num-server-rounds=5 learning-rate=0.1"``.
 
         Raises:
@@ -344,7 +344,7 @@ def _populations(
 
 
 def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
-    """The work that an answer stands for, by the unit of ``devices.compute``."""
+    """The work that an answer stands for, in the unit of ``devices.compute``."""
 
     def units(parcel: Parcel, answer: Answer) -> int:
         counts, trained = answer.counts, parcel.kind is Kind.TRAIN

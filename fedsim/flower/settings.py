@@ -34,7 +34,7 @@ def load_devices(
 ) -> LoadedScenario:
     """The scenario of a Flower app.
 
-    ``devices.compute.unit`` and ``devices.compute.work`` are moved to the task, which they belong to.
+    ``devices.compute.unit`` and ``devices.compute.work`` are moved to the task, where they belong.
 
     Args:
         devices: the YAML file, its content, or None for ten nodes that are always online.

@@ -1,4 +1,4 @@
-"""Where ClientApps run: here, in processes of this machine, or on Ray. Results are the same everywhere."""
+"""Runs ClientApps in this process, in other processes of this machine, or on Ray, with the same results."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def make_workers(
 
     Args:
         settings: type and number of workers.
-        app: the ClientApp, or where it is.
+        app: the ClientApp, or its location.
         threads: threads of PyTorch per ClientApp.
 
     Raises:

@@ -52,7 +52,7 @@ class Learner:
         evaluation: the scenario's evaluation section.
         metrics: metrics on test samples in addition to those of every run.
         workers: workers that train; those of this process if None.
-        folder: for rows that do not fit into memory; the system's temporary folder if None.
+        folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its
             beginning; instructions that the checkpoint contains are not executed again, but their metrics are delivered
             again.

@@ -104,7 +104,7 @@ def sweep(
         ]
         tally = _Tally(path, planned, tasks, on_progress)
         try:
-            # Closed at once after an interrupt, so that no process keeps running.
+            # Closed immediately after an interrupt, so that no process keeps running.
             with (
                 tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as shared,
                 contextlib.closing(

@@ -178,7 +178,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 _process: tuple[Performer, Any, Any] | None = None
-"""Of this process: its performer, the shares of all tasks, and whether to stop."""
+"""State of this process: its performer, the shares of all tasks, and whether to stop."""
 
 
 def _start(shares: Any, stop: Any, folder: Path, environment: Mapping[str, str]) -> None:

@@ -43,7 +43,7 @@ _CHUNK_ROWS = 1 << 21
 class AvailabilityIndex:
     """Availability of a population of clients; make one with :meth:`from_bundle` or :meth:`always`.
 
-    Client ``c`` reads the trace of its device at the trace instant ``start + t + shift[c]``. Where a trace wraps, that
+    Client ``c`` reads the trace of its device at the trace instant ``start + t + shift[c]``. If a trace wraps, that
     instant is folded into the device's period, which begins at the start of its observation window.
 
     Attributes:

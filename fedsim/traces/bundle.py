@@ -72,7 +72,7 @@ class Manifest(BaseModel):
     written_by: str | None = None
     """fedsim and its version; null in bundles of 0.1.0."""
     source: str | None = None
-    """Repository, commit and path of the source, or what generated it."""
+    """Repository, commit and path of the source, or the generator."""
     license: str | None = None
     """License of the source."""
     citation: str | None = None
@@ -214,7 +214,7 @@ class TraceBundle:
         return self.tables[name]
 
     def numpy(self, table: str, column: str) -> npt.NDArray[Any]:
-        """A numeric column as a numpy array, without a copy where Arrow allows it; nulls of floats become NaN."""
+        """A numeric column as a numpy array, without a copy if Arrow allows it; nulls of floats become NaN."""
         return to_numpy(single_chunk(self.table(table).column(column)))
 
     def text_codes(self, table: str, column: str) -> tuple[Ints, list[str]]:
@@ -406,7 +406,7 @@ def _listed_files(folder: Path) -> list[Path]:
         return []
     if not isinstance(content, dict) or not str(content.get("schema")).startswith("fedsim.trace/"):
         return []
-    # Version 0.1.0 did not record what wrote the manifest.
+    # Version 0.1.0 did not record the writer in the manifest.
     if not str(content.get("written_by") or "fedsim 0.1.0").startswith("fedsim "):
         return []
     digests = content.get("sha256")

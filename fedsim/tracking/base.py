@@ -55,7 +55,7 @@ class TrackedRun:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When the model was measured.
+    """The point of the run at which the model was measured.
 
     Attributes:
         index: number of the evaluation, from 0.

@@ -53,7 +53,7 @@ class RunFacts:
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
         digest: hash of all events and learned values; equal for runs with identical results.
-        definitions: of the user's own metrics, by name.
+        definitions: definitions of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
     """
 

@@ -28,7 +28,7 @@ def headline(comparison: ComparisonTables) -> str:
 
 
 def other_targets(comparison: ComparisonTables) -> list[str]:
-    """One sentence for every target that is not in the headline, and how many variants reached it."""
+    """One sentence for every target that is not in the headline, with the number of variants that reached it."""
     if comparison.no_difference or len(comparison.groups) == 1 or not comparison.metrics:
         return []
     main = comparison.goals and _main_goal(comparison)

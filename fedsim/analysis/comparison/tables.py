@@ -44,7 +44,7 @@ class ComparisonTables:
     Every table is a pandas frame whose first columns are ``setting`` and ``label`` (the variant).
 
     Args:
-        loaded: from :func:`~fedsim.analysis.comparison.loading.load`.
+        loaded: the runs, from :func:`~fedsim.analysis.comparison.loading.load`.
         targets: values to reach; see :func:`compare` for the default.
         baseline: variant that times are relative to.
         labels: other names for variants and settings, by their default names.

@@ -181,7 +181,7 @@ def _ns(seconds: npt.NDArray[np.float64]) -> Nanoseconds:
 
 
 def _text(event: Event) -> str:
-    """One event; its times go from whole nanoseconds to microseconds with three decimals, which is exact."""
+    """One event as JSON; its times are converted exactly from nanoseconds to microseconds with three decimals."""
     times = "".join(
         f',"{key}":{event[key] // 1000}.{event[key] % 1000:03d}'
         for key in ("ts", "dur")

@@ -70,7 +70,7 @@ class VmapKernel(SupervisedKernel):
 
         Args:
             weights, out: (b, P).
-            inputs, labels: of the samples, (b, width, ...).
+            inputs, labels: those of the samples, (b, width, ...).
             mean_weights: weight of each position in its batch's mean, (b, width).
 
         Returns:

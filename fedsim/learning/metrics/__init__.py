@@ -51,7 +51,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     """The metrics that every run with test samples measures, then the others; each once.
 
     Args:
-        kind: of the dataset.
+        kind: kind of the dataset.
         others: metrics that a scenario requests.
 
     Raises:

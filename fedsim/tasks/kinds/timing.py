@@ -15,7 +15,7 @@ _TIMED_PARAMETERS = 1_000_000
 
 
 class TimingParams(Parameters):
-    """No learning: only clients, sizes and workloads, for questions of timing."""
+    """Clients, sizes and workloads without learning, for questions of timing."""
 
     clients: int = Field(ge=1, le=10**9)
     """Number of clients."""
@@ -61,7 +61,7 @@ class TimingParams(Parameters):
 
 
 class TimingTask(Task):
-    """No learning: only clients, sizes and workloads, for questions of timing.
+    """Clients, sizes and workloads without learning, for questions of timing.
 
     Args:
         params: sizes from the scenario.

@@ -67,7 +67,8 @@ class Imported:
     """The result of an importer.
 
     Args:
-        tables: by name, an Arrow table or its columns (lists or arrays) by name; see :mod:`fedsim.traces.tables`.
+        tables: tables by name, each an Arrow table or a mapping from column names to lists or arrays; see
+            :mod:`fedsim.traces.tables`.
         counts: numbers of rows dropped, merged or filled, by kind.
         caveats: limits of the data.
         eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
