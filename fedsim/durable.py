@@ -20,7 +20,7 @@ TEMPORARY_PREFIX = ".fedsim-tmp-"
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# pyarrow and safetensors report the same errors as text alone.
+# pyarrow and safetensors report the same errors only as text.
 _FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
 
 

@@ -21,7 +21,7 @@ _Part = TypeVar("_Part")
 
 
 def watched(part: _Part, *functions: str, hint: str) -> _Part:
-    """The part, whose ``functions`` from now on raise an error if they move a global generator.
+    """The part, with ``functions`` that raise an error if they change the state of a global generator.
 
     The states of the global generators of torch, NumPy and ``random`` are compared before and after each call, so that
     seeding counts as drawing. Other threads must not draw during a call, except in functions of the same part.

@@ -113,7 +113,7 @@ def normalize(
     if joined.any():
         first = np.flatnonzero(~joined)
         last = np.append(first[1:], len(device)) - 1
-        # The origin of the end is the row of the run with the latest end.
+        # The origin of a joined interval is that of its part with the latest end.
         furthest = np.where(end == reach, np.arange(len(end)), -1)
         furthest = np.maximum.accumulate(furthest)
         device, start, end, origin = (

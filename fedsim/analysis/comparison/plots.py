@@ -50,7 +50,7 @@ _LEGEND_INCHES = 0.4
 _POINTS = 4000
 """Points of a curve: enough for the smallest inset of the longest axis."""
 _log = logging.getLogger(__name__)
-# Text stays text, and the same figure gives the same file.
+# Text is saved as text, and the same figure always gives the same file.
 _SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "fedsim", "pdf.fonttype": 42, "font.size": 8}
 
 

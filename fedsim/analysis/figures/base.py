@@ -143,7 +143,7 @@ def names_of(run: Run, clients: npt.NDArray[np.int64]) -> list[str] | None:
     names = table["name"].fillna(table["device"]).fillna("")
     if names.str.fullmatch(r"\D?\d*").all():
         return None
-    # Several clients may be the same device.
+    # Several clients may replay the same device.
     shared = names.duplicated(keep=False) | (names == "")
     return list(np.where(shared, (names + " #" + clients.astype(str)).str.strip(), names))
 

@@ -108,7 +108,7 @@ class VmapKernel(SupervisedKernel):
             kernel.function(
                 task.layout.views(torch.zeros(2, task.layout.size)), inputs, labels, mean_weights
             )
-        # A module that works otherwise may fail here in any way.
+        # A module that works elsewhere may raise any exception here.
         except Exception:
             return False
         return True
