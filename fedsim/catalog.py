@@ -1,6 +1,6 @@
 """The kinds of parts that scenarios name, and where the parts of each kind are found.
 
-A package is imported only when a part of its kind is named, so that a scenario without training loads no torch.
+A package is imported only when a part of its kind is named, so that a scenario without training does not load torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How fedsim writes numbers: the same text in a terminal, on a page, in a page's charts and in a LaTeX table.
 
 ``analysis/templates/formatting.js`` holds the same rules in JavaScript; a test compares both on one table of cases.
-Rounding is half up on the exact value, as JavaScript rounds. Values that are not finite are written as a dash.
+The exact value is rounded half up, as in JavaScript. Values that are not finite are written as a dash.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def format_share(share: float) -> str:
 
 
 def format_number(value: float) -> str:
-    """A number with four significant digits, all digits of whole thousands: ``0.2487``, ``12,345``, ``1.2e-7``."""
+    """A number with four significant digits, or all digits of its whole part: ``0.2487``, ``12,345``, ``1.2e-7``."""
     whole_from, whole_below = 999.95, 1e15
 
     def written(size: float) -> str:
@@ -112,7 +112,7 @@ def format_ratio(ratio: float) -> str:
 
 
 def format_difference(value: float, kind: Kind) -> str:
-    """A difference with its sign; that of shares in percentage points: ``+1.2 pp``, ``−3 min 5 s``, ``±0 s``."""
+    """A difference with its sign, for shares in percentage points: ``+1.2 pp``, ``−3 min 5 s``, ``±0 s``."""
     if not math.isfinite(value):
         return ABSENT
     sign = "+" if value > 0 else "−" if value < 0 else "±"

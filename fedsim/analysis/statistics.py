@@ -31,8 +31,8 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
 
     ``download``, ``compute`` and ``upload`` count all work, useful or not; ``waiting`` is from the
     arrival of an update to its aggregation (or the client's next dispatch, or the end of the run). With the
-    table of clients come ``idle`` (online with nothing to do) and ``offline``, and the six add up to clients
-    times the duration of the run.
+    table of clients, there are also ``idle`` (online with nothing to do) and ``offline``, and the six add up to
+    the number of clients times the duration of the run.
 
     Args:
         spent: as :attr:`Run.phases`.

@@ -95,8 +95,8 @@ def as_timing(
 
 
 def _timeout_and_pause_s(log: pd.DataFrame) -> tuple[float | None, float, int]:
-    """The timeout of rounds, None if no reply is late, the time from the end of a round to the next one, and how many
-    rounds without late replies last until the timeout."""
+    """The timeout of rounds (None if no reply is late), the time from the end of a round to the next one, and the
+    number of rounds without late replies that last until the timeout."""
     durations_s = round_durations_s(log)
     late, open_ = (
         (log["outcome"] == label).groupby(log["round"]).any().reindex(durations_s.index)

@@ -198,8 +198,8 @@ def _latency_error(
 ) -> float:
     """The standard error of the latency whose spread is the least one, in seconds.
 
-    Least squares: the variance is twice that of the residuals over the second derivative of the sum of squares. A
-    latency that the transfers hardly show is known to lie between 0 and the shortest transfer.
+    Least squares: the variance is twice that of the residuals, divided by the second derivative of the sum of squares.
+    If the transfers hardly depend on the latency, it is only known to lie between 0 and the shortest transfer.
     """
     samples = [link.sample() for link in pair if link.shows_latency]
     shortest_s = min(float(link.spans_s.min()) for link in samples)

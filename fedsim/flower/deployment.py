@@ -43,7 +43,7 @@ def timed(
 def logged(grid: fl.Grid, path: str | Path) -> fl.Grid:
     """A grid that does what ``grid`` does, and writes a log of the training messages for ``fedsim calibrate``.
 
-    Does nothing in a run of fedsim, whose run folder is such a log. A message gets its row when its reply arrives, even
+    Does nothing in a run of fedsim, whose run folder is the log. A message gets its row when its reply arrives, even
     after its round. The server measures the time between start and end. The time that :func:`timed` reports is the
     node's work; the rest is divided between download and upload by their bytes, since the nodes' clocks may differ.
 

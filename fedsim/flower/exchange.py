@@ -1,8 +1,8 @@
 """Messages between the ServerApp and the nodes, on the devices, links and availability of a population.
 
-The life of a message is that of a dispatch (:mod:`fedsim.simulation.life`): download, work, upload. How much work there
-is, and how large the reply is, follows from running the ClientApp, which happens when the download has ended. A
-ClientApp whose message is lost before that never runs.
+The life of a message is that of a dispatch (:mod:`fedsim.simulation.life`): download, work, upload. The amount of work
+and the size of the reply are known after running the ClientApp, which happens when the download has ended. A ClientApp
+whose message is lost before that never runs.
 
 Training messages are the dispatches of the run. Evaluation and query messages take the time of their node in the same
 way, but have no rows in ``dispatches``.

@@ -5,7 +5,7 @@ is a range of edges, an offset and a period, so clients that replay the same dev
 odd number of its edges lie at or before the instant. Nothing here is an event: every query, even past the end of the
 trace, is answered in closed form. Internally, times are the bundle's integer microseconds; the interface uses integer
 nanoseconds of simulated time. That is exact: a half-open interval whose ends are whole microseconds contains an instant
-exactly if it contains that instant rounded down to a microsecond.
+if and only if it contains that instant rounded down to a microsecond.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class AvailabilityIndex:
 
     @classmethod
     def always(cls, clients: int, eligible: npt.ArrayLike | None = None) -> AvailabilityIndex:
-        """Every client is always online, except those not ``eligible``, shape (clients,), which never are."""
+        """Every client is always online, except those that are not ``eligible``, (clients,), which never are."""
         zeros = np.zeros(clients, np.int64)
         edges = 2 if eligible is None else 2 * np.asarray(eligible, dtype=np.int64)
         return cls(np.array([-FAR_US, FAR_US]), zeros, zeros + edges, zeros, zeros)

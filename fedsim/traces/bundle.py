@@ -1,7 +1,7 @@
 """The trace bundle: a folder with ``manifest.json`` and Parquet tables, the one format of all traces in fedsim.
 
 A bundle records when devices were available, how fast they computed, and how fast their links were. See
-:mod:`fedsim.traces.tables` for the tables and :mod:`fedsim.traces.validation` for what makes a bundle sound.
+:mod:`fedsim.traces.tables` for the tables and :mod:`fedsim.traces.validation` for the rules of a sound bundle.
 """
 
 from __future__ import annotations

@@ -66,9 +66,9 @@ def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
 def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = True) -> TraceBundle:
     """A population of any size: ``devices`` draws, with replacement, from the valid devices of a bundle.
 
-    With ``shift``, each copy is shifted by a random number of whole days, which keeps its habits at their time of day,
-    so that copies of one device are not synchronized. For that, traces are cut to whole days and wrap around them; a
-    device that was observed for less than two days is not shifted.
+    With ``shift``, each copy is shifted by a random number of whole days, so that copies of one device are not
+    synchronized but keep their daily rhythm. Traces are then cut to whole days, at whose end they wrap; a device that
+    was observed for less than two days is not shifted.
 
     Raises:
         UserError: the bundle has no usable device; or it would be shifted but does not wrap.

@@ -1,4 +1,4 @@
-"""Intervals in order: sorted, disjoint, inside their windows, with a count of everything that was fixed.
+"""Puts intervals in order: sorted, disjoint, inside their windows, with counts of all fixes.
 
 All functions are vectorized over rows.
 """
@@ -157,8 +157,8 @@ def polling_interval(length: Ints) -> int | None:
     """The interval (us) at which a source was probably polled, or None.
 
     The lengths of sessions in a polled source cluster at multiples of the polling interval (Skype: 30 min). The
-    estimate is the tenth percentile; it is accepted if nine in ten of the lengths up to five intervals, and at least
-    50, lie within 5% of an interval of a multiple (one in ten would by chance).
+    estimate is the tenth percentile. It is accepted if there are at least 50 lengths of up to five intervals and nine
+    in ten of them differ from a multiple by at most 5% of an interval (by chance, one in ten would).
     """
     if len(length) < 50:
         return None

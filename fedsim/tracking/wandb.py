@@ -18,7 +18,7 @@ class WandbParams(Parameters):
     entity: str | None = None
     """User or team; by default that of your account."""
     group: str | None = None
-    """Group of the run; the scenario's name when not given, so that the seeds of a scenario belong together."""
+    """Group of the run; by default the scenario's name, so that the seeds of a scenario are grouped."""
     tags: list[str] = []
     """Tags."""
     mode: Literal["online", "offline", "disabled"] | None = None

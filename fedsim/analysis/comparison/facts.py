@@ -98,7 +98,7 @@ def read_facts(run: Run, scenarios: dict[str, dict[str, Any]]) -> RunFacts:
 
     ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
     ``bytes``, ``energy_j``, ``compute_s``; the shares ``lost_dispatches``, ``lost_steps``, ``lost_bytes`` and
-    ``lost_seconds`` that went into updates which never entered the model; ``contributed`` (share of clients that
+    ``lost_seconds`` that went into updates that never entered the model; ``contributed`` (share of clients that
     gave an update), ``per_update`` (client updates in a server update), ``gini``, ``staleness_mean``,
     ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``.
 

@@ -249,7 +249,7 @@ def _scales(axes: Any, style: FigureStyle, *, percent: bool) -> None:
 
 
 class _LogTicks(LogLocator):
-    """At 1, 2 and 5, or at 1, of every decade, as many as the axis has room for; evenly spaced on short axes.
+    """Ticks at 1, 2 and 5, or only at 1, of every decade, as many as fit on the axis; evenly spaced on short axes.
 
     Args:
         most: the largest number of ticks, if there is room.

@@ -1,7 +1,7 @@
 """A run as a Chrome trace: JSON for https://ui.perfetto.dev and chrome://tracing.
 
 Each client has a track with one slice per dispatch, named after its outcome, from the dispatch to the aggregation or
-the loss of the update. It contains the phases download, compute,
+the loss of the update. The slice contains the phases download, compute,
 upload and waiting. The server's track holds its model versions, each from the update that made it to the next.
 Counters show clients online, clients at work, and the metrics. Simulated time zero is the trace's time zero.
 

@@ -72,7 +72,7 @@ class Session(ABC):
     ) -> Tensor:
         """Take all local steps in place: at each, ``weights -= rates x gradients`` for the working dispatches.
 
-        Used in place of :meth:`gradients`, on kernels that are :attr:`Kernel.fused`.
+        Used instead of :meth:`gradients` on kernels that are :attr:`Kernel.fused`.
 
         Args:
             weights: local models, (B, P).

@@ -1,6 +1,6 @@
 """Explicit forward and backward passes of linear layers with ReLU between them and cross-entropy.
 
-The functions are compiled by TorchScript. Compiled, they do not hold Python's global lock, so worker threads run in
+The functions are compiled by TorchScript. Compiled functions release Python's global lock, so worker threads run in
 parallel and small operations start sooner; the results are the same as without compilation.
 Weights are (..., out, in) and biases (..., out) or None, views of flat vectors, first layer to last.
 """

@@ -55,9 +55,9 @@ class FlowerParams(Parameters):
     """Work per message, given here instead of counted while the app runs. The ClientApp is then not run for messages
     that are late or lost. Also written ``devices.compute.work``."""
     nodes: Literal["online", "registered"] = "online"
-    """The nodes that ``grid.get_node_ids()`` returns: those that are online, as a SuperLink does, or all."""
+    """The nodes that ``grid.get_node_ids()`` returns: those that are online, as with a SuperLink, or all."""
     offline: Literal["reject", "wait"] = "reject"
-    """Handling of a message to an offline node: answered with an error immediately, as a SuperLink does, or delivered
+    """Handling of a message to an offline node: answered with an error immediately, as by a SuperLink, or delivered
     when the node is back."""
     workers: Annotated[Here | Processes | RayWorkers, Field(discriminator="name")] = Here()
     """Where ClientApps run. Never changes a result."""

@@ -25,7 +25,7 @@ class FedScaleExporter(Exporter):
     """One dict of clients: JSON if the file name ends in ``.json``, a pickle of plain types if it ends in ``.pkl``.
 
     A capacity is an inference time per sample (a third of the training time if only that is known) and one rate for
-    both directions (down if they differ): the fixed part of a step and the uplink are lost, and counted.
+    both directions (down if they differ): the fixed part of a step and the uplink are dropped and counted.
 
     Clients keep their names if all names are whole numbers; otherwise they are numbered from 1. FedScale has neither
     invalid devices nor devices that are never available: these are left out and counted.
