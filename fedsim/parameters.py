@@ -302,7 +302,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
 
 _STANDARD_ERRORS = frozenset(get_args(ErrorType))
 _NAME = "name"
-"""The key of a part that its parameters do not have."""
+"""The key of a part that is not one of its parameters."""
 
 
 def mistake(kind: str, message: str, hint: str | None = None) -> PydanticCustomError:

@@ -17,7 +17,7 @@ NS_PER_US = 1_000
 US_PER_S = 1_000_000
 DAY_US = 86_400 * US_PER_S
 NEVER = 2**62
-"""The time (ns) of an event that never happens, 146 years: later than any simulated time."""
+"""The time (ns) of an event that never happens: 146 years, later than any simulated time."""
 
 LONGEST_S = 3.2e9
 """The longest duration that may be given, about a hundred years: the clock counts 292 years of nanoseconds."""

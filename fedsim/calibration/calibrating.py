@@ -35,7 +35,7 @@ from fedsim.tasks.kinds.flower import FlowerTask
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _FEW = 0.8
-"""A simulation with a smaller share of the log's dispatches is flagged."""
+"""Share of the log's dispatches below which a simulation is flagged."""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
 """Variation below which rates count as constant."""
 _DRAWS = 200
-"""Draws of the estimates that the errors of medians are computed from."""
+"""Number of draws of the estimates from which the errors of medians are computed."""
 _TESTED = 2000
-"""Dispatches, at most, by which the family of a distribution is tested."""
+"""Maximum number of dispatches with which the family of a distribution is tested."""
 _DRAWN_TESTS = 399
 _LEAST_P = 0.01
-"""A family of distributions that fits worse than this share of its own samples is flagged."""
+"""Significance level: a family of distributions is flagged if a smaller share of its own samples fits worse."""
 
 
 @dataclass(frozen=True)

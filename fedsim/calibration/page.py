@@ -28,13 +28,13 @@ from fedsim.formatting import (
 )
 
 _DEVICES = 200
-"""Devices that the page lists."""
+"""Maximum number of devices that the page lists."""
 _EXACT = 1e-4
-"""A relative error below it is written as exact."""
+"""Relative error below which a value is shown as exact."""
 _PROBABILITIES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 """Limits of the groups in which predicted probabilities are compared with the log."""
 _CONSTANT = 1e-6
-"""Samples whose relative spread is below it have one value: their distribution functions would show rounding."""
+"""Relative spread below which samples count as one value: their distribution functions would only show rounding."""
 
 
 def write_calibration_page(calibration: Calibration, path: Path) -> None:

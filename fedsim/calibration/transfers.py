@@ -33,11 +33,11 @@ _ROWS = 6
 _CLIENTS = 10
 """Number of clients from which the transport is chosen."""
 _CLEARLY = 0.5
-"""Another transport than the assumed one must leave less than this share of the variance of the rates."""
+"""A transport other than the assumed one must leave less than this share of the variance of the rates."""
 _ROUNDING = 1e-6
-"""Variance of log rates that is rounding."""
+"""Variance of log rates that counts as rounding."""
 _GRID = 16
-"""Latencies that are tried first."""
+"""Number of latencies that are tried first."""
 _SLOWEST_BPS, _FASTEST_BPS = 1.0, 1e13
 _PART = 0.1
 """Share of the shortest transfer by which a latency is changed to compute derivatives."""

@@ -26,11 +26,11 @@ _HOST = {name: getattr(time, name) for name in ("sleep", "time", "monotonic", "p
 _HOST |= {f"{name}_ns": getattr(time, f"{name}_ns") for name in _EPOCH_NS}
 _HOST_DATETIME = datetime.datetime
 _KEPT = frozenset(sys.stdlib_module_names) | {"fedsim", "simpy", "ray"}
-"""Packages that keep the time of the host."""
+"""Packages that keep the host's time."""
 _PATCHED = ("time", "timeit", "datetime", "__main__")
 """Modules of the standard library whose own names are replaced, for code that calls them as ``time.time()``."""
 _PATIENCE, _TICK_NS = 100_000, 10_000_000
-"""Readings at one instant after which each further one advances time by 10 ms: the app is polling, not sleeping."""
+"""Readings at one instant after which each further one advances time by a tick: the app is polling, not sleeping."""
 _current = threading.local()
 
 

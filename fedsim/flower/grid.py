@@ -21,7 +21,7 @@ from fedsim.tasks.kinds.flower import FlowerParams
 from fedsim.units import NEVER, NS_PER_S
 
 _PATIENCE = 1000
-"""Consecutive calls of ``get_node_ids``, without a wait between them, after which time passes by itself."""
+"""Consecutive calls of ``get_node_ids``, without a wait between them, after which time advances."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns
 
 _UNITS_PER_HOST_S = 1000
-"""Units of work in a second of CPU time of the host."""
+"""Units of work per second of the host's CPU time."""
 
 _running: list[tuple[SimulatedGrid, Recording]] = []
 

@@ -22,7 +22,7 @@ _SECTIONS = {
     "training": ("batch_size",),
     "server": ("failure_detection", "aggregation_time"),
 }
-"""The sections of a scenario that apply to a Flower app; if a section does so only in part, the keys that apply."""
+"""The sections of a scenario that apply to a Flower app, each with its keys that apply; None if all do."""
 DEFAULT_COMPUTE = {"name": "values", "step": "100ms"}
 DEFAULT_NETWORK = {"latency": "50ms", "down": "20Mbps", "up": "10Mbps"}
 """Compute and network of devices for which none are given."""

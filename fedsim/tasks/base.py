@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 IntArray = npt.NDArray[np.int64]
 
 DEFAULT_LOCAL_STEPS = 10
-"""Local steps of a dispatch for which the scenario gives neither steps nor epochs."""
+"""Local steps of a dispatch if the scenario gives neither steps nor epochs."""
 ITEM_BYTES = {"float32": 4, "float64": 8}
 """Bytes of one number, by ``training.dtype``."""
 FORWARD_PASSES_PER_STEP = 3

@@ -37,7 +37,7 @@ SCHEMA = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"
 MANIFEST_DIGEST = "manifest_sha256"
 ROW_GROUP_ROWS = 1 << 24
-"""Each group repeats the names of all devices, so that many groups would make a million devices slow to read."""
+"""Rows per group of a file; each group repeats the names of all devices, so many groups would be slow to read."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

@@ -33,9 +33,9 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
     "bytes": ("data moved", "bytes"),
     "compute_s": ("client compute time", "time"),
 }
-"""The costs that progress can be measured against, columns of :attr:`RunFacts.progress`: label and kind of each."""
+"""Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
 LOST = (Outcome.LATE, Outcome.DROPPED, Outcome.CUT, Outcome.DISCARDED)
-"""Outcomes of lost work. Unfinished work is not lost: it only lacked time."""
+"""Outcomes that count as lost work; unfinished work does not, because it only lacked time."""
 
 
 @dataclass(frozen=True)

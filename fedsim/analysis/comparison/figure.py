@@ -44,7 +44,7 @@ VENUES = {
     "neurips": Venue(5.5, 5.5, _TIMES, 8),
     "usenix": Venue(3.33, 7.0, _TIMES, 8),
 }
-"""From the venues' own templates; ``ieee`` is the width of a column, ``ieee-text`` that of the text."""
+"""Sizes and fonts from the venues' templates; ``ieee`` is the width of a column, ``ieee-text`` that of the text."""
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 

@@ -405,7 +405,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
 
 
 KEYS_SHOWN = 10
-"""Keys that differ are folded by section if there are more."""
+"""Maximum number of differing keys that are listed; more are folded by section."""
 
 
 def differences(comparison: ComparisonTables) -> Figure | None:

@@ -18,7 +18,7 @@ from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import shortened
 
 _MOST_NUMBERS = 100_000
-"""Maximum for all curves of a page together, so that its data stay below one megabyte."""
+"""Maximum count of numbers in all curves of a page, which keeps its data below one megabyte."""
 
 
 @dataclass(frozen=True)

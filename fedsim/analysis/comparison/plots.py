@@ -27,7 +27,7 @@ from fedsim.errors import UserError
 from fedsim.formatting import Kind, axis_unit, format_value
 
 _BANDS_UP_TO = 5
-"""More bands than this hide each other."""
+"""Maximum number of bands; more would hide each other."""
 _PANEL_INCHES = (3.4, 2.6)
 _COLUMNS = 3
 _INSET = (0.45, 0.44)
@@ -35,7 +35,7 @@ _INSET = (0.45, 0.44)
 _NARROWEST_INCHES = 1.6
 """Least width of a panel, which limits the number side by side; if there are several, narrower ones get no insets."""
 _LOWEST_INCHES = 0.9
-"""Lower panels get no insets."""
+"""Least height of a panel with an inset."""
 _SMALLEST_REGION = 0.01
 """The smallest share of the horizontal axis that an inset may enlarge."""
 _INSET_TICKS = 3
@@ -44,7 +44,7 @@ _NO_ROOM = "constrained_layout not applied"
 _PLAIN = (1e-4, 1e6)
 """Numbers outside this range are written with an exponent on logarithmic axes."""
 _SMALLEST_TEXT = 5.0
-"""Labels that are too long for their axis are not made smaller than this, in points."""
+"""Smallest text, in points, to which labels that are too long for their axis are reduced."""
 _LEGEND_INCHES = 0.4
 """Height reserved for a legend below the panels; a taller legend makes the figure taller."""
 _POINTS = 4000

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 INTERVAL_RUNS = 3
-"""The fewest runs for an interval: the interval of two runs would only be their range."""
+"""Minimum number of runs for an interval: the interval of two runs would only be their range."""
 
 
 @dataclass(frozen=True, order=True)

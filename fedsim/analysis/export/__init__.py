@@ -18,7 +18,7 @@ FORMATS = {
     "csv": ("csv", write_csv),
     "tensorboard": ("tensorboard", write_tensorboard),
 }
-"""By name, the file or folder that a run is written to by default, and the function that writes it."""
+"""By name of the format, the default file or folder, and the function that writes a run."""
 
 
 def export(run: Run, name: str, path: Path | None = None) -> Path:

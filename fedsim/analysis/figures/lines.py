@@ -15,7 +15,7 @@ from fedsim.formatting import Kind
 
 _POINTS = 200
 _SHORTEST_S = 0.5
-"""Times below it are cut off: on a logarithmic axis they would take up most of the space."""
+"""Shortest time shown: on a logarithmic axis, shorter ones would take up most of the space."""
 
 
 @dataclass(frozen=True)
